@@ -1,0 +1,228 @@
+"""What must always be true of a state, and of a plan made for it.
+
+Everything is counted again from the entries alone, without the code that decides: slow, and hard
+to get wrong. Tests call it after every step; a service may, when it suspects its books.
+"""
+
+from collections import Counter
+
+from gpu_scheduler.core.errors import InvariantBroken
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Job, class_of
+from gpu_scheduler.core.ledger import Draft, Ledger, NodeUse, TenantUse
+from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
+from gpu_scheduler.core.node import Placement
+from gpu_scheduler.core.plan import Plan, Start
+from gpu_scheduler.core.stages.place import memory_each
+from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.units import GPU
+
+
+def check_invariants(state: State) -> None:
+    """Raise InvariantBroken with the facts where an index and the entries disagree.
+
+    Quotas are not looked at: one may be lowered under jobs that run. `check_plan` does.
+    """
+    _check_gpus(state)
+    _check_books(state)
+    _check_counts(state)
+    _check_queues(state)
+    _check_classes(state)
+
+
+def check_plan(state: State, plan: Plan) -> None:
+    """Raise InvariantBroken where the plan, carried out in order, breaks a rule."""
+    books = Draft(state.ledger)
+    for job_id in plan.expired:
+        _end_lease(state, books, job_id)
+    for job_id, _ in plan.doomed:
+        _require(
+            state.doom_of(job_id) is not None, "the plan gives up job {}, which may start", job_id
+        )
+    for job_id, times in Counter(start.job_id for start in plan.starts).items():
+        _require(times == 1, "the plan starts job {} {} times", job_id, times)
+    for start in plan.starts:
+        _check_start(state, books, start)
+
+
+def _require(truth: bool, sentence: str, *facts: object) -> None:
+    if not truth:
+        raise InvariantBroken(sentence.format(*facts))
+
+
+# -- a state -----------------------------------------------------------------------------------
+
+
+def _check_gpus(state: State) -> None:
+    """No GPU is given beyond its thousand, so no whole one to two jobs."""
+    holders: dict[tuple[str, int], list[tuple[JobId, int]]] = {}
+    for entry in state.entries():
+        placement = entry.progress.placement
+        if entry.progress.state not in PLACED or placement is None:
+            continue
+        for share in placement.shares:
+            holder = (entry.job.job_id, share.millis)
+            holders.setdefault((placement.node_id, share.gpu_index), []).append(holder)
+    for (node_id, index), shares in holders.items():
+        total = sum(millis for _, millis in shares)
+        _require(total <= GPU, "GPU {} of node {} is given {}: {}", index, node_id, total, shares)
+
+
+def _check_books(state: State) -> None:
+    """The ledger says what the placed entries add up to, and nothing else."""
+    counted = Ledger()
+    counted.nodes = {key: NodeUse(use.node) for key, use in state.ledger.nodes.items()}
+    counted.tenants = {key: TenantUse(use.tenant) for key, use in state.ledger.tenants.items()}
+    for entry in state.entries():
+        placement = entry.progress.placement
+        if entry.progress.state in PLACED and placement is not None:
+            counted.take(entry.job, placement)
+    for what in ("nodes", "tenants", "arrays"):
+        booked, real = getattr(state.ledger, what), getattr(counted, what)
+        _require(booked == real, "the ledger's {} say {}, the jobs {}", what, booked, real)
+
+
+def _check_counts(state: State) -> None:
+    real = Counter(entry.progress.state for entry in state.entries())
+    for job_state in JobState:
+        if job_state not in TERMINAL:  # what is over is counted, and no longer here
+            counted, there = state.counts[job_state], real[job_state]
+            _require(counted == there, "{} jobs are {}, counted {}", there, job_state, counted)
+    placed = sorted(e.job.job_id for e in state.entries() if e.progress.state in PLACED)
+    listed = sorted(entry.job.job_id for entry in state.placed())
+    _require(listed == placed, "jobs {} have GPUs, listed are {}", placed, listed)
+    _require(
+        state.live_count() == state.pending_count() + len(placed), "pending and placed are not all"
+    )
+
+
+def _check_queues(state: State) -> None:
+    """A pending job is in the queue of its class, asleep, or kept back: exactly one of them."""
+    queued = _queued(state)
+    asleep = list(state.sleeping())
+    for job_id, times in Counter([*queued, *(job_id for _, job_id in asleep)]).items():
+        _require(times == 1, "job {} waits in {} places", job_id, times)
+        _require(state.entry(job_id) is not None, "job {} waits and is unknown", job_id)
+    _require(
+        len(state.waiting) == len(queued), "{} wait, counted {}", len(queued), len(state.waiting)
+    )
+    wakes = {job_id: at for at, job_id in asleep}
+    among = frozenset(queued)
+    for entry in state.entries():
+        _check_place_of(state, entry, entry.job.job_id in among, wakes.get(entry.job.job_id))
+
+
+def _queued(state: State) -> list[JobId]:
+    return [job_id for queue in state.waiting.classes() for _, job_id in queue.keys]
+
+
+def _check_place_of(state: State, entry: Entry, is_queued: bool, wakes_at: int | None) -> None:
+    job_id, progress = entry.job.job_id, entry.progress
+    may_start = (
+        progress.state is JobState.PENDING
+        and not progress.held
+        and not _open_dependencies(state, entry.job)
+        and state.doom_of(job_id) is None
+    )
+    is_due = progress.eligible_at <= state.now
+    _require(
+        is_queued == (may_start and is_due), "job {} queued={}: {}", job_id, is_queued, progress
+    )
+    expected = progress.eligible_at if may_start and not is_due else None
+    _require(wakes_at == expected, "job {} wakes at {}, not {}", job_id, wakes_at, expected)
+    if is_queued:
+        key = (entry.job.submitted_at, job_id)
+        _require(key in entry.queue.keys, "job {} is in the queue of another class", job_id)
+
+
+def _open_dependencies(state: State, job: Job) -> int:
+    return sum(state.entry(dependency.job_id) is not None for dependency in job.after)
+
+
+def _check_classes(state: State) -> None:
+    members = Counter(class_of(entry.job) for entry in state.entries())
+    counted = {queue.job_class: queue.members for queue in state.waiting.all_classes()}
+    _require(counted == members, "classes have {} members, counted {}", members, counted)
+    for entry in state.entries():
+        job_id, queue = entry.job.job_id, entry.queue
+        _require(queue.job_class == class_of(entry.job), "job {} is in a wrong class", job_id)
+        unmet = _open_dependencies(state, entry.job)
+        _require(entry.unmet == unmet, "job {} waits for {}, not {}", job_id, unmet, entry.unmet)
+
+
+# -- a plan -----------------------------------------------------------------------------------
+
+
+def _end_lease(state: State, books: Ledger, job_id: JobId) -> None:
+    entry = state.entry(job_id)
+    _require(entry is not None, "the plan ends unknown lease {}", job_id)
+    assert entry is not None
+    placement = entry.progress.placement
+    _require(entry.job.options.lease, "the plan ends job {}, which is no lease", job_id)
+    _require(placement is not None, "the plan ends lease {}, which has nothing", job_id)
+    assert placement is not None
+    books.give(entry.job, placement)
+
+
+def _check_start(state: State, books: Ledger, start: Start) -> None:
+    entry = state.entry(start.job_id)
+    _require(entry is not None, "the plan starts unknown job {}", start.job_id)
+    assert entry is not None
+    key = (entry.job.submitted_at, start.job_id)
+    _require(key in entry.queue.keys, "the plan starts job {}, which is not due", start.job_id)
+    _check_gpus_chosen(books, entry.job, start.placement)
+    books.take(entry.job, start.placement)
+    _check_node(books.node(start.placement.node_id), entry.job, start.placement)
+    _check_quota(books.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
+    array = entry.job.array
+    if array is not None:
+        running = books.array_running(array.array_id)
+        _check_limit(entry.job, "elements", 1, running, array.max_running)
+
+
+def _check_gpus_chosen(books: Ledger, job: Job, placement: Placement) -> None:
+    """The shares add up to the request and lie on GPUs that this job may have."""
+    request, job_id = job.request, job.job_id
+    _require(placement.node_id in books.node_ids(), "job {} is placed nowhere", job_id)
+    indexes = [share.gpu_index for share in placement.shares]
+    _require(indexes == sorted(set(indexes)), "job {} has GPUs {}", job_id, indexes)
+    whole, rest = divmod(request.gpu_millis, GPU)
+    given = sorted(share.millis for share in placement.shares)
+    expected = sorted([GPU] * whole + [rest] * bool(rest))
+    _require(given == expected, "job {} asks for {}, has {}", job_id, expected, given)
+    gpus = {gpu.index: gpu for gpu in books.node(placement.node_id).node.gpus}
+    for index in indexes:
+        _require(index in gpus, "job {} is placed on GPU {}, which is not there", job_id, index)
+        gpu = gpus[index]
+        type_is_right = gpu.gpu_type == placement.gpu_type == (request.gpu_type or gpu.gpu_type)
+        _require(type_is_right, "job {} is placed on the wrong type: {}", job_id, gpu)
+        _require(gpu.mem_mib >= memory_each(request), "job {} is too large for {}", job_id, gpu)
+        _require(gpu.is_usable, "job {} is placed on {}", job_id, gpu)
+        allowed = job.options.allowed_gpus or (index,)
+        _require(index in allowed, "job {} may not have GPU {}", job_id, index)
+
+
+def _check_node(use: NodeUse, job: Job, placement: Placement) -> None:
+    """After the start no GPU it touches is beyond its thousand, nor are the cores and memory."""
+    for share in placement.shares:
+        taken = use.gpu_millis[share.gpu_index]
+        _require(taken <= GPU, "job {} makes GPU {} {}", job.job_id, share.gpu_index, taken)
+    _check_limit(job, "cores", job.request.cpu_millis, use.cpu_millis, use.node.cpu_millis)
+    _check_limit(job, "memory", job.request.mem_mib, use.mem_mib, use.node.mem_mib)
+
+
+def _check_quota(use: TenantUse, job: Job, gpu_type: str) -> None:
+    asks, may = job.request, use.tenant
+    of_type = use.gpu_millis_by_type.get(gpu_type, 0)
+    _check_limit(job, "gpus", asks.gpu_millis, use.gpu_millis, may.max_gpu_millis)
+    _check_limit(job, gpu_type, asks.gpu_millis, of_type, may.max_of_type(gpu_type))
+    _check_limit(job, "gpu memory", asks.gpu_mem_mib, use.gpu_mem_mib, may.max_gpu_mem_mib)
+    _check_limit(job, "tenant cores", asks.cpu_millis, use.cpu_millis, may.max_cpu_millis)
+    _check_limit(job, "tenant memory", asks.mem_mib, use.mem_mib, may.max_mem_mib)
+    _check_limit(job, "jobs", 1, use.jobs, may.max_running_jobs)
+
+
+def _check_limit(job: Job, what: str, asked: int, used: int, limit: int | None) -> None:
+    # A limit may have been lowered under jobs that run; who asks for nothing adds nothing to that.
+    within = limit is None or not asked or used <= limit
+    _require(within, "job {} makes {} {} of {}", job.job_id, used, what, limit)

@@ -1,0 +1,100 @@
+"""The tree of errors, split by who must act.
+
+    SchedulerError
+    ├── InvalidRequest     the caller must change the request
+    │   └── QuotaExceeded  … because it can never fit the tenant's quota
+    ├── Forbidden          the caller may not do this
+    ├── NotFound           there is no such thing
+    ├── Conflict           the state of the thing does not allow it: look again
+    │   ├── Duplicate      … because the name is taken
+    │   └── IllegalMove    … because the job is in another state
+    ├── Unavailable        nothing is wrong with the request: try again later
+    └── InvariantBroken    our bug: stop the cycle, keep the facts
+
+Constructors take facts and write the sentence. One table in `api/errors.py` maps each class to an
+HTTP status and an exit code.
+"""
+
+from collections.abc import Iterable
+
+
+class SchedulerError(Exception):
+    """The root; `details` are facts for programs, the message is for people."""
+
+    def __init__(self, message: str, details: Iterable[dict[str, object]] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = list(details)
+
+
+class InvalidRequest(SchedulerError):
+    """A field has a value that cannot be."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(
+            f"{field}: {remedy} (got {shown})",
+            [{"field": field, "value": shown, "remedy": remedy}],
+        )
+        self.field = field
+
+
+class QuotaExceeded(InvalidRequest):
+    """More than the tenant may ever have at once."""
+
+    def __init__(self, tenant_id: str, what: str, requested: str, quota: str, current: str) -> None:
+        sentence = (
+            f"quota exceeded for tenant {tenant_id}: "
+            f"{what} requested={requested}, quota={quota}, current={current}"
+        )
+        SchedulerError.__init__(
+            self,
+            sentence,
+            [
+                {
+                    "tenant_id": tenant_id,
+                    "resource": what,
+                    "requested": requested,
+                    "quota": quota,
+                    "current": current,
+                }
+            ],
+        )
+        self.field = what
+
+
+class Forbidden(SchedulerError):
+    """The caller is known, and may not do this."""
+
+
+class NotFound(SchedulerError):
+    def __init__(self, kind: str, name: str, remedy: str = "") -> None:
+        tail = f"; {remedy}" if remedy else ""
+        super().__init__(f"no {kind} named {name!r}{tail}", [{"kind": kind, "name": name}])
+        self.kind = kind
+
+
+class Conflict(SchedulerError):
+    """The thing has moved on, or never was where the caller thinks."""
+
+
+class Duplicate(Conflict):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} already exists", [{"job_id": job_id}])
+
+
+class IllegalMove(Conflict):
+    def __init__(self, job_id: str, state: str, action: str) -> None:
+        super().__init__(
+            f"job {job_id} is {state}, so it cannot {action}",
+            [{"job_id": job_id, "state": state, "action": action}],
+        )
+
+
+class Unavailable(SchedulerError):
+    """The service cannot do this now: a full disk, a queue at its cap, an engine out of reach."""
+
+
+class InvariantBroken(SchedulerError):
+    """Two facts that exclude each other. Never the caller's fault."""

@@ -1,0 +1,171 @@
+"""The life of a job: its states, the closed table of legal moves, and what each move changes.
+
+Whatever is not in `MOVES` is refused. A missing edge leaks GPUs in other schedulers; here a test
+goes through every pair.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from gpu_scheduler.core.errors import IllegalMove
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.node import Placement
+
+
+class JobState(StrEnum):
+    PENDING = "pending"
+    SCHEDULED = "scheduled"  # decided and on record; the engine has not confirmed it yet
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"  # on its way back to pending
+
+
+class Move(StrEnum):
+    START = "start"
+    RUN = "run"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    CANCEL = "be cancelled"
+    REQUEUE = "be requeued"
+    PREEMPT = "be preempted"
+    STOP = "be stopped"
+    HOLD = "be held"
+    RELEASE = "be released"
+
+
+TERMINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
+PLACED: Final = frozenset({JobState.SCHEDULED, JobState.RUNNING})
+
+_S, _M = JobState, Move
+MOVES: Final = MappingProxyType(
+    {
+        (_S.PENDING, _M.START): _S.SCHEDULED,
+        (_S.PENDING, _M.CANCEL): _S.CANCELLED,
+        (_S.PENDING, _M.HOLD): _S.PENDING,
+        (_S.PENDING, _M.RELEASE): _S.PENDING,
+        (_S.SCHEDULED, _M.RUN): _S.RUNNING,
+        # An attempt may be over before we hear that it began.
+        (_S.SCHEDULED, _M.COMPLETE): _S.COMPLETED,
+        (_S.SCHEDULED, _M.FAIL): _S.FAILED,
+        (_S.SCHEDULED, _M.CANCEL): _S.CANCELLED,
+        (_S.SCHEDULED, _M.REQUEUE): _S.PENDING,
+        (_S.SCHEDULED, _M.PREEMPT): _S.PREEMPTED,
+        (_S.SCHEDULED, _M.STOP): _S.SCHEDULED,
+        (_S.RUNNING, _M.COMPLETE): _S.COMPLETED,
+        (_S.RUNNING, _M.FAIL): _S.FAILED,
+        (_S.RUNNING, _M.CANCEL): _S.CANCELLED,
+        (_S.RUNNING, _M.REQUEUE): _S.PENDING,
+        (_S.RUNNING, _M.PREEMPT): _S.PREEMPTED,
+        (_S.RUNNING, _M.STOP): _S.RUNNING,
+        (_S.PREEMPTED, _M.REQUEUE): _S.PENDING,
+        (_S.PREEMPTED, _M.CANCEL): _S.CANCELLED,
+    }
+)
+
+
+def next_state(job_id: JobId, state: JobState, move: Move) -> JobState:
+    """The state after a move; IllegalMove where the table has none."""
+    after = MOVES.get((state, move))
+    if after is None:
+        raise IllegalMove(job_id, state, move)
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has become of a job so far."""
+
+    state: JobState = JobState.PENDING
+    attempt: int = 0  # the number of the newest attempt; 0 before the first
+    failures: int = 0  # attempts that count against `max_retries`
+    restarts: int = 0  # times it went back to pending, for whatever cause
+    held: bool = False
+    eligible_at: int = 0  # not before this instant (back-off)
+    placement: Placement | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str | None = None  # why it ended, waits again, or is being stopped
+    stopping: bool = False  # its end was asked for and is on record
+
+
+PENDING: Final = Progress()
+PENDING_HELD: Final = Progress(held=True)
+
+
+def place(job_id: JobId, progress: Progress, placement: Placement, at: int) -> Progress:
+    """Start the next attempt on these GPUs."""
+    return Progress(
+        state=next_state(job_id, progress.state, Move.START),
+        attempt=progress.attempt + 1,
+        failures=progress.failures,
+        restarts=progress.restarts,
+        placement=placement,
+        started_at=at,
+    )
+
+
+def run(job_id: JobId, progress: Progress, at: int, pid: int | None) -> Progress:
+    state = next_state(job_id, progress.state, Move.RUN)
+    return replace(progress, state=state, started_at=at, pid=pid)
+
+
+_END: Final = MappingProxyType(
+    {_S.COMPLETED: _M.COMPLETE, _S.FAILED: _M.FAIL, _S.CANCELLED: _M.CANCEL}
+)
+
+
+def end(
+    job_id: JobId,
+    progress: Progress,
+    to: JobState,
+    at: int,
+    *,
+    exit_code: int | None = None,
+    signal: int | None = None,
+    cause: str | None = None,
+) -> Progress:
+    """Move to one of the terminal states. The placement stays, as history."""
+    return replace(
+        progress,
+        state=next_state(job_id, progress.state, _END[to]),
+        ended_at=at,
+        exit_code=exit_code,
+        signal=signal,
+        cause=cause,
+        stopping=False,
+    )
+
+
+def requeue(
+    job_id: JobId, progress: Progress, eligible_at: int, cause: str, counts: bool
+) -> Progress:
+    """Back to the queue, keeping the count of attempts; `counts` spends one retry."""
+    return Progress(
+        state=next_state(job_id, progress.state, Move.REQUEUE),
+        attempt=progress.attempt,
+        failures=progress.failures + counts,
+        restarts=progress.restarts + 1,
+        eligible_at=eligible_at,
+        exit_code=progress.exit_code,
+        cause=cause,
+    )
+
+
+def stop(job_id: JobId, progress: Progress, cause: str) -> Progress:
+    """Record that its end was asked for; a first cause is kept."""
+    state = next_state(job_id, progress.state, Move.STOP)
+    if progress.stopping:
+        return progress
+    return replace(progress, state=state, stopping=True, cause=cause)
+
+
+def hold(job_id: JobId, progress: Progress, held: bool) -> Progress:
+    state = next_state(job_id, progress.state, Move.HOLD if held else Move.RELEASE)
+    return replace(progress, state=state, held=held)

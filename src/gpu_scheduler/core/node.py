@@ -1,0 +1,48 @@
+"""Machines and their GPUs, and where on them a job is."""
+
+from dataclasses import dataclass
+
+from gpu_scheduler.core.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    index: int
+    uuid: str
+    gpu_type: str
+    mem_mib: int
+    nvlink_group: int | None = None
+    problem: str | None = None  # the hardware's word: lost, …; takes no new job
+    paused: str | None = None  # an operator's word, with the reason; takes no new job
+
+    @property
+    def is_usable(self) -> bool:
+        return self.problem is None and self.paused is None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    node_id: NodeId
+    gpus: tuple[Gpu, ...]  # by index, in whatever order they were found
+    cpu_millis: int
+    mem_mib: int
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        # Placement takes the first of equals, so the order must not depend on the driver's.
+        object.__setattr__(self, "gpus", tuple(sorted(self.gpus, key=lambda gpu: gpu.index)))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a GPU, or all of it (1000)."""
+
+    gpu_index: int
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    node_id: NodeId
+    gpu_type: str
+    shares: tuple[Share, ...]  # by GPU index

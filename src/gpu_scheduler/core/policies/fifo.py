@@ -1,0 +1,16 @@
+"""First come, first served, whatever the priority."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import JobClass
+from gpu_scheduler.core.policy import SortKey
+
+
+@dataclass(frozen=True, slots=True)
+class Fifo:
+    name: ClassVar[str] = "fifo"
+
+    def sort_key(self, job_class: JobClass, submitted_at: int, job_id: JobId, now: int) -> SortKey:
+        return (0, submitted_at, job_id)

@@ -1,0 +1,67 @@
+"""The waiting jobs, grouped into classes.
+
+Jobs of one class differ only in age, so the oldest stands for all: a cycle looks at the heads and,
+when one does not fit, passes over its whole class. A million jobs in a thousand classes cost what a
+thousand jobs cost.
+"""
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import JobClass
+
+QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every class
+
+
+class ClassQueue:
+    """One class: its waiting jobs in order, and how many jobs, waiting or not, belong to it."""
+
+    __slots__ = ("job_class", "keys", "members")
+
+    def __init__(self, job_class: JobClass) -> None:
+        self.job_class = job_class
+        self.keys: SortedList[QueueKey] = SortedList()
+        self.members = 0
+
+
+class WaitingQueue:
+    """Eligible jobs by class, oldest first. Nothing in it is held, asleep or dependent."""
+
+    def __init__(self) -> None:
+        self._classes: dict[JobClass, ClassQueue] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def join(self, job_class: JobClass) -> ClassQueue:
+        """The class of a job that enters the state; all its jobs share the one object."""
+        queue = self._classes.get(job_class)
+        if queue is None:
+            queue = self._classes[job_class] = ClassQueue(job_class)
+        queue.members += 1
+        return queue
+
+    def leave(self, queue: ClassQueue) -> None:
+        """A job of the class is over; a class without jobs is forgotten."""
+        queue.members -= 1
+        if not queue.members:
+            del self._classes[queue.job_class]
+
+    def add(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
+        queue.keys.add((submitted_at, job_id))
+        self._size += 1
+
+    def discard(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
+        queue.keys.remove((submitted_at, job_id))
+        self._size -= 1
+
+    def all_classes(self) -> Iterator[ClassQueue]:
+        """Also those whose jobs all run, are held or sleep."""
+        return iter(self._classes.values())
+
+    def classes(self) -> Iterator[ClassQueue]:
+        """The classes in which somebody waits."""
+        return (queue for queue in self._classes.values() if queue.keys)

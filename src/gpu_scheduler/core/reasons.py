@@ -1,0 +1,35 @@
+"""Why a job waits: a closed set of codes, each with its numbers. Sentences are made at the edge."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReasonCode(StrEnum):
+    HELD = "held"  # a person put it on hold
+    DEPENDENCY = "dependency"  # jobs: those it waits for
+    DEPENDENCY_FAILED = "dependency_failed"  # cause
+    BACKING_OFF = "backing_off"  # until, cause
+    ARRAY_CAP = "array_cap"  # running, limit
+    TENANT_QUOTA = "tenant_quota"  # tenant, resource, requested, limit, current
+    NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
+    TOO_LARGE = "too_large"  # resource, requested, largest
+    GPUS_BUSY = "gpus_busy"  # requested, gpu_type, total, free, empty, paused, problem, node
+    CPU_BUSY = "cpu_busy"  # requested, free, total, node
+    MEMORY_BUSY = "memory_busy"  # requested, free, total, node
+    NO_NODE = "no_node"  # no machine has reported its GPUs yet
+    NEXT_CYCLE = "next_cycle"  # nothing is in its way; it starts with the next cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One code and the numbers that belong to it. Amounts of GPUs are in thousandths."""
+
+    code: ReasonCode
+    facts: tuple[tuple[str, int | str], ...] = ()
+
+    def fact(self, name: str) -> int | str:
+        return dict(self.facts)[name]
+
+
+def reason(code: ReasonCode, **facts: int | str) -> Reason:
+    return Reason(code, tuple(facts.items()))

@@ -1,0 +1,1 @@
+"""Mechanism without opinions: who may start, and where."""

@@ -1,0 +1,53 @@
+"""Whether a job may have what it asks for, before anyone looks where."""
+
+from gpu_scheduler.core.job import JobClass
+from gpu_scheduler.core.ledger import Ledger, TenantUse
+from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
+
+
+def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
+    """The limit that stands in the way of one more job of this class; None lets it through."""
+    if job_class.array_id is not None and job_class.array_max is not None:
+        running = books.array_running(job_class.array_id)
+        if running >= job_class.array_max:
+            return reason(ReasonCode.ARRAY_CAP, running=running, limit=job_class.array_max)
+    return _over_quota(books.tenant(job_class.tenant_id), job_class)
+
+
+def _over_quota(use: TenantUse, job_class: JobClass) -> Reason | None:
+    request, tenant = job_class.request, use.tenant
+    limits: tuple[tuple[str, int, int | None, int], ...] = (
+        ("gpus", request.gpu_millis, tenant.max_gpu_millis, use.gpu_millis),
+        ("gpu_memory_mib", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib),
+        ("cpu_millis", request.cpu_millis, tenant.max_cpu_millis, use.cpu_millis),
+        ("memory_mib", request.mem_mib, tenant.max_mem_mib, use.mem_mib),
+        ("jobs", 1, tenant.max_running_jobs, use.jobs),
+    )
+    for resource, requested, limit, current in limits:
+        # Who asks for none of it is not in the way, even where a limit was lowered below its use.
+        if limit is not None and requested and current + requested > limit:
+            return _quota_reason(use, resource, requested, limit, current)
+    if request.gpu_type is None:
+        return None  # which type, and so which quota counts, is decided in `place`
+    return over_type_quota(use, request.gpu_type, request.gpu_millis)
+
+
+def over_type_quota(use: TenantUse, gpu_type: str, gpu_millis: int) -> Reason | None:
+    limit = use.tenant.max_of_type(gpu_type)
+    current = use.gpu_millis_by_type.get(gpu_type, 0)
+    if limit is None or current + gpu_millis <= limit:
+        return None
+    return _quota_reason(use, f"gpus:{gpu_type}", gpu_millis, limit, current)
+
+
+def _quota_reason(
+    use: TenantUse, resource: str, requested: int, limit: int, current: int
+) -> Reason:
+    return reason(
+        ReasonCode.TENANT_QUOTA,
+        tenant=use.tenant.tenant_id,
+        resource=resource,
+        requested=requested,
+        limit=limit,
+        current=current,
+    )

@@ -1,0 +1,259 @@
+"""All that the scheduler knows, with the indexes it needs, changed only by `apply(event)`.
+
+Jobs that are over are dropped: the store has them. What is here grows with what waits and runs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from sortedcontainers import SortedList
+
+from gpu_scheduler.core.errors import InvariantBroken
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    TenantSet,
+    TimePassed,
+)
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import DependencyKind, Job, class_of
+from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
+from gpu_scheduler.core.lifecycle import (
+    PENDING,
+    PENDING_HELD,
+    PLACED,
+    TERMINAL,
+    JobState,
+    Progress,
+)
+from gpu_scheduler.core.node import Node
+from gpu_scheduler.core.queue import ClassQueue, WaitingQueue
+from gpu_scheduler.core.tenant import Tenant
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job that is not over."""
+
+    job: Job
+    queue: ClassQueue
+    progress: Progress
+    unmet: int = 0  # dependencies that are not over yet
+
+
+class State:
+    def __init__(self) -> None:
+        self.now = 0
+        self.ledger = Ledger()
+        self.waiting = WaitingQueue()
+        self.counts: Counter[JobState] = Counter()
+        self._entries: dict[JobId, Entry] = {}
+        self._placed: dict[JobId, Entry] = {}
+        self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
+        self._leases: SortedList[tuple[int, JobId]] = SortedList()
+        self._dependents: dict[JobId, list[JobId]] = {}
+        self._doomed: dict[JobId, str] = {}
+
+    # -- the read side ---------------------------------------------------------------------
+
+    def entry(self, job_id: JobId) -> Entry | None:
+        return self._entries.get(job_id)
+
+    def entries(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def placed(self) -> list[Entry]:
+        """Jobs that have GPUs, by start, then id."""
+        return sorted(
+            self._placed.values(), key=lambda e: (e.progress.started_at or 0, e.job.job_id)
+        )
+
+    def expired_leases(self, now: int) -> list[JobId]:
+        return [job_id for _, job_id in self._leases.irange(maximum=(now, _LAST_ID))]
+
+    def doomed(self) -> list[tuple[JobId, str]]:
+        """Jobs whose dependencies can never be met, with the cause, by id."""
+        return sorted(self._doomed.items())
+
+    def doom_of(self, job_id: JobId) -> str | None:
+        """Why this job can never start; None where it still can."""
+        return self._doomed.get(job_id)
+
+    def sleeping(self) -> Iterator[tuple[int, JobId]]:
+        """Jobs whose back-off has not ended, with its end."""
+        return iter(self._sleeping)
+
+    def wakes_at(self) -> int | None:
+        """The next instant at which time alone changes something: a back-off or a lease ends."""
+        firsts = [keys[0][0] for keys in (self._sleeping, self._leases) if keys]
+        return min(firsts, default=None)
+
+    def live_count(self) -> int:
+        return len(self._entries)
+
+    def pending_count(self) -> int:
+        return len(self._entries) - len(self._placed)
+
+    # -- the one way to change it ------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case JobsSubmitted():
+                for job in event.jobs:
+                    self.restore(job, PENDING_HELD if job.job_id in event.held else PENDING)
+            case JobMoved():
+                self._move(event)
+            case TenantSet():
+                self._set_tenant(event.tenant)
+            case NodeSet():
+                self._set_node(event.node)
+            case TimePassed():
+                self._wake(event.at)
+            case _:
+                assert_never(event)
+
+    def restore(self, job: Job, progress: Progress, doom: str | None = None) -> None:
+        """Take in a job that is not over: a new one, or one from the store at start.
+
+        Dependencies must be in the state already, or over. The state forgets what is over, so it
+        cannot tell how such a one ended: where an `ok` was not met, the caller passes the `doom`
+        that `doom_cause` writes, and the next cycle gives the job up.
+        """
+        if job.job_id in self._entries:
+            raise InvariantBroken(f"job {job.job_id} is in the state twice")
+        if progress.state in TERMINAL:
+            raise InvariantBroken(
+                f"job {job.job_id} is {progress.state}, and over jobs are dropped"
+            )
+        if job.tenant_id not in self.ledger.tenants:
+            raise InvariantBroken(f"job {job.job_id} names unknown tenant {job.tenant_id}")
+        entry = Entry(job, self.waiting.join(class_of(job)), progress)
+        self._entries[job.job_id] = entry
+        self.counts[progress.state] += 1
+        for dependency in job.after:
+            if dependency.job_id in self._entries:
+                entry.unmet += 1
+                self._dependents.setdefault(dependency.job_id, []).append(job.job_id)
+        if doom is not None:
+            self._doomed[job.job_id] = doom
+        self._enter(entry)
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _move(self, event: JobMoved) -> None:
+        entry = self._entries.get(event.job_id)
+        if entry is None:
+            raise InvariantBroken(f"an event moves unknown job {event.job_id}")
+        self._leave(entry)
+        self.counts[entry.progress.state] -= 1
+        self.counts[event.progress.state] += 1
+        entry.progress = event.progress
+        if event.progress.state in TERMINAL:
+            self._drop(entry)
+        else:
+            self._enter(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
+        job, progress = entry.job, entry.progress
+        if progress.state in PLACED:
+            if progress.placement is None:
+                raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
+            self._placed[job.job_id] = entry
+            self.ledger.take(job, progress.placement)
+            if (deadline := _lease_deadline(entry)) is not None:
+                self._leases.add((deadline, job.job_id))
+        elif self._is_kept_back(entry):
+            pass
+        elif progress.eligible_at > self.now:
+            self._sleeping.add((progress.eligible_at, job.job_id))
+        else:
+            self.waiting.add(entry.queue, job.submitted_at, job.job_id)
+
+    def _leave(self, entry: Entry) -> None:
+        job, progress = entry.job, entry.progress
+        if progress.state in PLACED:
+            if progress.placement is None:
+                raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
+            del self._placed[job.job_id]
+            self.ledger.give(job, progress.placement)
+            if (deadline := _lease_deadline(entry)) is not None:
+                self._leases.remove((deadline, job.job_id))
+        elif self._is_kept_back(entry):
+            pass
+        elif progress.eligible_at > self.now:
+            self._sleeping.remove((progress.eligible_at, job.job_id))
+        else:
+            self.waiting.discard(entry.queue, job.submitted_at, job.job_id)
+
+    def _is_kept_back(self, entry: Entry) -> bool:
+        """Whether something other than time and room keeps a job without GPUs from starting."""
+        progress = entry.progress
+        return bool(
+            progress.held
+            or entry.unmet
+            or progress.state is not JobState.PENDING  # preempted, and not yet requeued
+            or (self._doomed and entry.job.job_id in self._doomed)
+        )
+
+    def _drop(self, entry: Entry) -> None:
+        job_id = entry.job.job_id
+        del self._entries[job_id]
+        self.waiting.leave(entry.queue)
+        self._doomed.pop(job_id, None)
+        completed = entry.progress.state is JobState.COMPLETED
+        for dependent_id in self._dependents.pop(job_id, ()):
+            dependent = self._entries.get(dependent_id)
+            if dependent is None:
+                continue  # cancelled while it waited
+            self._leave(dependent)
+            dependent.unmet -= 1
+            if not completed and _needs_ok(dependent.job, job_id):
+                # The first cause stays: a reason that changes while nothing can be done confuses.
+                self._doomed.setdefault(dependent_id, doom_cause(job_id, entry.progress.state))
+            self._enter(dependent)
+
+    def _wake(self, now: int) -> None:
+        """Time never goes back: a clock that was set back changes nothing until it caught up."""
+        self.now = max(self.now, now)
+        while self._sleeping and self._sleeping[0][0] <= self.now:
+            _, job_id = self._sleeping.pop(0)
+            entry = self._entries[job_id]
+            self.waiting.add(entry.queue, entry.job.submitted_at, job_id)
+
+    def _set_tenant(self, tenant: Tenant) -> None:
+        use = self.ledger.tenants.get(tenant.tenant_id)
+        if use is None:
+            self.ledger.tenants[tenant.tenant_id] = TenantUse(tenant)
+        else:
+            use.tenant = tenant
+
+    def _set_node(self, node: Node) -> None:
+        use = self.ledger.nodes.get(node.node_id)
+        if use is None:
+            self.ledger.nodes[node.node_id] = NodeUse(node)
+        else:
+            use.node = node
+
+
+def doom_cause(job_id: JobId, ended_as: JobState) -> str:
+    """The sentence for a job whose `ok` dependency on `job_id` was not met."""
+    return f"job {job_id} it depends on {ended_as}"
+
+
+_LAST_ID = JobId("\U0010ffff")  # sorts behind every job id
+
+
+def _needs_ok(job: Job, other: JobId) -> bool:
+    return any(d.job_id == other and d.kind is DependencyKind.OK for d in job.after)
+
+
+def _lease_deadline(entry: Entry) -> int | None:
+    options, started_at = entry.job.options, entry.progress.started_at
+    if not options.lease or options.time_limit_ms is None or started_at is None:
+        return None
+    return started_at + options.time_limit_ms

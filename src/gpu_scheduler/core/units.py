@@ -1,0 +1,35 @@
+"""Integer amounts. GPUs are counted in thousandths so that half a GPU is no special case."""
+
+from decimal import Decimal, InvalidOperation, Overflow
+from typing import Final
+
+GPU: Final = 1000  # one whole GPU in gpu_millis
+CPU: Final = 1000  # one core in cpu_millis
+SECOND: Final = 1000  # in ms
+
+GPU_STEP: Final = 10  # the finest share: 0.01 GPU
+MIN_GPU_MILLIS: Final = 100  # 0.1 GPU: below that a CUDA context alone is more than the share
+MAX_GPU_MILLIS: Final = 100_000 * GPU  # a typing error, not a cluster
+
+
+def gpu_millis(amount: int | float | str | Decimal) -> int:
+    """GPUs as people write them (2, 0.5, "1.5") in thousandths; ValueError says what would do."""
+    try:
+        exact = Decimal(str(amount)) * GPU
+    except (InvalidOperation, Overflow):
+        raise ValueError(f"GPUs must be a number like 1, 2 or 0.5, not {amount!r}") from None
+    if not exact.is_finite():
+        raise ValueError(f"GPUs must be a number like 1, 2 or 0.5, not {amount!r}")
+    if exact < MIN_GPU_MILLIS:
+        raise ValueError(f"GPUs must be at least 0.1, not {amount}")
+    if exact > MAX_GPU_MILLIS:
+        raise ValueError(f"GPUs must be at most {MAX_GPU_MILLIS // GPU}, not {amount}")
+    if exact % GPU_STEP:
+        raise ValueError(f"GPUs come in steps of 0.01, so {amount} is not possible")
+    return int(exact)
+
+
+def gpus_text(millis: int) -> str:
+    """Thousandths as people write them: 2000 is "2", 500 is "0.5"."""
+    whole, rest = divmod(millis, GPU)
+    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
