@@ -1,0 +1,1 @@
+"""What GPUs there are and how they feel: NVML, nvidia-smi or simulated."""

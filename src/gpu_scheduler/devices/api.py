@@ -1,0 +1,69 @@
+"""The port of the hardware: what a provider reports about the GPUs of this machine."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that holds memory on a GPU, whoever started it."""
+
+    pid: int
+    memory_mib: int | None  # None: the driver does not tell (MIG, WSL, some containers)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU at one moment. What the driver does not tell is None, never a made-up zero."""
+
+    index: int
+    uuid: str
+    name: str  # the product's full name: "NVIDIA A100-SXM4-80GB"
+    gpu_type: str  # the short name that jobs ask for: "A100"
+    memory_mib: int
+    memory_used_mib: int | None = None
+    temperature_c: int | None = None
+    utilisation_percent: int | None = None
+    nvlink_group: int | None = None  # GPUs with the same number reach each other over NVLink
+    numa_node: int | None = None
+    processes: tuple[GpuProcess, ...] = ()
+    problem: str | None = None  # why it can take no job ("lost: …"); None when it is well
+
+    def unmeasured(self, problem: str | None) -> "GpuReading":
+        """The same GPU with what it is but not how it feels: old measurements would mislead."""
+        return replace(
+            self,
+            memory_used_mib=None,
+            temperature_c=None,
+            utilisation_percent=None,
+            processes=(),
+            problem=problem,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All GPUs of this machine at one moment, by index."""
+
+    provider: str  # "nvml", "nvidia-smi" or "simulated"
+    gpus: tuple[GpuReading, ...]
+    problem: str | None = None  # the driver as a whole: "slow: no answer in 5 s", …
+
+
+class NoDriver(Exception):
+    """This provider cannot work here; the message says why, for `tgpu doctor`."""
+
+
+class GPUProvider(Protocol):
+    """Reads the GPUs. Calls block; `DeviceWatch` keeps them off the event loop.
+
+    A provider that worked once never raises from `read`: a lost GPU stays in the list with its
+    `problem`, a failing driver gives a snapshot with `problem`.
+    """
+
+    name: str
+    simulated: bool
+
+    def read(self) -> Snapshot: ...
+
+    def close(self) -> None: ...
