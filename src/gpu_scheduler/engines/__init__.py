@@ -1,0 +1,1 @@
+"""What runs attempts: the local supervisor now, cluster engines beside it."""

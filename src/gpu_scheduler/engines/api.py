@@ -1,0 +1,107 @@
+"""The port of the engines: start, observe and stop attempts.
+
+An attempt is one try at running a job, named by (job id, attempt number). Numbers are never used
+twice: whatever happens to attempt 3, the next try is attempt 4. That is what makes a launch
+idempotent and "runs twice" impossible.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class AttemptKey(NamedTuple):
+    job_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything needed to start one attempt; the engine asks nobody else."""
+
+    key: AttemptKey
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]  # complete: the submitter's, overlaid with CUDA_* and TGPU_*
+    time_limit_ms: int | None = None
+    grace_ms: int = 10_000  # between TERM and KILL
+
+
+class Phase(StrEnum):
+    RUNNING = "running"  # the command was started; pid is set
+    EXITED = "exited"  # it is over and nothing of it is left on the machine
+    NOT_STARTED = "not_started"  # it never ran and never will; `cause` says why
+    LOST = "lost"  # it ran, it is gone, and nobody saw how it ended; `cause` says why
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the attempt's processes used, as the kernel counted it."""
+
+    user_cpu_ms: int = 0
+    system_cpu_ms: int = 0
+    max_rss_kib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the engine knows of one attempt. Later observations replace earlier ones."""
+
+    key: AttemptKey
+    phase: Phase
+    at: int  # ms since the epoch: when it started or ended
+    pid: int | None = None
+    exit_code: int | None = None  # as a shell shows it: 0-255, 128+n for signal n
+    signal: int | None = None
+    # Why it ended other than by itself: "time_limit", "stopped"; or a sentence for NOT_STARTED
+    # and LOST ("the machine was rebooted", "no such directory: /x").
+    cause: str | None = None
+    retry: bool = True  # of NOT_STARTED: trying again may help (a missing directory stays missing)
+    usage: Usage = field(default_factory=Usage)
+    # When its command was started, also once it is over; None where it never was or is not known.
+    started_at: int | None = None
+
+
+class EngineUnavailable(Exception):
+    """The engine cannot be reached now. Nothing is known about what it runs; try again."""
+
+
+class Engine(Protocol):
+    """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
+
+    name: str
+
+    async def open(self) -> None:
+        """Connect, starting what must be started. Raises EngineUnavailable."""
+
+    async def launch(self, launches: Sequence[Launch]) -> None:
+        """Start attempts that are not yet known; known ones are left as they are.
+
+        Returns when the engine has taken the launches; that they run, or why they do not, comes
+        as observations.
+        """
+
+    async def stop(self, keys: Sequence[AttemptKey]) -> None:
+        """End attempts whole: TERM, grace, KILL, until nothing of them is left."""
+
+    async def observe(self) -> list[Observation]:
+        """Every attempt the engine knows and was not told to forget.
+
+        One that is taken but not started yet is not among them; launching it again is harmless.
+        """
+
+    async def forget(self, keys: Sequence[AttemptKey]) -> None:
+        """The ends of these attempts are on record elsewhere; the engine may drop them."""
+
+    def changes(self) -> AsyncIterator[list[Observation]]:
+        """Observations as they happen, in batches. Ends when the engine is closed.
+
+        After a reconnect the first batch is everything, as from `observe`.
+        """
+
+    def log_dir(self, key: AttemptKey) -> str | None:
+        """The folder with `stdout.log` and `stderr.log` of an attempt, whether it exists or not."""
+
+    async def close(self) -> None:
+        """Let go of the engine. What runs goes on running."""

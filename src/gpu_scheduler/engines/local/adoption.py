@@ -1,0 +1,185 @@
+"""Attempts whose runner is not ours, or no longer there: what their files and processes tell.
+
+Every attempt that was live when a supervisor died comes through here once, and so does one whose
+runner was killed. Each is told apart by facts that cannot be mistaken: the claim, the lock on the
+directory, the exit record, and pid with start time.
+"""
+
+import os
+from collections.abc import Callable
+
+from gpu_scheduler.engines.local import record
+from gpu_scheduler.engines.local.attempts import Attempt, Attempts, Keeper, Stage, now_ms
+from gpu_scheduler.engines.local.ending import Ending
+from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.processes import (
+    all_processes,
+    descendants,
+    has_open_output,
+    is_alive,
+    start_time,
+)
+
+REBOOTED = "the machine was rebooted"
+NEVER_STARTED = "the supervisor was restarted before the command was started"
+RUNNER_KILLED = "its runner was killed before the command was started"
+BOTH_KILLED = "its exit code was lost: supervisor and runner were both killed"
+KILLED_AT_END = "its exit code was lost: its runner was killed as the command ended"
+KILLED_AT_START = "its exit code was lost: its runner was killed as it started the command"
+
+# How often to look again at a runner that has claimed an attempt but not yet named its process:
+# starting a command takes about a millisecond, unless its directory is on a slow disk.
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class Adoption:
+    def __init__(self, loop: Loop, attempts: Attempts, ending: Ending) -> None:
+        self._loop = loop
+        self._attempts = attempts
+        self._ending = ending
+        # Ends of children not known as anybody's command. They matter only until the deaths of
+        # runners noticed in the same moment are handled, which may claim one of them.
+        self.reaped: dict[int, record.Exit] = {}
+
+    def resolve(self, attempt: Attempt) -> None:
+        """Find out what became of an attempt that another supervisor handed to a runner."""
+        if attempt.stage is Stage.ENDED:
+            return
+        if self._over(attempt):
+            return
+        if attempt.boot != self._attempts.boot:
+            self._attempts.lost(attempt, REBOOTED)
+        elif (claim := self._claim(attempt)) is None:
+            self._attempts.not_started(attempt, NEVER_STARTED, retry=True)
+        elif claim.boot and claim.boot != self._attempts.boot:
+            self._attempts.lost(attempt, REBOOTED)
+        elif record.is_locked(attempt.path):
+            self._watch_runner(attempt, claim)
+        # The lock is given up after the last write, so only now the files are final.
+        elif not self._over(attempt):
+            self._without_runner(attempt, record.read_claim(attempt.path) or claim)
+
+    def runner_died(self, attempt: Attempt, requeue: Callable[[Attempt], None]) -> None:
+        """A runner of ours was killed; we are the parent of what it started."""
+        if attempt.stage is Stage.ENDED or self._over(attempt):
+            return
+        claim = record.read_claim(attempt.path)
+        if claim is None:
+            requeue(attempt)  # nothing was started, and its runner never can
+        elif claim.runner == 0:
+            self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
+        else:
+            attempt.keeper = Keeper.SUPERVISOR
+            self._name_main(attempt, claim, among=os.getpid())
+            attempt.ended = attempt.ended or self.reaped.pop(attempt.main, None)
+            if attempt.main == 0:
+                self._attempts.lost(attempt, KILLED_AT_START)
+            elif attempt.ended is not None or start_time(attempt.main) != attempt.main_start:
+                self.main_over(attempt)
+            # Else it is our child now, alive or a zombie, and `child_ended` will tell.
+
+    def child_ended(self, pid: int, end: record.Exit) -> None:
+        """A child of ours that is not a runner was reaped: a command, or something it left."""
+        for attempt in self._attempts.live.values():
+            if attempt.keeper is Keeper.SUPERVISOR and attempt.main == pid:
+                attempt.ended = end
+                self.main_over(attempt)
+                return
+        self.reaped[pid] = end
+
+    def main_over(self, attempt: Attempt) -> None:
+        """The command has ended and no runner cleans up after it."""
+        if attempt.stage is Stage.ENDED:
+            return
+        if attempt.ended is None:
+            attempt.ended = record.read_exit(attempt.path)
+        self._ending.when_gone(attempt, lambda: self._close(attempt))
+
+    def _over(self, attempt: Attempt) -> bool:
+        end = record.read_exit(attempt.path)
+        if end is None:
+            return False
+        if end.not_started is not None:
+            self._attempts.not_started(attempt, end.not_started, end.retry)
+            return True
+        self._learn_start(attempt)
+        if end.gone_at is None and attempt.boot == self._attempts.boot:
+            attempt.ended = end
+            return False
+        self._attempts.exited(attempt, end, end.gone_at or end.ended_at)
+        return True
+
+    def _claim(self, attempt: Attempt) -> record.Claim | None:
+        """The claim; None if there is none and never will be, because we made a void one."""
+        claim = record.read_claim(attempt.path)
+        if claim is None and not record.claim_void(attempt.path):
+            claim = record.read_claim(attempt.path)
+        return None if claim is None or claim.void else claim
+
+    def _learn_start(self, attempt: Attempt) -> None:
+        claim = record.read_claim(attempt.path)
+        if claim is not None and claim.main:
+            attempt.main, attempt.main_start = claim.main, claim.main_start
+            attempt.started_at = claim.started_at
+
+    def _watch_runner(self, attempt: Attempt, claim: record.Claim) -> None:
+        attempt.keeper = Keeper.OLD_RUNNER
+        if claim.runner == 0 or claim.main == 0:
+            self._loop.call_later(_LOOK_AGAIN_SECONDS, lambda: self.resolve(attempt))
+            return
+        attempt.runner = claim.runner
+        self._attempts.started(attempt, claim.main, claim.main_start, claim.started_at)
+        self._ending.arm(attempt)
+        self._loop.watch_process(claim.runner, claim.runner_start, lambda: self.resolve(attempt))
+        self._loop.watch_process(claim.main, claim.main_start, lambda: self._leftovers_of(attempt))
+
+    def _leftovers_of(self, attempt: Attempt) -> None:
+        """The command is over; if its runner is not, it waits for processes left behind."""
+        if attempt.stage is not Stage.ENDED and self._ending.members(attempt):
+            self._ending.begin(attempt)
+
+    def _without_runner(self, attempt: Attempt, claim: record.Claim) -> None:
+        attempt.keeper = Keeper.NOBODY
+        if claim.runner == 0:
+            self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
+            return
+        self._name_main(attempt, claim, among=None)
+        if attempt.main == 0:
+            self._attempts.lost(attempt, KILLED_AT_START)
+        elif is_alive(attempt.main, attempt.main_start):
+            if attempt.stage is not Stage.RUNNING:
+                started_at = attempt.started_at or now_ms()
+                self._attempts.started(attempt, attempt.main, attempt.main_start, started_at)
+            self._ending.arm(attempt)
+            self._loop.watch_process(
+                attempt.main, attempt.main_start, lambda: self.main_over(attempt)
+            )
+        else:
+            attempt.stage = Stage.RUNNING
+            self.main_over(attempt)
+
+    def _name_main(self, attempt: Attempt, claim: record.Claim, among: int | None) -> None:
+        """Which process is the command. A runner killed right after starting it did not say."""
+        if claim.main:
+            attempt.main, attempt.main_start = claim.main, claim.main_start
+            attempt.started_at = claim.started_at
+        elif attempt.main == 0:
+            candidates = all_processes() if among is None else descendants(among)
+            writing = [p for p in candidates if has_open_output(p.pid, attempt.path)]
+            if writing:
+                first = min(writing, key=lambda process: (process.start, process.pid))
+                attempt.main, attempt.main_start = first.pid, start_time(first.pid)
+        if attempt.keeper is Keeper.SUPERVISOR and attempt.main and attempt.stage is Stage.HANDED:
+            started_at = attempt.started_at or now_ms()
+            self._attempts.started(attempt, attempt.main, attempt.main_start, started_at)
+            self._ending.arm(attempt)
+
+    def _close(self, attempt: Attempt) -> None:
+        if attempt.stage is Stage.ENDED:
+            return
+        if attempt.ended is not None:
+            self._attempts.exited(attempt, attempt.ended, now_ms())
+        else:
+            self._attempts.lost(
+                attempt, BOTH_KILLED if attempt.keeper is Keeper.NOBODY else KILLED_AT_END
+            )

@@ -1,0 +1,144 @@
+"""The supervisor's end of its Unix socket: what clients ask, and what they are told.
+
+Nothing is answered while a request is read. Answers go out together after the turn's records are
+durable, so a client never hears of anything that a crash could undo.
+"""
+
+import os
+import selectors
+import socket
+from typing import Protocol
+
+from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.protocol import VERSION, Key, Lines, Seen, decode, encode
+
+# A client this far behind has stopped reading; it can connect again and gets everything anew.
+_BACKLOG_BYTES = 64 << 20
+
+
+class Requests(Protocol):
+    """What the supervisor does for clients."""
+
+    def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None: ...
+
+    def stop(self, keys: list[Key]) -> None: ...
+
+    def forget(self, keys: list[Key]) -> None: ...
+
+    def everything(self) -> list[Seen]: ...
+
+    def quit(self) -> None: ...
+
+
+class _Client:
+    __slots__ = ("asked", "is_greeted", "lines", "out", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.lines = Lines()
+        self.out = bytearray()
+        self.asked: list[tuple[str, int]] = []  # requests to answer after the turn
+        self.is_greeted = False
+
+
+class Clients:
+    def __init__(self, loop: Loop, listener: socket.socket, requests: Requests) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._requests = requests
+        self._clients: list[_Client] = []
+        listener.setblocking(False)
+        loop.watch(listener.fileno(), self._accept)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def tell(self, news: list[Seen]) -> None:
+        """Send the news to everybody, then the answers to those who asked."""
+        changes = encode("changes", news) if news else b""
+        for client in list(self._clients):
+            if client.is_greeted:
+                client.out += changes
+            for what, request in client.asked:
+                self._answer(client, what, request)
+            client.asked.clear()
+            if client.out:
+                self._send(client)
+
+    def _answer(self, client: _Client, what: str, request: int) -> None:
+        match what:
+            case "hello":
+                client.is_greeted = True
+                client.out += encode("hello", VERSION, os.getpid())
+                client.out += encode("all", self._requests.everything())
+            case "observe":
+                client.out += encode("observed", request, self._requests.everything())
+            case _:
+                client.out += encode("done", request)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        client = _Client(sock)
+        self._clients.append(client)
+        self._loop.watch(sock.fileno(), lambda: self._ready(client))
+
+    def _ready(self, client: _Client) -> None:
+        if client.out:
+            self._send(client)
+        try:
+            data = client.sock.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(client)
+            return
+        try:
+            for line in client.lines.feed(data):
+                self._handle(client, line)
+        except (ValueError, TypeError, IndexError) as error:
+            os.write(2, f"a client was dropped: {error}\n".encode(errors="replace"))
+            self._drop(client)
+
+    def _handle(self, client: _Client, line: bytes) -> None:
+        what, *fields = decode(line.partition(b"\t")[0])
+        match what:
+            case "launch":
+                job_id, attempt, grace_ms, time_limit_ms = fields
+                self._requests.launch((job_id, attempt), grace_ms, time_limit_ms, line + b"\n")
+            case "stop":
+                self._requests.stop([(job_id, attempt) for job_id, attempt in fields[0]])
+            case "forget":
+                self._requests.forget([(job_id, attempt) for job_id, attempt in fields[0]])
+            case "hello" | "observe" | "sync":
+                client.asked.append((what, fields[0]))
+            case "quit":
+                self._requests.quit()
+            case _:
+                raise ValueError(f"unknown message {what!r}")
+
+    def _send(self, client: _Client) -> None:
+        try:
+            sent = client.sock.send(client.out)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(client)
+            return
+        del client.out[:sent]
+        if len(client.out) > _BACKLOG_BYTES:
+            self._drop(client)
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.out else 0)
+        self._loop.watch(client.sock.fileno(), lambda: self._ready(client), events)
+
+    def _drop(self, client: _Client) -> None:
+        if client in self._clients:
+            self._clients.remove(client)
+            self._loop.unwatch(client.sock.fileno())
+            client.sock.close()

@@ -1,0 +1,175 @@
+"""Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from gpu_scheduler.engines.local.attempts import (
+    TIME_LIMIT,
+    Attempt,
+    Attempts,
+    Keeper,
+    Stage,
+    now_ms,
+)
+from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.pool import Pool
+from gpu_scheduler.engines.local.processes import (
+    Process,
+    all_processes,
+    descendants,
+    has_open_output,
+    send_signal,
+)
+
+_REPEAT_SECONDS = 0.1
+# How long one round may chase processes that fork faster than they die; then others get a turn.
+_CHASE_SECONDS = 0.05
+# After this long under KILL a process is not slow but held by the kernel (a hung disk or driver).
+_STUCK_SECONDS = 5.0
+
+
+class Ending:
+    def __init__(self, loop: Loop, attempts: Attempts, pool: Pool) -> None:
+        self._loop = loop
+        self._attempts = attempts
+        self._pool = pool
+
+    def arm(self, attempt: Attempt) -> None:
+        """Begin the end it was told before it ran, or set its time limit, by the wall clock."""
+        if attempt.cause is not None:
+            self.begin(attempt)
+        elif attempt.time_limit_ms is not None and attempt.limit is None:
+            left_ms = (attempt.started_at or now_ms()) + attempt.time_limit_ms - now_ms()
+            attempt.limit = self._loop.call_later(
+                max(0, left_ms) / 1000, lambda: self._limit_reached(attempt)
+            )
+
+    def begin(self, attempt: Attempt) -> None:
+        """Once per attempt; later calls change nothing."""
+        if attempt.is_ending:
+            return
+        attempt.is_ending = True
+        self._terminate(attempt)
+        killer = _Killer(self._loop, attempt, self)
+        self._loop.call_later(attempt.grace_ms / 1000, killer.kill)
+
+    def when_gone(self, attempt: Attempt, callback: Callable[[], None]) -> None:
+        """For attempts no runner watches: end what is left, and call back when nothing is."""
+        if not self.members(attempt):
+            callback()
+            return
+        self.begin(attempt)
+        self._loop.call_later(_REPEAT_SECONDS, lambda: self.when_gone(attempt, callback))
+
+    def members(self, attempt: Attempt) -> list[Process]:
+        """The attempt's living processes."""
+        match attempt.keeper:
+            case Keeper.RUNNER | Keeper.OLD_RUNNER:
+                return descendants(attempt.runner) if attempt.runner else []
+            case Keeper.SUPERVISOR:
+                return self._orphans(attempt)
+            case Keeper.NOBODY:
+                return _strays(attempt)
+
+    def say_stuck(self, attempt: Attempt, process: Process) -> None:
+        cause = (
+            f"it is being ended, but the kernel does not let go of process {process.pid} "
+            f"({process.name}, state {process.state}) yet"
+        )
+        self._attempts.news.append(self._attempts.running(attempt, cause))
+
+    def _limit_reached(self, attempt: Attempt) -> None:
+        if attempt.stage is Stage.RUNNING and attempt.ended is None:
+            self._attempts.told_to_end(attempt, TIME_LIMIT)
+            self.begin(attempt)
+
+    def _terminate(self, attempt: Attempt) -> None:
+        # Each process gets TERM once: to some, a second one means "at once". A program that starts
+        # another to clean up is left alone until the grace is over.
+        told: set[tuple[int, int]] = set()
+        for _ in range(3):
+            new = [p for p in self.members(attempt) if (p.pid, p.start) not in told]
+            if not new:
+                return
+            for process in new:
+                told.add((process.pid, process.start))
+                send_signal(process, signal.SIGTERM)
+                send_signal(process, signal.SIGCONT)  # a stopped process cannot obey
+
+    def _orphans(self, attempt: Attempt) -> list[Process]:
+        """Those of our own children, runners apart, that came from this attempt's dead runner."""
+        mine = descendants(os.getpid(), skip=self._pool)
+        roots = [process for process in mine if process.ppid == os.getpid()]
+        foreign = [root.pid for root in roots if self._owner(root) is not attempt]
+        return descendants(os.getpid(), skip=[*self._pool, *foreign])
+
+    def _owner(self, root: Process) -> Attempt | None:
+        orphaned = [a for a in self._attempts.live.values() if a.keeper is Keeper.SUPERVISOR]
+        for attempt in orphaned:
+            if attempt.main in (root.pid, root.session) or has_open_output(root.pid, attempt.path):
+                return attempt
+        # A daemon that cut all ties, and several runners were killed: it must end with one of
+        # them, so that it does not outlive all of them.
+        return orphaned[0] if orphaned else None
+
+
+class _Killer:
+    """KILL in rounds."""
+
+    def __init__(self, loop: Loop, attempt: Attempt, ending: Ending) -> None:
+        self._loop = loop
+        self._attempt = attempt
+        self._ending = ending
+        self._began_at: float | None = None
+        self._said = False
+
+    def kill(self) -> None:
+        if self._attempt.stage is Stage.ENDED:
+            return
+        now = time.monotonic()
+        self._began_at = self._began_at or now
+        left = self._round(now + _CHASE_SECONDS)
+        if left and not self._said and now - self._began_at > _STUCK_SECONDS:
+            self._said = True
+            self._ending.say_stuck(self._attempt, left[0])
+        self._loop.call_later(_REPEAT_SECONDS, self.kill)
+
+    def _round(self, until: float) -> list[Process]:
+        """Kill until nothing new turns up three times running; what was there at last."""
+        killed: set[tuple[int, int]] = set()
+        quiet = 0
+        members: list[Process] = []
+        while quiet < 3 and time.monotonic() < until:
+            members = self._ending.members(self._attempt)
+            new = [p for p in members if (p.pid, p.start) not in killed]
+            quiet = 0 if new else quiet + 1
+            # A group dies at once, while a list of processes may grow as it is walked. Groups of
+            # the command's own session only: those are the attempt's for certain.
+            for group in {p.group for p in new if p.session == self._attempt.main}:
+                with contextlib.suppress(OSError):
+                    os.killpg(group, signal.SIGKILL)
+            for process in new:
+                killed.add((process.pid, process.start))
+                send_signal(process, signal.SIGKILL)
+        return members
+
+
+def _strays(attempt: Attempt) -> list[Process]:
+    """What can still be known as the attempt's when its parent is init."""
+    everyone = all_processes()
+    # Once the command's pid belongs to another process, so may its session.
+    reused = any(p.pid == attempt.main and p.start != attempt.main_start for p in everyone)
+    session = 0 if reused else attempt.main
+    roots = [
+        process
+        for process in everyone
+        if (session and process.session == session and process.start >= attempt.main_start)
+        or has_open_output(process.pid, attempt.path)
+    ]
+    found = {process.pid: process for process in roots}
+    for root in roots:
+        found.update((process.pid, process) for process in descendants(root.pid))
+    return list(found.values())

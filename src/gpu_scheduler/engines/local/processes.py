@@ -1,0 +1,151 @@
+"""Processes as the kernel tells of them: who they are, whose children they are, signals to them.
+
+A process is named by pid and start time together, because pids are used again.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(NamedTuple):
+    pid: int
+    ppid: int
+    group: int
+    session: int
+    start: int  # clock ticks since boot, field 22 of /proc/PID/stat
+    state: str
+    name: str
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, instead of init."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def set_name(name: str) -> None:
+    """What ps and top show; at most 15 bytes. A runner is otherwise not told from its parent."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def read_process(pid: int) -> Process | None:
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:  # ESRCH: it ended between open and read
+        return None
+    finally:
+        os.close(fd)
+    return _parse_stat(pid, text)
+
+
+def start_time(pid: int) -> int:
+    """0 where there is no such process; no live process started at tick 0."""
+    process = read_process(pid)
+    return process.start if process else 0
+
+
+def is_alive(pid: int, start: int) -> bool:
+    """Whether this very process still runs. A zombie does not: it only waits to be counted."""
+    process = read_process(pid)
+    return process is not None and process.start == start and process.state not in "ZX"
+
+
+def descendants(root: int, skip: Iterable[int] = ()) -> list[Process]:
+    """All processes below `root`, itself not included, without `skip` and what is below those."""
+    found: list[Process] = []
+    seen = {root, *skip}
+    level = [root]
+    while level:
+        level = [pid for parent in level for pid in _children(parent) if pid not in seen]
+        seen.update(level)
+        found += [process for pid in level if (process := read_process(pid))]
+    return [process for process in found if process.state not in "ZX"]
+
+
+def all_processes() -> list[Process]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    found = [process for pid in pids if (process := read_process(pid))]
+    return [process for process in found if process.state not in "ZX"]
+
+
+def has_open_output(pid: int, directory: str) -> bool:
+    """Whether standard output or error of a process goes to a file of this directory."""
+    for descriptor in (1, 2):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+        except OSError:
+            continue
+        if os.path.dirname(target) == directory:
+            return True
+    return False
+
+
+def send_signal(process: Process, number: signal.Signals) -> bool:
+    """Signal exactly this process: a pidfd cannot come to mean another one. False if it is gone."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        # Checked after opening: from here on the descriptor means the process that was found.
+        if start_time(process.pid) != process.start:
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _children(pid: int) -> list[int]:
+    # Children are listed by the thread that made them.
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as listing:
+                found += map(int, listing.read().split())
+        except FileNotFoundError:
+            if not _HAS_CHILDREN_FILES:
+                return [process.pid for process in all_processes() if process.ppid == pid]
+        except OSError:
+            continue
+    return found
+
+
+# A kernel built without CONFIG_PROC_CHILDREN makes us look through all of /proc instead.
+_HAS_CHILDREN_FILES = os.path.exists("/proc/thread-self/children")
+
+
+def _parse_stat(pid: int, text: bytes) -> Process | None:
+    # The name stands in parentheses and may itself hold spaces and parentheses.
+    head, _, tail = text.rpartition(b")")
+    fields = tail.split()
+    if len(fields) < 20:
+        return None
+    return Process(
+        pid=pid,
+        ppid=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        start=int(fields[19]),
+        state=fields[0].decode(),
+        name=head.partition(b"(")[2].decode(errors="replace"),
+    )

@@ -1,0 +1,300 @@
+"""A runner: the parent of one attempt at a time, forked by the supervisor and used again.
+
+It waits for the attempt's processes, all of them: as their subreaper it inherits what they leave
+behind. It never signals anything (the supervisor does), so it can sit in wait4 and needs no loop.
+When the supervisor dies it sees its job through, writes down how it ended, and then exits.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+from gpu_scheduler.engines.local import record
+from gpu_scheduler.engines.local.paths import JOBS, SPEC, STDERR, STDOUT
+from gpu_scheduler.engines.local.processes import adopt_orphans, set_name, start_time
+from gpu_scheduler.engines.local.protocol import encode
+
+_LOG = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+# What a shell answers: 127 for a command that is not there, 126 for one that cannot be run.
+# Every other error is the machine's fault, and the attempt counts as not started.
+_NOT_FOUND = {errno.ENOENT, errno.ENOTDIR}
+_NOT_RUNNABLE = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOEXEC,
+    errno.E2BIG,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+}
+
+# Longest sentence in a report. Reports share one pipe, where only writes of up to PIPE_BUF
+# (4,096 bytes) are never mixed with others.
+_CAUSE_CHARS = 500
+
+
+def serve(root: str, commands: int, reports: int, boot: str) -> None:
+    """The life of a runner. Knows no other descriptors than these two and the standard ones."""
+    set_name("tgpu-runner")
+    adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        # Whoever means to end the job tells the supervisor; a runner that died of a signal meant
+        # for "everything of this user" would take the exit code with it.
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    _Runner(root, socket.socket(fileno=commands), reports, boot).loop()
+
+
+class _NotStarted(Exception):
+    """The sentence to report, and whether another try could fare better."""
+
+    def __init__(self, cause: str, *, retry: bool) -> None:
+        super().__init__(cause)
+        self.retry = retry
+
+
+class _CommandFailed(Exception):
+    """The command could not be run, which counts as an exit, as in a shell."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class _Runner:
+    def __init__(self, root: str, commands: socket.socket, reports: int, boot: str) -> None:
+        self._root = root
+        self._commands = commands
+        self._reports = reports
+        self._pid = os.getpid()
+        self._claim = json.dumps(
+            {"runner": self._pid, "runner_start": start_time(self._pid), "boot": boot}
+        ).encode()
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._ignored = [
+            number
+            for number in signal.valid_signals()
+            if signal.getsignal(number) is signal.SIG_IGN
+        ]
+
+    def loop(self) -> None:
+        while line := self._next():
+            head, _, command = line.partition(b"\t")
+            self._attempt(json.loads(head), json.loads(command))
+
+    def _next(self) -> bytes:
+        received = self._commands.recv(65536)
+        while received and not received.endswith(b"\n"):
+            more = self._commands.recv(1 << 20)
+            if not more:
+                return b""
+            received += more
+        return received
+
+    def _attempt(self, head: list[Any], command: dict[str, Any]) -> None:
+        _, job_id, attempt, grace_ms, time_limit_ms = head
+        command |= {"grace_ms": grace_ms, "time_limit_ms": time_limit_ms}
+        try:
+            directory = record.open_directory(f"{self._root}/{JOBS}/{job_id}/{attempt}")
+        except OSError as error:
+            self._report("none", f"its directory could not be made: {error.strerror}", True)
+            return
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            self._in_directory(directory, command)
+        finally:
+            os.close(directory)  # lets go of the lock: by now everything is written
+
+    def _in_directory(self, directory: int, command: dict[str, Any]) -> None:
+        try:
+            claim = record.create_claim(directory)
+        except OSError as error:
+            self._report("none", f"its directory cannot be written: {error.strerror}", True)
+            return
+        if claim is None:
+            self._report("taken")
+            return
+        try:
+            main = self._start(directory, claim, command)
+        except _CommandFailed as failure:
+            self._command_failed(directory, failure)
+        except _NotStarted as reason:
+            self._not_started(directory, reason)
+        else:
+            _write_spec(directory, command)
+            self._wait(directory, main)
+        finally:
+            os.close(claim)
+
+    def _start(self, directory: int, claim: int, command: dict[str, Any]) -> int:
+        try:
+            os.write(claim, self._claim + b"\n")
+            stdout = os.open(STDOUT, _LOG, 0o600, dir_fd=directory)
+            stderr = os.open(STDERR, _LOG, 0o600, dir_fd=directory)
+        except OSError as error:
+            raise _NotStarted(
+                f"its log files could not be made: {error.strerror}", retry=True
+            ) from error
+        try:
+            main = self._spawn(command, stdout, stderr)
+        finally:
+            os.close(stdout)
+            os.close(stderr)
+            os.chdir("/")
+        started_at = _now_ms()
+        start = start_time(main)
+        with contextlib.suppress(OSError):  # a full disk must not disturb what already runs
+            line = b'{"main":%d,"main_start":%d,"started_at":%d}\n' % (main, start, started_at)
+            os.write(claim, line)
+        self._report("started", main, start, started_at)
+        return main
+
+    def _spawn(self, command: dict[str, Any], stdout: int, stderr: int) -> int:
+        argv, cwd, env = command["argv"], command["cwd"], command["env"]
+        if not argv or not argv[0]:
+            raise _NotStarted("there is no command", retry=False)
+        # posix_spawn cannot change directory, so the runner goes there and comes back.
+        try:
+            if not cwd.startswith("/"):
+                raise _NotStarted(f"not an absolute directory: {cwd}", retry=False)
+            os.chdir(cwd)
+        except (OSError, ValueError) as error:
+            raise _NotStarted(_no_directory(cwd, error), retry=False) from error
+        try:
+            return os.posix_spawn(
+                _find(argv[0], env),
+                argv,
+                env,
+                file_actions=(
+                    (os.POSIX_SPAWN_DUP2, self._null, 0),
+                    (os.POSIX_SPAWN_DUP2, stdout, 1),
+                    (os.POSIX_SPAWN_DUP2, stderr, 2),
+                ),
+                setsid=True,
+                setsigmask=(),
+                setsigdef=self._ignored,
+            )
+        except ValueError as error:  # a NUL in an argument, a variable without a name
+            raise _NotStarted(f"the command cannot be passed on: {error}", retry=False) from error
+        except OSError as error:
+            raise _spawn_failure(argv[0], stderr, error) from error
+
+    def _wait(self, directory: int, main: int) -> None:
+        """Until nothing of the attempt is left. Reports the command's end and the last one's."""
+        ended = record.Exit()
+        flags = 0
+        user = system = 0.0
+        rss = 0
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, flags)
+            except ChildProcessError:
+                break
+            if pid == 0:  # the command is over, others of its processes are not
+                self._end(directory, ended)
+                flags = 0
+                continue
+            user, system = user + usage.ru_utime, system + usage.ru_stime
+            rss = max(rss, usage.ru_maxrss)
+            if pid == main:
+                ended = _exit_of(status)
+                flags = os.WNOHANG
+            ended = ended._replace(
+                user_cpu_ms=round(user * 1000),
+                system_cpu_ms=round(system * 1000),
+                max_rss_kib=rss,
+            )
+        self._end(directory, ended._replace(gone_at=_now_ms()))
+
+    def _command_failed(self, directory: int, failure: _CommandFailed) -> None:
+        now = _now_ms()
+        ended = record.Exit(exit_code=failure.exit_code, ended_at=now, gone_at=now)
+        self._end(directory, ended)
+
+    def _not_started(self, directory: int, reason: _NotStarted) -> None:
+        cause = str(reason)[:_CAUSE_CHARS]
+        now = _now_ms()
+        end = record.Exit(ended_at=now, gone_at=now, not_started=cause, retry=reason.retry)
+        with contextlib.suppress(OSError):
+            record.write_exit(directory, end)
+        self._report("none", cause, reason.retry)
+
+    def _end(self, directory: int, ended: record.Exit) -> None:
+        # On a full disk the supervisor, which is told all the same, is the one to remember.
+        with contextlib.suppress(OSError):
+            record.write_exit(directory, ended)
+        self._report("ended", *ended)
+
+    def _report(self, *message: object) -> None:
+        # Without a supervisor there is nobody to tell; the files say it all.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._reports, encode(self._pid, *message))
+
+
+def exit_status(status: int) -> tuple[int, int | None]:
+    """The exit code as a shell shows it, and the signal if there was one."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, None) if code >= 0 else (128 - code, -code)
+
+
+def _exit_of(status: int) -> record.Exit:
+    code, number = exit_status(status)
+    return record.Exit(exit_code=code, signal=number, ended_at=_now_ms())
+
+
+def _write_spec(directory: int, command: dict[str, Any]) -> None:
+    # Written while the command already runs, and only the names of variables: values are secrets.
+    text = json.dumps(command | {"env": sorted(command["env"])})
+    with contextlib.suppress(OSError):
+        fd = os.open(SPEC, _LOG, 0o600, dir_fd=directory)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+def _find(name: str, env: dict[str, str]) -> str:
+    """The program, looked up in the job's own PATH and not in ours."""
+    if "/" in name:
+        return name
+    candidates = [f"{part or '.'}/{name}" for part in env.get("PATH", _DEFAULT_PATH).split(":")]
+    present = [path for path in candidates if os.path.isfile(path)]
+    for path in present:
+        if os.access(path, os.X_OK):
+            return path
+    if present:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    raise FileNotFoundError(errno.ENOENT, "command not found")
+
+
+def _spawn_failure(name: str, stderr: int, error: OSError) -> Exception:
+    if error.errno in _NOT_FOUND:
+        code = 127
+    elif error.errno in _NOT_RUNNABLE:
+        code = 126
+    else:
+        return _NotStarted(f"the command could not be started: {error.strerror}", retry=True)
+    message = f"{name}: {error.strerror}"
+    with contextlib.suppress(OSError):
+        os.write(stderr, f"{message}\n".encode(errors="surrogateescape"))
+    return _CommandFailed(code, message)
+
+
+def _no_directory(cwd: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"no such directory: {cwd}"
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return f"cannot work in the directory {cwd}: {reason}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

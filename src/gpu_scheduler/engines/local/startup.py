@@ -1,0 +1,156 @@
+"""How a supervisor process comes to be: detached, alone in its directory, listening."""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import NoReturn
+
+from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local.processes import adopt_orphans, set_name
+from gpu_scheduler.engines.local.supervisor import Supervisor, log
+
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+IDLE_SECONDS = 60.0
+
+# A runner just forked by a supervisor that was killed may hold its lock for a moment.
+_LOCK_SECONDS = 2.0
+_LOG_BYTES = 1 << 20
+
+# What the detached process tells the one that started it, before that one exits.
+_READY = b"ready"
+_ANOTHER = b"another"
+
+
+def main() -> NoReturn:
+    arguments = _arguments()
+    root = os.path.realpath(arguments.dir)
+    os.makedirs(root, 0o700, exist_ok=True)
+    if not arguments.detach:
+        sys.exit(_supervise(root, arguments, tell=-1))
+    told, tell = os.pipe()
+    if os.fork() != 0:
+        os.close(tell)
+        sys.exit(0 if os.read(told, 16) in (_READY, _ANOTHER) else 1)
+    os.close(told)
+    os.setsid()
+    _redirect(f"{root}/{paths.LOG}")
+    sys.exit(_supervise(root, arguments, tell))
+
+
+def connect(directory: str) -> socket.socket:
+    """A connection to the directory's supervisor. Raises OSError where none answers."""
+    with _address(directory) as address:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(address)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpu_scheduler.engines.local.supervisor")
+    parser.add_argument("--dir", required=True, help="where jobs, journal and socket live")
+    parser.add_argument("--boot-id-file", default=BOOT_ID_FILE)
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
+    parser.add_argument("--detach", action="store_true", help="return once it listens")
+    return parser.parse_args()
+
+
+def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
+    lock = _lock(root)
+    if lock is None:
+        _tell(tell, _ANOTHER)
+        return 0
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(f"{root}/{paths.JOBS}", 0o700)
+    os.chdir("/")
+    set_name("tgpu-supervisor")
+    adopt_orphans()
+    with open(arguments.boot_id_file) as file:
+        boot = file.read().strip()
+    listener = _listen(root)
+    try:
+        supervisor = Supervisor(root, boot, listener, arguments.idle_seconds)
+        supervisor.run(ready=lambda: _tell(tell, _READY))
+    except ValueError as error:
+        log(str(error))
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{root}/{paths.SOCKET}")
+    return 0
+
+
+def _lock(root: str) -> int | None:
+    """Held as long as this process lives. None: another supervisor has it."""
+    fd = os.open(f"{root}/{paths.LOCK}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline or _answers(root):
+                os.close(fd)
+                return None
+            time.sleep(0.02)
+        else:
+            return fd
+
+
+def _answers(root: str) -> bool:
+    try:
+        connect(root).close()
+    except OSError:
+        return False
+    return True
+
+
+def _listen(root: str) -> socket.socket:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{root}/{paths.SOCKET}")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        with _address(root) as address:
+            listener.bind(address)
+    finally:
+        os.umask(before)  # jobs inherit it: it must stay what the user has
+    listener.listen(64)
+    return listener
+
+
+@contextlib.contextmanager
+def _address(directory: str) -> Iterator[str]:
+    """The socket's path by way of a descriptor: a Unix socket address holds 107 bytes only."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{paths.SOCKET}"
+    finally:
+        os.close(fd)
+
+
+def _redirect(log_file: str) -> None:
+    flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+    with contextlib.suppress(OSError):
+        if os.stat(log_file).st_size > _LOG_BYTES:
+            flags |= os.O_TRUNC
+    null, out = os.open(os.devnull, os.O_RDONLY), os.open(log_file, flags, 0o600)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(null)
+    os.close(out)
+
+
+def _tell(fd: int, message: bytes) -> None:
+    if fd >= 0:
+        with contextlib.suppress(OSError):
+            os.write(fd, message)
+        os.close(fd)

@@ -1,0 +1,236 @@
+"""The supervisor: the process that starts, watches and ends jobs, whoever else comes and goes.
+
+One per data directory, single-threaded, standard library only. Killing it harms no job: runners
+see theirs through, and the next supervisor finds out what happened (adoption.py).
+"""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local.adoption import Adoption
+from gpu_scheduler.engines.local.attempts import STOPPED, Attempt, Attempts, Stage, now_ms
+from gpu_scheduler.engines.local.clients import Clients
+from gpu_scheduler.engines.local.ending import Ending
+from gpu_scheduler.engines.local.journal import Journal
+from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.pool import Pool, Runner
+from gpu_scheduler.engines.local.protocol import Key, Lines, Seen, decode
+from gpu_scheduler.engines.local.record import Exit
+from gpu_scheduler.engines.local.runner import exit_status
+
+# A fork takes about a millisecond: a few at a time, so that ends are handled in between and
+# runners that become free take what is queued.
+_FORKS_PER_TURN = 4
+_FIRST_RUNNERS = 2
+_RETRY_SECONDS = 0.5
+
+
+class Supervisor:
+    def __init__(self, root: str, boot: str, listener: socket.socket, idle_seconds: float) -> None:
+        self._loop = Loop()
+        self._reports, reports = os.pipe()
+        os.set_blocking(self._reports, False)
+        journal = Journal(f"{root}/{paths.JOURNAL}")
+        self._attempts = Attempts(self._loop, root, journal, boot)
+        self._pool = Pool(root, boot, reports)
+        self._ending = Ending(self._loop, self._attempts, self._pool)
+        self._adoption = Adoption(self._loop, self._attempts, self._ending)
+        self._clients = Clients(self._loop, listener, self)
+        self._report_lines = Lines()
+        self._idle_seconds = idle_seconds
+        self._busy_at = time.monotonic()
+        self._is_blocked = False  # nothing can be started now: no disk space, no processes
+        self._must_quit = False
+
+    def run(self, ready: Callable[[], None]) -> None:
+        self._catch_signals()
+        self._loop.watch(self._reports, self._read_reports)
+        self._attempts.replay()
+        for _ in range(_FIRST_RUNNERS):  # early: the smaller we are, the cheaper the fork
+            self._pool.fork()
+        for attempt in list(self._attempts.live.values()):
+            self._adoption.resolve(attempt)
+        self._settle()
+        self._keep_house()
+        ready()
+        while not self._must_quit:
+            self._loop.turn(wait=self._is_blocked or not self._attempts.queue)
+            self._settle()
+
+    def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
+        self._attempts.take(key, grace_ms, time_limit_ms, line)
+
+    def stop(self, keys: list[Key]) -> None:
+        """Attempts that are unknown or over are passed over; observing tells."""
+        for key in keys:
+            attempt = self._attempts.live.get(key)
+            if attempt is None:
+                continue
+            if attempt in self._attempts.queue:
+                self._attempts.queue.remove(attempt)
+                self._attempts.not_started(attempt, STOPPED, retry=False)
+                continue
+            self._attempts.told_to_end(attempt, STOPPED)
+            if attempt.stage is Stage.RUNNING:  # else as soon as its runner reports it started
+                self._ending.begin(attempt)
+
+    def forget(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._attempts.forget(key)
+
+    def everything(self) -> list[Seen]:
+        return self._attempts.everything()
+
+    def quit(self) -> None:
+        self._must_quit = True
+
+    def _settle(self) -> None:
+        """Make the turn's records durable; only then act on them and tell of them."""
+        try:
+            self._attempts.flush()
+        except OSError as error:
+            self._wait_for_room(f"the journal cannot be written: {error}")
+            return
+        self._is_blocked = False
+        self._hand_out()
+        news, self._attempts.news = self._attempts.news, []
+        self._clients.tell(news)
+
+    def _hand_out(self) -> None:
+        queue = self._attempts.queue
+        forks = 0
+        while queue:
+            if not self._pool.has_idle:
+                if forks == _FORKS_PER_TURN:
+                    return
+                forks += 1
+                try:
+                    self._pool.fork()
+                except OSError as error:
+                    self._wait_for_room(f"no runner could be forked: {error}")
+                    return
+            attempt = queue[0]
+            attempt.stage = Stage.HANDED
+            if self._pool.hand(attempt):
+                queue.popleft()
+            else:
+                attempt.stage = Stage.QUEUED
+
+    def _wait_for_room(self, why: str) -> None:
+        if not self._is_blocked:
+            log(why)
+        self._is_blocked = True
+        self._loop.call_later(_RETRY_SECONDS, lambda: None)
+
+    def _read_reports(self) -> None:
+        try:
+            data = os.read(self._reports, 1 << 16)
+        except BlockingIOError:
+            return
+        for line in self._report_lines.feed(data):
+            pid, kind, *fields = decode(line)
+            runner = self._pool.get(pid)
+            if runner is not None and runner.attempt is not None:
+                self._handle_report(runner, runner.attempt, kind, fields)
+
+    def _handle_report(
+        self, runner: Runner, attempt: Attempt, kind: str, fields: list[object]
+    ) -> None:
+        match kind, fields:
+            case "started", [int(main), int(main_start), int(at)]:
+                self._attempts.started(attempt, main, main_start, at)
+                self._ending.arm(attempt)
+                return
+            case "ended", _:
+                end = attempt.ended = Exit._make(fields)
+                if end.gone_at is None:
+                    self._ending.begin(attempt)
+                    return
+                self._attempts.exited(attempt, end, end.gone_at)
+            case "none", [str(cause), bool(retry)]:
+                self._attempts.not_started(attempt, cause, retry)
+            case _:  # "taken": somebody has claimed this attempt before
+                self._adoption.resolve(attempt)
+        self._pool.release(runner)
+
+    def _reap(self) -> None:
+        """Runners that died, and orphans we inherited from them."""
+        self._read_reports()  # what a runner said before it died comes first
+        orphaned: list[Attempt] = []
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid in self._pool:
+                attempt = self._pool.died(pid)
+                if attempt is not None:
+                    orphaned.append(attempt)
+                continue
+            code, number = exit_status(status)
+            self._adoption.child_ended(
+                pid,
+                Exit(
+                    code,
+                    number,
+                    now_ms(),
+                    None,
+                    round(usage.ru_utime * 1000),
+                    round(usage.ru_stime * 1000),
+                    usage.ru_maxrss,
+                ),
+            )
+        for attempt in orphaned:
+            log(f"runner {attempt.runner} of {attempt.key} was killed")
+            self._adoption.runner_died(attempt, self._requeue)
+        self._adoption.reaped.clear()
+
+    def _requeue(self, attempt: Attempt) -> None:
+        if attempt.cause is not None:
+            self._attempts.not_started(attempt, attempt.cause, retry=False)
+        else:
+            attempt.stage = Stage.QUEUED
+            self._attempts.queue.appendleft(attempt)
+
+    def _keep_house(self) -> None:
+        """Now and then: let spare runners go, and end when nobody needs us."""
+        self._pool.retire()
+        if self._attempts.live or len(self._clients):
+            self._busy_at = time.monotonic()
+        elif time.monotonic() - self._busy_at >= self._idle_seconds:
+            self._must_quit = True
+        self._loop.call_later(min(5.0, self._idle_seconds / 4), self._keep_house)
+
+    def _catch_signals(self) -> None:
+        woken, wakes = os.pipe()
+        for fd in (woken, wakes):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.quit())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        def wake() -> None:
+            os.read(woken, 4096)
+            self._reap()
+
+        self._loop.watch(woken, wake)
+
+
+def log(message: str) -> None:
+    """To the supervisor's log, which is its standard error."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    os.write(2, f"{stamp} {message}\n".encode(errors="replace"))
+
+
+if __name__ == "__main__":
+    from gpu_scheduler.engines.local.startup import main
+
+    main()

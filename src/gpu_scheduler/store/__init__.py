@@ -1,0 +1,1 @@
+"""Where facts are kept: in memory, or durably in SQLite."""

@@ -1,0 +1,110 @@
+"""The port of the stores: an append-only journal of events, and tables of what is true now.
+
+A `commit` writes both in one transaction, so neither can be ahead of the other. The service is
+the only writer and commits one batch at a time; reads may run beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpu_scheduler.core.errors import Unavailable
+from gpu_scheduler.core.events import Event
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.job import Detail, Job
+from gpu_scheduler.core.lifecycle import JobState, Progress
+from gpu_scheduler.core.node import Node
+from gpu_scheduler.core.tenant import Tenant
+
+
+class StoreUnavailable(Unavailable):
+    """The store cannot be opened or written: a full disk, no permission, a newer schema, ….
+
+    What was being committed is not recorded, in no part.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job as the store has it. `number` is the order in which jobs came in, from 1."""
+
+    number: int
+    job: Job
+    detail: Detail
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one commit writes. The tables follow from the events; the rest comes beside them.
+
+    JobsSubmitted inserts jobs (with `details` by job id; a missing one is `NO_DETAIL`), JobMoved
+    replaces a job's progress, TenantSet and NodeSet replace a tenant or node. TimePassed is not
+    recorded and may not stand here.
+    """
+
+    events: Sequence[Event]
+    details: Mapping[JobId, Detail] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that the service needs to go on where it stopped."""
+
+    tenants: tuple[Tenant, ...]
+    nodes: tuple[Node, ...]
+    live: tuple[tuple[Job, Progress], ...]  # jobs that are not over, by number
+    over: Mapping[JobState, int]  # how many are over, by state
+    last_seq: int  # of the journal
+    last_number: int  # of the jobs: generated ids go on from there
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Which jobs to list, newest first. Conditions that are set must all hold."""
+
+    states: tuple[JobState, ...] = ()
+    tenant_id: TenantId | None = None
+    name_contains: str = ""
+    user: str = ""
+    job_ids: tuple[JobId, ...] = ()
+    array_id: str | None = None
+    before: int | None = None  # only numbers below this: the cursor of the next page
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    seq: int
+    at: int
+    kind: str  # "jobs_submitted", "job_moved", "tenant_set", "node_set"
+    job_id: JobId | None  # None where the event is about several jobs or none
+    payload: bytes  # the event as JSON
+
+
+class Store(Protocol):
+    name: str  # for people: "SQLite at /home/me/.local/share/tgpu/tgpu.db"
+
+    async def open(self) -> Loaded:
+        """Make or migrate the tables and load. Raises StoreUnavailable with the remedy."""
+
+    async def commit(self, record: Record) -> int:
+        """Write all of it or none, durably before this returns; the last sequence number."""
+
+    async def job(self, job_id: JobId) -> StoredJob | None: ...
+
+    async def jobs(self, query: JobQuery) -> list[StoredJob]: ...
+
+    async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
+        """Which of these ids are taken, by jobs over or not."""
+
+    async def environment(self, env_id: str) -> Mapping[str, str]:
+        """A stored environment; empty if there is none."""
+
+    async def journal(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> list[JournalRow]:
+        """Rows behind sequence number `after`, oldest first; with `job_id`, those about it."""
+
+    async def close(self) -> None: ...

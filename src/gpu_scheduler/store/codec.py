@@ -1,0 +1,330 @@
+"""Stored values as JSON: without what is default when written, shared where equal when read.
+
+The core's dataclasses stay free of serialisation; everything a store needs to know about their
+shape is here.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
+from functools import lru_cache
+from json.encoder import encode_basestring
+from operator import attrgetter
+from typing import Final, TypeVar, assert_never
+
+import msgspec
+
+from gpu_scheduler.core.errors import InvariantBroken
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    TenantSet,
+    TimePassed,
+)
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
+from gpu_scheduler.core.job import (
+    NO_DETAIL,
+    NO_OPTIONS,
+    Array,
+    Dependency,
+    Detail,
+    Job,
+    Options,
+    Request,
+)
+from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.tenant import Tenant
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+KINDS: Final[dict[str, type[Event]]] = {
+    "jobs_submitted": JobsSubmitted,
+    "job_moved": JobMoved,
+    "tenant_set": TenantSet,
+    "node_set": NodeSet,
+}
+
+# More distinct values than this are rare, and decoding them again is cheaper than keeping them.
+_SHARED_LIMIT: Final = 10_000
+
+
+def _compact(cls: type[T], without: tuple[str, ...] = ()) -> Callable[[T], msgspec.Struct]:
+    """A function that turns a dataclass into a Struct which is encoded without its defaults."""
+    columns = [
+        (f.name, object) if f.default is MISSING else (f.name, object, f.default)
+        for f in fields(cls)  # type: ignore[arg-type]  # every caller gives a dataclass
+        if f.name not in without
+    ]
+    struct = msgspec.defstruct(cls.__name__, columns, omit_defaults=True, gc=False)
+    get = attrgetter(*(column[0] for column in columns))
+    return lambda value: struct(*get(value))
+
+
+_request = _compact(Request)
+_options = _compact(Options)
+_detail = _compact(Detail, without=("name", "user"))
+_progress = _compact(Progress)
+_tenant = _compact(Tenant)
+_gpu = _compact(Gpu)
+_node = _compact(Node)
+_array = _compact(Array)
+
+
+class _Facts(msgspec.Struct, omit_defaults=True, gc=False):
+    """A job without id, tenant and instant: alike for most jobs of a bulk."""
+
+    priority: int
+    request: msgspec.Struct
+    queue: str = DEFAULT_QUEUE
+    options: msgspec.Struct | None = None
+    after: tuple[Dependency, ...] = ()
+    array: msgspec.Struct | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What `_Facts` decodes to: the core's own values."""
+
+    priority: int
+    request: Request
+    queue: str = DEFAULT_QUEUE
+    options: Options = NO_OPTIONS
+    after: tuple[Dependency, ...] = ()
+    array: Array | None = None
+
+
+class _Described(msgspec.Struct):
+    job_id: JobId
+    detail: Detail = NO_DETAIL
+
+
+class _Submission(msgspec.Struct):
+    jobs: list[_Described]
+    held: list[JobId] = []
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_FACTS: Final = msgspec.json.Decoder(Facts)
+_PROGRESS: Final = msgspec.json.Decoder(Progress)
+_DETAIL: Final = msgspec.json.Decoder(Detail)
+_TENANT: Final = msgspec.json.Decoder(Tenant)
+_NODE: Final = msgspec.json.Decoder(Node)
+_ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
+_SUBMISSION: Final = msgspec.json.Decoder(_Submission)
+_EVENTS: Final[dict[str, msgspec.json.Decoder[Event]]] = {
+    kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()
+}
+
+
+_quoted: Final = lru_cache(1024)(encode_basestring)
+
+
+def _text(value: object) -> str:
+    return _ENCODER.encode(value).decode()
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def facts_text(job: Job) -> str:
+    options = job.options
+    return _text(
+        _Facts(
+            job.priority,
+            _request(job.request),
+            DEFAULT_QUEUE if job.queue == DEFAULT_QUEUE else job.queue,
+            None if options is NO_OPTIONS or options == NO_OPTIONS else _options(options),
+            job.after,
+            None if job.array is None else _array(job.array),
+        )
+    )
+
+
+def detail_text(detail: Detail) -> str:
+    """Without name and user, which have columns of their own: the rest is often alike."""
+    return "{}" if detail is NO_DETAIL else _text(_detail(detail))
+
+
+def progress_text(progress: Progress) -> str:
+    """Names the state even where it is the default: people read this."""
+    text = _text(_progress(progress))
+    if text.startswith('{"state"'):
+        return text
+    state = f'{{"state":"{progress.state.value}"'
+    return f"{state}}}" if text == "{}" else f"{state},{text[1:]}"
+
+
+def submitted_job_text(job: Job, facts: str, detail: Detail, detail_text: str) -> str:
+    """A job inside its submission: one flat object, made from texts that were made before."""
+    if detail is not NO_DETAIL:
+        facts = f'{facts[:-1]},"detail":{_whole_detail(detail, detail_text)}}}'
+    # 10,000 times in a bulk: the slice drops the brace that the facts begin with.
+    return (
+        f'{{"job_id":{encode_basestring(job.job_id)},"tenant_id":{_quoted(job.tenant_id)}'
+        f',"submitted_at":{job.submitted_at},{facts[1:]}'
+    )
+
+
+def _whole_detail(detail: Detail, text: str) -> str:
+    names = f'"name":{encode_basestring(detail.name)},"user":{encode_basestring(detail.user)}'
+    return f"{{{names}}}" if text == "{}" else f"{{{names},{text[1:]}"
+
+
+def submission_text(at: int, jobs: list[str], held: list[JobId]) -> str:
+    on_hold = f',"held":{_text(held)}' if held else ""
+    return f'{{"at":{at},"jobs":[{",".join(jobs)}]{on_hold}}}'
+
+
+def moved_text(event: JobMoved, progress: str) -> str:
+    return (
+        f'{{"at":{event.at},"job_id":{encode_basestring(event.job_id)}'
+        f',"move":"{event.move.value}","progress":{progress}}}'
+    )
+
+
+def tenant_text(tenant: Tenant) -> str:
+    return _text(_tenant(tenant))
+
+
+def node_text(node: Node) -> str:
+    compact = replace(node, gpus=())
+    gpus = _text([_gpu(gpu) for gpu in node.gpus])
+    # The GPUs are no default and stand in the middle of the fields: splice them in.
+    return _text(_node(compact)).replace('"gpus":[]', f'"gpus":{gpus}', 1)
+
+
+def environment_text(environment: Mapping[str, str]) -> str:
+    return _text(dict(environment))
+
+
+def event_text(event: Event, details: Mapping[JobId, Detail]) -> str:
+    """An event as the journal has it; a submission carries the details of its jobs."""
+    match event:
+        case JobsSubmitted():
+            jobs = [_job_text(job, details.get(job.job_id, NO_DETAIL)) for job in event.jobs]
+            return submission_text(event.at, jobs, sorted(event.held))
+        case JobMoved():
+            return moved_text(event, progress_text(event.progress))
+        case TenantSet():
+            return f'{{"at":{event.at},"tenant":{tenant_text(event.tenant)}}}'
+        case NodeSet():
+            return f'{{"at":{event.at},"node":{node_text(event.node)}}}'
+        case TimePassed():
+            raise InvariantBroken("TimePassed is applied only, never recorded")
+        case _:
+            assert_never(event)
+
+
+def _job_text(job: Job, detail: Detail) -> str:
+    return submitted_job_text(job, facts_text(job), detail, detail_text(detail))
+
+
+def kind_of(event: Event) -> str:
+    for kind, cls in KINDS.items():
+        if isinstance(event, cls):
+            return kind
+    raise InvariantBroken(f"{type(event).__name__} is applied only, never recorded")
+
+
+def job_of(event: Event) -> JobId | None:
+    """The one job an event is about; None where it is about several or none."""
+    if isinstance(event, JobMoved):
+        return event.job_id
+    if isinstance(event, JobsSubmitted) and len(event.jobs) == 1:
+        return event.jobs[0].job_id
+    return None
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def decode_event(kind: str, payload: bytes) -> Event:
+    return _EVENTS[kind].decode(payload)
+
+
+def decode_details(payload: bytes) -> dict[JobId, Detail]:
+    """The details inside a `jobs_submitted` row, of jobs that have any."""
+    jobs = _SUBMISSION.decode(payload).jobs
+    return {job.job_id: job.detail for job in jobs if job.detail != NO_DETAIL}
+
+
+def decode_held(payload: str) -> list[JobId]:
+    return _SUBMISSION.decode(payload).held
+
+
+def decode_tenant(text: str) -> Tenant:
+    return _TENANT.decode(text)
+
+
+def decode_node(text: str) -> Node:
+    return _NODE.decode(text)
+
+
+def decode_environment(text: str) -> dict[str, str]:
+    return _ENVIRONMENT.decode(text)
+
+
+class SharedValues:
+    """Decodes the texts of jobs so that equal ones become the same objects.
+
+    A million waiting jobs of a hundred kinds then hold a hundred requests, and most of them are
+    not even decoded: the text is looked up.
+    """
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Facts] = {}
+        self._requests: dict[Request, Request] = {}
+        self._options: dict[Options, Options] = {NO_OPTIONS: NO_OPTIONS}
+        self._queues: dict[str, str] = {DEFAULT_QUEUE: DEFAULT_QUEUE}
+        self._details: dict[str, Detail] = {}
+        self._progress: dict[str, Progress] = {
+            progress_text(each): each for each in (PENDING, PENDING_HELD)
+        }
+
+    def job(self, job_id: str, tenant_id: str, submitted_at: int, facts_text: str) -> Job:
+        facts = self._facts.get(facts_text) or self._decode_facts(facts_text)
+        return Job(
+            JobId(job_id),
+            TenantId(sys.intern(tenant_id)),
+            facts.priority,
+            submitted_at,
+            facts.request,
+            facts.queue,
+            facts.options,
+            facts.after,
+            facts.array,
+        )
+
+    def progress(self, text: str) -> Progress:
+        progress = self._progress.get(text)
+        return _PROGRESS.decode(text) if progress is None else progress
+
+    def detail(self, text: str, name: str, user: str) -> Detail:
+        if text == "{}" and not name and not user:
+            return NO_DETAIL
+        detail = self._details.get(text)
+        if detail is None:
+            detail = _share(self._details, text, _DETAIL.decode(text))
+        return replace(detail, name=name, user=user) if name or user else detail
+
+    def _decode_facts(self, text: str) -> Facts:
+        facts = _FACTS.decode(text)
+        shared = Facts(
+            facts.priority,
+            _share(self._requests, facts.request, facts.request),
+            _share(self._queues, facts.queue, facts.queue),
+            _share(self._options, facts.options, facts.options),
+            facts.after,
+            facts.array,
+        )
+        return _share(self._facts, text, shared)
+
+
+def _share(known: dict[K, T], key: K, value: T) -> T:
+    shared = known.setdefault(key, value)
+    if len(known) > _SHARED_LIMIT:
+        known.clear()
+    return shared

@@ -1,0 +1,165 @@
+"""The store of one machine: SQLite, with one thread that writes and one that reads."""
+
+import asyncio
+import gc
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Progress
+from gpu_scheduler.store import codec, sqlite_read
+from gpu_scheduler.store.api import (
+    JobQuery,
+    JournalRow,
+    Loaded,
+    Record,
+    StoredJob,
+    StoreUnavailable,
+)
+from gpu_scheduler.store.rows import rows_of
+from gpu_scheduler.store.schema import migrate, migrations
+from gpu_scheduler.store.sqlite_file import check_sqlite, connect, prepare, take_lock, unavailable
+from gpu_scheduler.store.sqlite_write import write
+
+T = TypeVar("T")
+
+_LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
+
+
+class SqliteStore:
+    """Commits wait for one another, reads for one another; a read never waits for a commit."""
+
+    def __init__(self, path: Path, *, busy_seconds: float = 5.0) -> None:
+        self.path = path
+        self.name = f"SQLite at {path}"
+        self._busy_seconds = busy_seconds
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._write_thread: ThreadPoolExecutor | None = None
+        self._read_thread: ThreadPoolExecutor | None = None
+        self._lock: int | None = None
+        self._values = codec.SharedValues()  # used by the reading thread only, once open
+        self._seq = 0  # the last of the journal; changed by the writing thread only
+        self._number = 0  # the last of the jobs; likewise
+
+    async def open(self) -> Loaded:
+        if self._writer is not None:
+            raise StoreUnavailable(f"the database {self.path} is open already")
+        self._write_thread = ThreadPoolExecutor(1, "store-write")
+        self._read_thread = ThreadPoolExecutor(1, "store-read")
+        try:
+            return await self._in_thread(self._write_thread, self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def commit(self, record: Record) -> int:
+        return await self._in_thread(self._write_thread, self._commit, record)
+
+    async def job(self, job_id: JobId) -> StoredJob | None:
+        found = await self.jobs(JobQuery(job_ids=(job_id,), limit=1))
+        return found[0] if found else None
+
+    async def jobs(self, query: JobQuery) -> list[StoredJob]:
+        return await self._read(sqlite_read.jobs, query, self._values)
+
+    async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
+        return await self._read(sqlite_read.known, job_ids)
+
+    async def environment(self, env_id: str) -> Mapping[str, str]:
+        return await self._read(sqlite_read.environment, env_id)
+
+    async def journal(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> list[JournalRow]:
+        if job_id is None:
+            return await self._read(sqlite_read.journal, after, limit)
+        return await self._read(sqlite_read.journal_of, job_id, after, limit)
+
+    async def close(self) -> None:
+        """Ends what is under way first. Closing twice is fine."""
+        for thread, shut in (
+            (self._read_thread, self._close_reader),
+            (self._write_thread, self._close_writer),
+        ):
+            if thread is not None:
+                await asyncio.get_running_loop().run_in_executor(thread, shut)
+                thread.shutdown(wait=True)
+        self._read_thread = self._write_thread = None
+
+    # -- in the threads ----------------------------------------------------------------------
+
+    def _open(self) -> Loaded:
+        check_sqlite()
+        prepare(self.path)
+        self._lock = take_lock(self.path)
+        self._writer = connect(self.path, self._busy_seconds)
+        migrate(self._writer, self.path, migrations())
+        self._reader = connect(self.path, self._busy_seconds)
+        self._reader.execute("PRAGMA query_only = ON")
+        loaded = self._load(self._writer)
+        self._seq, self._number = loaded.last_seq, loaded.last_number
+        return loaded
+
+    def _load(self, connection: sqlite3.Connection) -> Loaded:
+        # The collector would walk through a million new objects again and again, and find nothing.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return Loaded(
+                tenants=sqlite_read.tenants(connection),
+                nodes=sqlite_read.nodes(connection),
+                live=self._load_live(connection),
+                over=sqlite_read.over(connection),
+                last_seq=sqlite_read.last(connection, "seq", "journal"),
+                last_number=sqlite_read.last(connection, "number", "jobs"),
+            )
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _load_live(self, connection: sqlite3.Connection) -> tuple[tuple[Job, Progress], ...]:
+        return sqlite_read.live(connection, _LIVE, codec.SharedValues())
+
+    def _commit(self, record: Record) -> int:
+        assert self._writer is not None
+        rows = rows_of(record, self._seq, self._number)
+        if not rows.is_empty():
+            write(self._writer, rows)
+            self._seq, self._number = rows.seq, rows.number
+        return self._seq
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            with suppress(sqlite3.Error):  # a full disk: the log is written back at the next start
+                self._writer.close()
+            self._writer = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # -- getting there -----------------------------------------------------------------------
+
+    async def _read(self, function: Callable[..., T], *arguments: object) -> T:
+        return await self._in_thread(self._read_thread, lambda: function(self._reader, *arguments))
+
+    async def _in_thread(
+        self, thread: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: object
+    ) -> T:
+        if thread is None:
+            raise StoreUnavailable(f"the database {self.path} is not open")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error

@@ -1,0 +1,189 @@
+"""What is read from SQLite.
+
+While the service runs, each read asks for one row that holds all of its answer as JSON: every row
+of a plain SELECT would give up the interpreter lock and wait for its turn again (see
+`sqlite_write`). Only the load at start, when nobody else runs, fetches row by row.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Progress
+from gpu_scheduler.core.node import Node
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.store import codec
+from gpu_scheduler.store.api import JobQuery, JournalRow, StoredJob
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+_JobRow = tuple[int, str, str, int, str, str, str, str, str]
+_JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress"
+_JOBS: Final = msgspec.json.Decoder(list[_JobRow])
+
+_EventRow = tuple[int, int, str, JobId | None, str]
+_EVENT: Final = "seq, at, kind, job_id, payload"
+_EVENTS: Final = msgspec.json.Decoder(list[_EventRow])
+
+_IDS: Final = msgspec.json.Decoder(set[JobId])
+
+
+# -- at start ----------------------------------------------------------------------------------
+
+
+def tenants(connection: sqlite3.Connection) -> tuple[Tenant, ...]:
+    rows = connection.execute("SELECT data FROM tenants ORDER BY tenant_id")
+    return tuple(codec.decode_tenant(data) for (data,) in rows)
+
+
+def nodes(connection: sqlite3.Connection) -> tuple[Node, ...]:
+    rows = connection.execute("SELECT data FROM nodes ORDER BY node_id")
+    return tuple(codec.decode_node(data) for (data,) in rows)
+
+
+def live(
+    connection: sqlite3.Connection, states: Sequence[JobState], values: codec.SharedValues
+) -> tuple[tuple[Job, Progress], ...]:
+    rows = connection.execute(
+        "SELECT number, job_id, tenant_id, submitted_at, facts, progress FROM jobs"
+        f" WHERE state IN ({', '.join('?' * len(states))})",
+        [state.value for state in states],
+    )
+    # Row by row, so that the texts of a million jobs are never in memory together.
+    found = [
+        (number, values.job(job_id, tenant_id, submitted_at, facts), values.progress(progress))
+        for number, job_id, tenant_id, submitted_at, facts, progress in rows
+    ]
+    # By state they come from the index; SQLite would put whole rows in order.
+    found.sort(key=itemgetter(0))
+    return tuple((job, progress) for _, job, progress in found)
+
+
+def over(connection: sqlite3.Connection) -> dict[JobState, int]:
+    counts = dict.fromkeys((state for state in JobState if state in TERMINAL), 0)
+    for state in counts:  # each count walks its part of an index, never the table
+        row = connection.execute("SELECT count(*) FROM jobs WHERE state = ?", (state.value,))
+        counts[state] = int(row.fetchone()[0])
+    return counts
+
+
+def last(connection: sqlite3.Connection, column: str, table: str) -> int:
+    return int(connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
+
+
+# -- while running -----------------------------------------------------------------------------
+
+
+def jobs(
+    connection: sqlite3.Connection, query: JobQuery, values: codec.SharedValues
+) -> list[StoredJob]:
+    conditions, parameters = _conditions(query)
+    where = " AND ".join(["TRUE", *conditions])
+    select = f"SELECT * FROM (SELECT {_JOB} FROM jobs WHERE {where}"
+    page = "ORDER BY number DESC LIMIT ?)"
+    # One walk for each state: the index has the jobs of a state in order, not those of several.
+    states = [f"AND state = '{state.value}'" for state in query.states] or [""]
+    union = " UNION ALL ".join(f"{select} {state} {page}" for state in states)
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_JOB})) FROM ({union})",
+        [*parameters, query.limit] * len(states),
+    )
+    found = sorted(_JOBS.decode(rows), reverse=True)[: query.limit]
+    return [
+        StoredJob(
+            number,
+            values.job(job_id, tenant_id, submitted_at, facts),
+            values.detail(detail, name, user),
+            values.progress(progress),
+        )
+        for number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress in found
+    ]
+
+
+def _conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
+    ids = _ENCODER.encode(query.job_ids).decode() if query.job_ids else None
+    optional: list[tuple[str, str | int | None]] = [
+        ("tenant_id = ?", query.tenant_id),
+        ("instr(name, ?) > 0", query.name_contains or None),
+        ("user = ?", query.user or None),
+        ("job_id IN (SELECT value FROM json_each(?))", ids),
+        ("array_id = ?", query.array_id),
+        ("number < ?", query.before),
+    ]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    return [condition for condition, _ in wanted], [value for _, value in wanted]
+
+
+def known(connection: sqlite3.Connection, job_ids: Sequence[JobId]) -> set[JobId]:
+    rows = _one(
+        connection,
+        "SELECT json_group_array(job_id) FROM jobs"
+        " WHERE job_id IN (SELECT value FROM json_each(?))",
+        [_ENCODER.encode(job_ids).decode()],
+    )
+    return _IDS.decode(rows)
+
+
+def environment(connection: sqlite3.Connection, env_id: str) -> dict[str, str]:
+    row = connection.execute("SELECT data FROM environments WHERE env_id = ?", (env_id,)).fetchone()
+    return {} if row is None else codec.decode_environment(row[0])
+
+
+def journal(connection: sqlite3.Connection, after: int, limit: int) -> list[JournalRow]:
+    return _events(connection, "seq > ?", [after, limit])
+
+
+def journal_of(
+    connection: sqlite3.Connection, job_id: JobId, after: int, limit: int
+) -> list[JournalRow]:
+    """The rows about one job; its part of a bulk submission as a row of its own."""
+    submission = _submission_in_bulk(connection, job_id, after)
+    rows = _events(connection, "job_id = ? AND seq > ?", [job_id, after, limit])
+    return [*submission, *rows][:limit]
+
+
+def _submission_in_bulk(
+    connection: sqlite3.Connection, job_id: JobId, after: int
+) -> list[JournalRow]:
+    row = connection.execute(
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
+        " WHERE jobs.job_id = ? AND seq > ?",
+        (job_id, after),
+    ).fetchone()
+    if row is None:
+        return []
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, seq, at, bulk = row
+    values = codec.SharedValues()
+    job = values.job(job_id, tenant_id, submitted_at, facts)
+    detail = values.detail(detail_text, name, user)
+    held = [job_id] if job_id in codec.decode_held(bulk) else []
+    text = codec.submission_text(
+        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    )
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+
+
+def _events(
+    connection: sqlite3.Connection, where: str, parameters: list[str | int]
+) -> list[JournalRow]:
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_EVENT})) FROM"
+        f" (SELECT {_EVENT} FROM journal WHERE {where} ORDER BY seq LIMIT ?)",
+        parameters,
+    )
+    return [
+        JournalRow(seq, at, kind, job_id, payload.encode())
+        for seq, at, kind, job_id, payload in sorted(_EVENTS.decode(rows), key=lambda row: row[0])
+    ]
+
+
+def _one(connection: sqlite3.Connection, sql: str, parameters: Sequence[str | int]) -> str:
+    return str(connection.execute(sql, parameters).fetchone()[0])
