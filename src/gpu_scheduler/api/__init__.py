@@ -1,0 +1,1 @@
+"""The doors of the service: REST now, gRPC and WebSocket beside it."""

@@ -1,0 +1,1 @@
+"""HTTP: the tick-driven paths at the root, everything else under /api/v1."""

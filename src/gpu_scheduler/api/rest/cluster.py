@@ -1,0 +1,183 @@
+"""/api/v1: health, cluster status, GPUs."""
+
+import os
+from typing import Annotated
+
+import psutil
+from fastapi import APIRouter, Path, Request
+
+from gpu_scheduler import __version__
+from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.core.ledger import NodeUse
+from gpu_scheduler.core.lifecycle import PLACED, JobState
+from gpu_scheduler.core.node import Gpu
+from gpu_scheduler.core.units import GPU
+from gpu_scheduler.devices.api import GpuProcess, GpuReading
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.wire.v1 import (
+    ClusterStatus,
+    GpuList,
+    GpuModel,
+    GpuProcessModel,
+    Health,
+    PauseRequest,
+)
+
+router = APIRouter(tags=["cluster"])
+
+GpuIndex = Annotated[int, Path(ge=0, le=1_000_000)]
+
+
+@router.get("/api/v1/health")
+@router.get("/health", include_in_schema=False)
+async def health(request: Request) -> Health:
+    """Whether the service is well, and what is not."""
+    problems = service_of(request).problems()
+    status = "degraded" if problems else "healthy"
+    return Health(status=status, version=__version__, pid=os.getpid(), problems=problems)
+
+
+@router.get("/api/v1/cluster/status")
+async def cluster_status(request: Request) -> ClusterStatus:
+    """The machines, GPUs and jobs in numbers."""
+    service = service_of(request)
+    state = service.state
+    uses = list(state.ledger.nodes.values())
+    snapshot = service.hardware.snapshot
+    counts = {str(name): state.counts[name] for name in JobState}
+    running = sum(state.counts[name] for name in PLACED)
+    return ClusterStatus(
+        total_nodes=len(uses),
+        online_nodes=len(uses),
+        total_gpus=sum(len(use.node.gpus) for use in uses),
+        available_gpus=sum(use.free_millis(gpu) for use in uses for gpu in use.node.gpus) / GPU,
+        total_jobs=sum(counts.values()),
+        running_jobs=running,
+        pending_jobs=state.pending_count(),
+        jobs_by_state=counts,
+        simulated=service.hardware.simulated,
+        provider=snapshot.provider if snapshot is not None else "",
+        problem="; ".join(service.problems()) or None,
+        engine=service.engine.name if service.engine is not None else "none",
+        store=service.store.name,
+        policy=service.settings.policy.name,
+        clock="manual" if service.clock.manual else "auto",
+        version=__version__,
+        uptime_seconds=max(0.0, service.uptime_seconds()),
+        data_dir=request.app.state.data_dir,
+    )
+
+
+@router.get("/api/v1/gpus")
+async def gpus(request: Request) -> GpuList:
+    """Every GPU: how it feels, who has it, who else is on it."""
+    return _gpu_list(service_of(request))
+
+
+@router.post("/api/v1/gpus/{index}/pause")
+async def pause(request: Request, index: GpuIndex, body: PauseRequest) -> GpuModel:
+    """Give a GPU no new jobs; what runs on it goes on."""
+    service = service_of(request)
+    await service.pause_gpu(index, body.reason)
+    return _one(service, index)
+
+
+@router.post("/api/v1/gpus/{index}/resume")
+async def resume(request: Request, index: GpuIndex) -> GpuModel:
+    """Give a paused GPU jobs again."""
+    service = service_of(request)
+    await service.pause_gpu(index, None)
+    return _one(service, index)
+
+
+def _one(service: Service, index: int) -> GpuModel:
+    for gpu in _gpu_list(service).gpus:
+        if gpu.index == index:
+            return gpu
+    raise Problem(404, "NOT_FOUND", f"no GPU {index}")
+
+
+def _gpu_list(service: Service) -> GpuList:
+    snapshot = service.hardware.snapshot
+    readings = {g.index: g for g in snapshot.gpus} if snapshot is not None else {}
+    use = service.state.ledger.nodes.get(service.hardware.node_id)
+    owners = _job_pids(service)
+    models = []
+    for gpu in use.node.gpus if use is not None else ():
+        if use is not None:
+            models.append(_gpu_model(service, use, gpu, readings.get(gpu.index), owners))
+    return GpuList(
+        provider=snapshot.provider if snapshot is not None else "",
+        simulated=service.hardware.simulated,
+        problem=snapshot.problem if snapshot is not None else None,
+        node=service.hardware.node_id,
+        gpus=models,
+    )
+
+
+def _gpu_model(
+    service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None, owners: dict[int, str]
+) -> GpuModel:
+    taken = use.gpu_millis.get(gpu.index, 0)
+    jobs: list[str] = [
+        entry.job.job_id
+        for entry in service.state.placed()
+        if entry.progress.placement is not None
+        and any(share.gpu_index == gpu.index for share in entry.progress.placement.shares)
+    ]
+    return GpuModel(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=reading.name if reading is not None else gpu.gpu_type,
+        gpu_type=gpu.gpu_type,
+        memory_mb=gpu.mem_mib,
+        memory_used_mb=reading.memory_used_mib if reading is not None else None,
+        temperature_c=reading.temperature_c if reading is not None else None,
+        utilisation_percent=reading.utilisation_percent if reading is not None else None,
+        nvlink_group=gpu.nvlink_group,
+        numa_node=reading.numa_node if reading is not None else None,
+        status=_status(gpu, taken),
+        allocated=taken / GPU,
+        jobs=jobs,
+        paused=gpu.paused,
+        problem=gpu.problem,
+        processes=[_process(p, owners) for p in (reading.processes if reading else ())],
+    )
+
+
+def _status(gpu: Gpu, taken: int) -> str:
+    if gpu.problem is not None:
+        return "problem"
+    if gpu.paused is not None:
+        return "paused"
+    if not taken:
+        return "free"
+    return "busy" if taken == GPU else "shared"
+
+
+def _job_pids(service: Service) -> dict[int, str]:
+    return {
+        entry.progress.pid: entry.job.job_id
+        for entry in service.state.placed()
+        if entry.progress.pid is not None
+    }
+
+
+def _process(process: GpuProcess, owners: dict[int, str]) -> GpuProcessModel:
+    """Who it is, as far as the kernel tells us, and whether one of our jobs is its ancestor."""
+    user = command = job_id = None
+    try:
+        found = psutil.Process(process.pid)
+        user, command = found.username(), found.name()
+        lineage = [process.pid, *(parent.pid for parent in found.parents())]
+        job_id = next((owners[pid] for pid in lineage if pid in owners), None)
+    except psutil.Error:
+        job_id = owners.get(process.pid)
+    return GpuProcessModel(
+        pid=process.pid,
+        user=user,
+        command=command,
+        memory_mb=process.memory_mib or 0,
+        job_id=job_id,
+    )

@@ -1,0 +1,221 @@
+"""/api/v1/jobs: submit, list, look, change, wait, why, logs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.convert import submission_of
+from gpu_scheduler.api.rest.logs import read_log
+from gpu_scheduler.api.rest.view import job_model
+from gpu_scheduler.api.sentences import reason_model
+from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.service.jobs import Submitted, not_found
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.store.api import JobQuery, StoredJob
+from gpu_scheduler.wire.v1 import (
+    ActionAnswer,
+    JobList,
+    JobModel,
+    ReasonModel,
+    SubmitAnswer,
+    SubmitRequest,
+    WhyAnswer,
+)
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+@router.post("", status_code=201)
+async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
+    """Queue a job, an array or a sweep."""
+    submitted = await service_of(request).jobs.submit(submission_of(body))
+    if submitted.repeated:
+        response.status_code = 200
+    return _submit_answer(submitted)
+
+
+@router.get("")
+async def list_jobs(
+    request: Request,
+    *,
+    state: str = "",
+    tenant_id: str | None = None,
+    name: str = "",
+    user: str = "",
+    array_id: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+) -> JobList:
+    """Jobs, newest first. `state` takes several, with commas."""
+    service = service_of(request)
+    query = JobQuery(
+        states=_states(state),
+        tenant_id=None if tenant_id is None else TenantId(tenant_id),
+        name_contains=name,
+        user=user,
+        array_id=array_id,
+        before=cursor,
+        limit=limit,
+    )
+    found = await service.store.jobs(query)
+    return JobList(
+        jobs=[job_model(service, stored) for stored in found],
+        next_cursor=found[-1].number if len(found) == limit else None,
+    )
+
+
+@router.get("/{job}")
+async def get_job(request: Request, job: str) -> JobModel:
+    """A job as it stands. `last` names the newest one, here and everywhere below."""
+    service = service_of(request)
+    return job_model(service, await service.job(job))
+
+
+@router.delete("/{job}")
+async def cancel(request: Request, job: str) -> ActionAnswer:
+    """End a job for good, with all its processes."""
+    service = service_of(request)
+    job_id = await service.resolve(job)
+    state = await service.jobs.cancel(job_id)
+    done = state is JobState.CANCELLED
+    message = "Job cancelled" if done else "Job is being ended"
+    return ActionAnswer(job_id=job_id, status=state, message=message)
+
+
+@router.post("/{job}/hold")
+async def hold(request: Request, job: str) -> ActionAnswer:
+    """Keep a waiting job from starting."""
+    service = service_of(request)
+    job_id = await service.resolve(job)
+    state = await service.jobs.hold(job_id, held=True)
+    return ActionAnswer(job_id=job_id, status=state, message="Job is on hold")
+
+
+@router.post("/{job}/release")
+async def release(request: Request, job: str) -> ActionAnswer:
+    """Let a held job start."""
+    service = service_of(request)
+    job_id = await service.resolve(job)
+    state = await service.jobs.hold(job_id, held=False)
+    return ActionAnswer(job_id=job_id, status=state, message="Job is released")
+
+
+@router.post("/{job}/complete")
+async def complete(request: Request, job: str) -> ActionAnswer:
+    """Give back the GPUs of a lease."""
+    service = service_of(request)
+    job_id = await service.resolve(job)
+    state = await service.jobs.complete(job_id)
+    return ActionAnswer(job_id=job_id, status=state, message="Lease completed")
+
+
+@router.post("/{job}/rerun", status_code=201)
+async def rerun(request: Request, job: str) -> SubmitAnswer:
+    """Queue a new job with the content of this one."""
+    service = service_of(request)
+    return _submit_answer(await service.jobs.rerun(await service.resolve(job)))
+
+
+@router.get("/{job}/wait")
+async def wait(
+    request: Request,
+    job: str,
+    seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
+) -> JobModel:
+    """The job once it is over, or as it stands after `timeout` seconds."""
+    service = service_of(request)
+    job_id = (await service.job(job)).job.job_id
+    await service.wait_until_over(job_id, seconds)
+    return job_model(service, await service.job(job_id))
+
+
+@router.get("/{job}/why")
+async def why(request: Request, job: str) -> WhyAnswer:
+    """Why a job waits; for other jobs, what became of them."""
+    service = service_of(request)
+    stored = await service.job(job)
+    job_id = stored.job.job_id
+    found = service.reason(job_id)
+    reason = _fate(stored) if found is None else _waiting_reason(service, stored)
+    return WhyAnswer(job_id=job_id, state=stored.progress.state, reason=reason)
+
+
+@router.get(
+    "/{job}/logs",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+async def logs(
+    request: Request,
+    job: str,
+    *,
+    stream: Annotated[str, Query(pattern="^(stdout|stderr)$")] = "stdout",
+    offset: Annotated[int, Query(ge=-(2**53), le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000_000)] = 1_000_000,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    wait: Annotated[float, Query(ge=0, le=60)] = 0,
+) -> Response:
+    """A piece of a job's log, as it was written."""
+    service = service_of(request)
+    stored = await service.job(job)
+    piece = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
+    return Response(
+        piece.data,
+        media_type="application/octet-stream",
+        headers={
+            "X-Log-Offset": str(piece.offset),
+            "X-Log-Size": str(piece.size),
+            "X-Log-Complete": "true" if piece.complete else "false",
+        },
+    )
+
+
+def _states(text: str) -> tuple[JobState, ...]:
+    states = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            states.append(JobState(name))
+        except ValueError:
+            known = ", ".join(JobState)
+            raise InvalidRequest("state", name, f"there are: {known}") from None
+    return tuple(states)
+
+
+def _submit_answer(submitted: Submitted) -> SubmitAnswer:
+    message = "Job submitted successfully"
+    if submitted.repeated:
+        message = "Job was submitted before with the same content"
+    many = len(submitted.job_ids) > 1 or submitted.job_ids[0] != submitted.base_id
+    return SubmitAnswer(
+        job_id=submitted.base_id,
+        message=message,
+        job_ids=list(submitted.job_ids) if many else [],
+    )
+
+
+def _waiting_reason(service: Service, stored: StoredJob) -> ReasonModel:
+    found = service.reason(stored.job.job_id)
+    if found is None:
+        raise not_found(stored.job.job_id)
+    return reason_model(found, stored.job.job_id)
+
+
+def _fate(stored: StoredJob) -> ReasonModel:
+    progress, job_id = stored.progress, stored.job.job_id
+    gpus = (
+        ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
+    )
+    sentences = {
+        JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
+        JobState.RUNNING: (f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"),
+        JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
+        JobState.FAILED: (f"has failed: {progress.cause}", f"tgpu logs {job_id}"),
+        JobState.CANCELLED: (f"was cancelled: {progress.cause}", f"tgpu rerun {job_id}"),
+    }
+    message, remedy = sentences.get(progress.state, (str(progress.state), ""))
+    if progress.stopping:
+        message = f"is being ended: {progress.cause}"
+    return ReasonModel(code=str(progress.state), message=message, remedy=remedy)

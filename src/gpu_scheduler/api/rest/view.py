@@ -1,0 +1,94 @@
+"""From stored jobs and readings to the answers of /api/v1."""
+
+import re
+from datetime import UTC, datetime
+
+from gpu_scheduler.api.sentences import reason_model
+from gpu_scheduler.core.job import Detail
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.units import CPU, GPU, SECOND
+from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.store.api import StoredJob
+from gpu_scheduler.wire.v1 import AfterModel, ArrayModel, JobModel, ReasonModel
+
+# Names whose values are nobody's business: they are shown as ******.
+_SECRET = re.compile(r"(?i)(key|token|secret|passw|pwd|credential|auth|cookie|private|dsn)")
+MASK = "******"
+
+
+def job_model(service: Service, stored: StoredJob) -> JobModel:
+    job, detail, progress = stored.job, stored.detail, stored.progress
+    request, options = job.request, job.options
+    placement = progress.placement
+    limit = options.time_limit_ms
+    return JobModel(
+        job_id=job.job_id,
+        tenant_id=job.tenant_id,
+        name=detail.name,
+        user=detail.user,
+        queue=job.queue,
+        state=progress.state,
+        held=progress.held,
+        priority=job.priority,
+        gpu_count=request.gpu_millis / GPU,
+        gpu_type=request.gpu_type,
+        gpu_memory_mb=request.gpu_mem_mib,
+        cpu_cores=request.cpu_millis / CPU,
+        memory_mb=request.mem_mib,
+        command=list(detail.argv),
+        working_dir=detail.cwd,
+        image=detail.image,
+        environment=masked(detail),
+        submitted_at=iso(job.submitted_at),
+        started_at=None if progress.started_at is None else iso(progress.started_at),
+        ended_at=None if progress.ended_at is None else iso(progress.ended_at),
+        gpus=[share.gpu_index for share in placement.shares] if placement is not None else [],
+        node=placement.node_id if placement is not None else None,
+        pid=progress.pid,
+        exit_code=progress.exit_code,
+        signal=progress.signal,
+        cause=progress.cause,
+        attempt=progress.attempt,
+        restarts=progress.restarts,
+        max_retries=options.max_retries,
+        requeue=options.requeue,
+        max_runtime_minutes=None if limit is None else limit / SECOND / 60,
+        after=[AfterModel(job_id=d.job_id, kind=d.kind.value) for d in job.after],
+        array=None
+        if job.array is None
+        else ArrayModel(
+            array_id=job.array.array_id,
+            index=job.array.index,
+            max_running=job.array.max_running,
+        ),
+        params=dict(detail.params),
+        reason=_reason(service, stored),
+        log_dir=_log_dir(service, stored),
+    )
+
+
+def masked(detail: Detail) -> dict[str, str]:
+    return {name: MASK if _SECRET.search(name) else value for name, value in detail.env}
+
+
+def iso(at: int) -> str:
+    """ISO 8601 in UTC, to the millisecond; instants no calendar has are shown as seconds."""
+    try:
+        moment = datetime.fromtimestamp(at / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at // 1000}s"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _reason(service: Service, stored: StoredJob) -> ReasonModel | None:
+    if stored.progress.state is not JobState.PENDING:
+        return None
+    found = service.reason(stored.job.job_id)
+    return None if found is None else reason_model(found, stored.job.job_id)
+
+
+def _log_dir(service: Service, stored: StoredJob) -> str | None:
+    if service.engine is None or stored.job.options.lease or not stored.progress.attempt:
+        return None
+    return service.engine.log_dir(AttemptKey(stored.job.job_id, stored.progress.attempt))

@@ -1,0 +1,277 @@
+"""The composition root: the one place that names concrete stores, engines and providers."""
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from gpu_scheduler import __version__
+from gpu_scheduler.api.rest.app import make_app
+from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.units import CPU
+from gpu_scheduler.devices.api import NoDriver
+from gpu_scheduler.devices.detect import Detected, detect, node_size
+from gpu_scheduler.devices.watch import DeviceWatch
+from gpu_scheduler.engines.api import Engine, EngineUnavailable
+from gpu_scheduler.engines.local.engine import LocalEngine
+from gpu_scheduler.log import set_up_logging
+from gpu_scheduler.service.attempts import LaunchSettings
+from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
+from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.service import Service, ServiceSettings
+from gpu_scheduler.settings import Settings
+from gpu_scheduler.settings.process import process_environ
+from gpu_scheduler.store.api import Store, StoreUnavailable
+from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.sqlite import SqliteStore
+
+_log = structlog.get_logger("gpu_scheduler")
+
+# One machine, one name: it must not change when the host is renamed, or the GPUs that running
+# jobs hold would belong to a machine that is gone.
+LOCAL_NODE = NodeId("local")
+
+
+class CannotServe(Exception):
+    """Why the service does not start, with what to do about it, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The sockets the service listens on, and what to call them."""
+
+    sockets: list[socket.socket]
+    url: str | None
+    path: Path | None
+
+
+def serve(settings: Settings) -> None:
+    """Run the service until it is told to end. Raises CannotServe."""
+    set_up_logging(settings.logging)
+    with _data_directory(settings) as data_dir, _listen(settings) as listening:
+        try:
+            detected = detect(settings.devices.gpus)
+        except (NoDriver, ValueError) as error:
+            raise CannotServe(f"GPUs: {error}") from None
+        _log.info("gpus", found=detected.sentence)
+        uvloop.run(_serve(settings, data_dir, listening, detected))
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn raises them again after serving, before we have closed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _end(server: uvicorn.Server) -> None:
+    # Long polls are cut short by the second signal only; the first lets requests finish.
+    server.force_exit = server.should_exit
+    server.should_exit = True
+
+
+async def _serve(
+    settings: Settings, data_dir: Path, listening: Listening, detected: Detected
+) -> None:
+    app = make_app(data_dir=str(data_dir))
+    server = _Server(
+        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+    )
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, _end, server)
+    service = make_service(settings, data_dir, detected)
+    opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
+    try:
+        await server.serve(listening.sockets)
+    finally:
+        app.state.service = None
+        _service_file(data_dir).unlink(missing_ok=True)
+        try:
+            await opening
+        finally:
+            await service.close()
+            _log.info("stopped; running jobs go on")
+
+
+async def _open(
+    service: Service, app: FastAPI, server: uvicorn.Server, data_dir: Path, listening: Listening
+) -> None:
+    try:
+        await service.open()
+    except (StoreUnavailable, EngineUnavailable) as error:
+        server.should_exit = True
+        raise CannotServe(str(error)) from error
+    except BaseException:
+        server.should_exit = True
+        raise
+    # Jobs live long: the collector need not look at what was just loaded, and seldom at the rest.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+    app.state.service = service
+    _write_service_file(data_dir, listening)
+    _log.info(
+        "ready",
+        version=__version__,
+        listening=listening.url or str(listening.path),
+        store=service.store.name,
+        jobs=service.state.live_count(),
+    )
+
+
+def make_service(settings: Settings, data_dir: Path, detected: Detected) -> Service:
+    """A service that is not open yet."""
+    size = node_size(detected.provider)
+    clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else WallClock()
+    environ = process_environ()
+    hardware = Hardware(
+        LOCAL_NODE,
+        int(size.cores * settings.devices.cpu_overcommit * CPU),
+        int(size.memory_mib * settings.devices.memory_overcommit),
+        simulated=detected.provider.simulated,
+    )
+    return Service(
+        store=_store(settings),
+        engine=_engine(settings, data_dir),
+        watch=DeviceWatch(detected.provider, settings.devices.driver_timeout_seconds),
+        hardware=hardware,
+        clock=clock,
+        settings=ServiceSettings(
+            policy=order_policy(settings.scheduler.policy, settings.scheduler.aging_seconds),
+            tenants=tuple(tenant.to_tenant() for tenant in settings.tenants)
+            or (Tenant(DEFAULT_TENANT),),
+            launch=LaunchSettings(
+                grace_ms=round(settings.engine.grace_seconds * 1000),
+                home=environ.get("HOME", "/"),
+                default_environment={
+                    name: environ[name]
+                    for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ")
+                    if name in environ
+                },
+            ),
+            interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
+            monitor_seconds=settings.devices.monitor_interval_seconds,
+            max_queue_size=settings.scheduler.max_queue_size,
+        ),
+    )
+
+
+def _store(settings: Settings) -> Store:
+    if settings.database.kind == "memory":
+        return MemoryStore()
+    return SqliteStore(settings.database_path)
+
+
+def _engine(settings: Settings, data_dir: Path) -> Engine | None:
+    if settings.engine.kind == "none":
+        return None
+    return LocalEngine(data_dir / "engine")
+
+
+@contextlib.contextmanager
+def _data_directory(settings: Settings) -> Iterator[Path]:
+    """The data directory, ours alone while the service lives."""
+    data_dir = settings.data_directory
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (data_dir / "service.lock").open("a+")
+    except OSError as error:
+        raise CannotServe(
+            f"cannot use the data directory {data_dir}: {error.strerror}; "
+            "choose another with --data-dir"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotServe(
+                f"a service already runs on {data_dir}; `tgpu stop` ends it, "
+                "or choose another directory with --data-dir"
+            ) from None
+        yield data_dir
+
+
+@contextlib.contextmanager
+def _listen(settings: Settings) -> Iterator[Listening]:
+    sockets: list[socket.socket] = []
+    url = None
+    path = settings.api.socket
+    try:
+        if settings.api.http_port:
+            sockets.append(_listen_tcp(settings.api.host, settings.api.http_port))
+            url = f"http://{_in_url(settings.api.host)}:{settings.api.http_port}"
+        if path is not None:
+            sockets.append(_listen_unix(path))
+        yield Listening(sockets, url, path)
+    finally:
+        for open_socket in sockets:
+            open_socket.close()
+        if path is not None and len(sockets) == bool(url) + 1:
+            path.unlink(missing_ok=True)
+
+
+def _listen_tcp(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        raise CannotServe(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; "
+            "choose another port with --port (or GPU_SCHEDULER_API_HTTP_PORT)"
+        ) from None
+    return listening
+
+
+def _listen_unix(path: Path) -> socket.socket:
+    """A socket only this user can open. The data directory's lock says that a leftover is stale."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        path.unlink(missing_ok=True)
+        listening.bind(str(path))
+    except OSError as error:
+        raise CannotServe(
+            f"cannot listen on {path}: {error.strerror or error}; choose another with --socket"
+        ) from None
+    finally:
+        os.umask(before)
+    return listening
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _service_file(data_dir: Path) -> Path:
+    return data_dir / "service.json"
+
+
+def _write_service_file(data_dir: Path, listening: Listening) -> None:
+    """Tells the command line where the service is."""
+    facts = {
+        "pid": os.getpid(),
+        "socket": None if listening.path is None else str(listening.path),
+        "url": listening.url,
+        "version": __version__,
+        "started_at": WallClock().now(),
+    }
+    temporary = data_dir / "service.json.new"
+    temporary.write_text(json.dumps(facts) + "\n")
+    temporary.replace(_service_file(data_dir))

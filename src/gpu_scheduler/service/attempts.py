@@ -1,0 +1,222 @@
+"""Carries decisions out: launches and stops attempts, and records what became of them.
+
+Every step may be lost to a crash: decisions are on record before they are carried out, launches
+and stops may be repeated, and an end is forgotten by the engine only once it is on record here.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gpu_scheduler.core.events import Event, JobMoved
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.state import State
+from gpu_scheduler.engines.api import (
+    AttemptKey,
+    Engine,
+    EngineUnavailable,
+    Launch,
+    Observation,
+    Phase,
+)
+from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.launch import NOT_INHERITED, launch_of
+from gpu_scheduler.service.outcome import conclude
+from gpu_scheduler.service.reconciler import Belief, beliefs, classify
+from gpu_scheduler.service.writer import Decision, Writer
+from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
+
+_log = structlog.get_logger("gpu_scheduler.attempts")
+
+_RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
+_LAUNCH_GROUP = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    grace_ms: int
+    home: str
+    default_environment: Mapping[str, str]  # for jobs submitted without one
+
+
+class Attempts:
+    def __init__(
+        self,
+        state: State,
+        writer: Writer,
+        store: Store,
+        engine: Engine,
+        *,
+        clock: Clock,
+        settings: LaunchSettings,
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._settings = settings
+        self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
+        self._to_stop: dict[AttemptKey, None] = {}
+        self._work = asyncio.Event()
+        self._environments: dict[str, Mapping[str, str]] = {}
+        self.trouble: str | None = None  # why the engine is out of reach
+
+    # -- from the writer ------------------------------------------------------------------------
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """Note what recorded events ask of the engine. Called after they are applied."""
+        for event in events:
+            if not isinstance(event, JobMoved):
+                continue
+            key = AttemptKey(event.job_id, event.progress.attempt)
+            if event.move is Move.START:
+                entry = self._state.entry(event.job_id)
+                if entry is not None and not entry.job.options.lease:
+                    self._to_launch[key] = None
+            elif event.move is Move.STOP:
+                self._to_stop[key] = None
+        if self._to_launch or self._to_stop:
+            self._work.set()
+
+    # -- towards the engine ----------------------------------------------------------------------
+
+    async def carry_out(self) -> None:
+        """Launch and stop, for ever."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                await self._launch_and_stop()
+                self.trouble = None
+            except (EngineUnavailable, StoreUnavailable) as error:
+                self.trouble = str(error)
+                _log.warning("cannot carry out decisions; trying again", problem=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._work.set()
+
+    async def _launch_and_stop(self) -> None:
+        while self._to_launch:
+            keys = list(self._to_launch)[:_LAUNCH_GROUP]
+            await self._launch(keys)
+            for key in keys:
+                self._to_launch.pop(key, None)
+        if self._to_stop:
+            keys = list(self._to_stop)
+            await self._engine.stop(keys)
+            for key in keys:
+                self._to_stop.pop(key, None)
+
+    async def _launch(self, keys: list[AttemptKey]) -> None:
+        wanted = {JobId(key.job_id): key for key in keys}
+        query = JobQuery(job_ids=tuple(wanted), limit=len(wanted))
+        launches = []
+        for stored in await self._store.jobs(query):
+            progress = stored.progress
+            if progress.state is JobState.SCHEDULED and not progress.stopping:
+                launches.append(await self._launch_of(stored))
+        if launches:
+            await self._engine.launch(launches)
+
+    async def _launch_of(self, stored: StoredJob) -> Launch:
+        key = AttemptKey(stored.job.job_id, stored.progress.attempt)
+        return launch_of(
+            stored.job,
+            stored.detail,
+            stored.progress,
+            await self._environment(stored.detail.env_id),
+            log_dir=self._engine.log_dir(key) or "",
+            grace_ms=self._settings.grace_ms,
+            home=self._settings.home,
+        )
+
+    async def _environment(self, env_id: str | None) -> Mapping[str, str]:
+        if env_id is None:
+            return self._settings.default_environment
+        cached = self._environments.get(env_id)
+        if cached is None:
+            found = dict(await self._store.environment(env_id))
+            for name in NOT_INHERITED:
+                found.pop(name, None)
+            if len(self._environments) >= 256:
+                self._environments.clear()
+            cached = self._environments[env_id] = found
+        return cached
+
+    # -- from the engine -------------------------------------------------------------------------
+
+    async def observe(self) -> None:
+        """Record what the engine reports, for ever."""
+        async for batch in self._engine.changes():
+            await self.record(batch)
+
+    async def record(self, batch: Sequence[Observation]) -> None:
+        """Put observations on record; tries until it can, for nothing of them may be lost."""
+        while True:
+            try:
+                await self._writer.do(
+                    lambda state: self._decide(state, batch), {seen.key.job_id for seen in batch}
+                )
+                break
+            except StoreUnavailable as error:
+                _log.error("cannot record what jobs did; trying again", problem=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+        over = [seen.key for seen in batch if seen.phase is not Phase.RUNNING]
+        if over:
+            await self._forget(over)
+
+    async def _forget(self, keys: list[AttemptKey]) -> None:
+        # Out of reach, it will report them again, and they are on record.
+        with contextlib.suppress(EngineUnavailable):
+            await self._engine.forget(keys)
+
+    def _decide(self, state: State, batch: Sequence[Observation]) -> Decision[None]:
+        now = self._clock.now()
+        events: list[Event] = []
+        done: set[str] = set()
+        for seen in _newest(batch):
+            entry = state.entry(JobId(seen.key.job_id))
+            if entry is None or seen.key.job_id in done:
+                continue
+            moves = conclude(entry, seen, now)
+            events += moves
+            if moves:
+                done.add(seen.key.job_id)
+        return Decision(None, events)
+
+    # -- both ways ---------------------------------------------------------------------------------
+
+    async def reconcile(self) -> None:
+        """Compare the books with the engine and mend every difference."""
+        # Taken before the engine is asked: what starts meanwhile is not missing.
+        believed = beliefs(self._state.placed())
+        observed = {seen.key: seen for seen in await self._engine.observe()}
+        buckets = classify(believed, observed)
+        for key in buckets.to_launch:
+            self._to_launch[key] = None
+        for key in (*buckets.to_stop, *buckets.orphans):
+            self._to_stop[key] = None
+        lost = [self._lost(key, believed[key]) for key in buckets.lost]
+        if buckets.changed or lost:
+            await self.record([*buckets.changed, *lost])
+        if buckets.leftovers:
+            await self._forget(buckets.leftovers)
+        if buckets.orphans:
+            _log.warning("ending attempts that no job asks for", attempts=buckets.orphans)
+        if self._to_launch or self._to_stop:
+            self._work.set()
+
+    def _lost(self, key: AttemptKey, belief: Belief) -> Observation:
+        cause = "the engine knows nothing of it"
+        if belief is Belief.STOPPING:
+            cause = "stopped before it was started"
+        return Observation(key, Phase.LOST, self._clock.now(), cause=cause)
+
+
+def _newest(batch: Sequence[Observation]) -> list[Observation]:
+    """One observation for each attempt, the last: a start and its end may come together."""
+    return list({seen.key: seen for seen in batch}.values())

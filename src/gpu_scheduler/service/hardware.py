@@ -1,0 +1,73 @@
+"""Keeps the node in the state equal to what the devices report, and GPUs paused as asked."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpu_scheduler.core.errors import NotFound
+from gpu_scheduler.core.events import NodeSet
+from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.state import State
+from gpu_scheduler.devices.api import Snapshot
+from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.writer import Decision, Writer
+
+
+class Hardware:
+    """One machine's GPUs. `snapshot` is the newest reading, for those who show it."""
+
+    def __init__(self, node_id: NodeId, cpu_millis: int, mem_mib: int, *, simulated: bool) -> None:
+        self.node_id = node_id
+        self.simulated = simulated
+        self._cpu_millis = cpu_millis
+        self._mem_mib = mem_mib
+        self.snapshot: Snapshot | None = None
+
+    async def observe(self, snapshot: Snapshot, writer: Writer, clock: Clock) -> bool:
+        """Take in a reading; whether anything that decides has changed."""
+        self.snapshot = snapshot
+
+        def decide(state: State) -> Decision[bool]:
+            use = state.ledger.nodes.get(self.node_id)
+            node = self._node(snapshot, _paused(use.node) if use is not None else {})
+            if use is not None and use.node == node:
+                return Decision(answer=False)
+            return Decision(answer=True, events=[NodeSet(clock.now(), node)])
+
+        return await writer.do(decide, touches=None)
+
+    async def pause(self, index: int, reason: str | None, writer: Writer, clock: Clock) -> None:
+        """Give a GPU no new jobs (with a reason), or again (None)."""
+
+        def decide(state: State) -> Decision[None]:
+            use = state.ledger.nodes.get(self.node_id)
+            gpus = use.node.gpus if use is not None else ()
+            if use is None or all(gpu.index != index for gpu in gpus):
+                there = ", ".join(str(gpu.index) for gpu in gpus) or "none"
+                raise NotFound("GPU", str(index), f"this machine has: {there}")
+            changed = tuple(
+                replace(gpu, paused=reason) if gpu.index == index else gpu for gpu in gpus
+            )
+            return Decision(None, [NodeSet(clock.now(), replace(use.node, gpus=changed))])
+
+        await writer.do(decide, touches=None)
+
+    def _node(self, snapshot: Snapshot, paused: Mapping[str, str]) -> Node:
+        gpus = tuple(
+            Gpu(
+                index=reading.index,
+                uuid=reading.uuid,
+                gpu_type=reading.gpu_type,
+                mem_mib=reading.memory_mib,
+                nvlink_group=reading.nvlink_group,
+                problem=reading.problem,
+                paused=paused.get(reading.uuid),
+            )
+            for reading in snapshot.gpus
+        )
+        return Node(self.node_id, gpus, self._cpu_millis, self._mem_mib, self.simulated)
+
+
+def _paused(node: Node) -> dict[str, str]:
+    # By UUID: an index may name another card after a reboot.
+    return {gpu.uuid: gpu.paused for gpu in node.gpus if gpu.paused is not None}

@@ -1,0 +1,98 @@
+"""What an observation of an attempt means for its job. Pure."""
+
+from dataclasses import replace
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.events import JobMoved
+from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.state import Entry
+from gpu_scheduler.engines.api import Observation, Phase
+
+# A machine that cannot start anything must not spin: the free restarts back off as well.
+_FREE_RESTART_MS = 1_000
+_LONGEST_BACKOFF_MS = 3_600_000
+
+
+def conclude(entry: Entry, seen: Observation, now: int) -> list[JobMoved]:
+    """The moves that follow; none where the observation tells nothing new."""
+    if seen.key.attempt != entry.progress.attempt or entry.progress.state not in lifecycle.PLACED:
+        return []
+    match seen.phase:
+        case Phase.RUNNING:
+            return _running(entry, seen)
+        case Phase.EXITED:
+            return [_exited(entry, seen, now)]
+        case Phase.NOT_STARTED:
+            return [_not_started(entry, seen, now)]
+        case Phase.LOST:
+            return [_lost(entry, seen, now)]
+
+
+def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
+    if entry.progress.state is not JobState.SCHEDULED:
+        return []
+    job_id = entry.job.job_id
+    progress = lifecycle.run(job_id, entry.progress, seen.at, seen.pid)
+    return [JobMoved(seen.at, job_id, Move.RUN, progress)]
+
+
+def _exited(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    progress, options = entry.progress, entry.job.options
+    if progress.stopping:
+        return _end(entry, seen, JobState.CANCELLED, progress.cause)
+    if seen.cause == "time_limit":
+        limit = options.time_limit_ms or 0
+        return _end(entry, seen, JobState.FAILED, f"time limit of {limit // 1000} s reached")
+    if seen.exit_code == 0:
+        return _end(entry, seen, JobState.COMPLETED, None)
+    cause = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
+    if progress.failures < options.max_retries:
+        delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
+        return _again(entry, seen, now + delay, cause, counts=True)
+    return _end(entry, seen, JobState.FAILED, cause)
+
+
+def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    cause = seen.cause or "the engine did not start it"
+    if entry.progress.stopping:
+        return _end(entry, seen, JobState.CANCELLED, entry.progress.cause)
+    if not seen.retry:
+        return _end(entry, seen, JobState.FAILED, cause)
+    return _again(entry, seen, now + _FREE_RESTART_MS, cause, counts=False)
+
+
+def _lost(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    cause = seen.cause or "nobody saw how it ended"
+    if entry.progress.stopping:
+        return _end(entry, seen, JobState.CANCELLED, entry.progress.cause)
+    if entry.job.options.requeue:
+        return _again(entry, seen, now, cause, counts=False)
+    return _end(entry, seen, JobState.FAILED, cause)
+
+
+def _end(entry: Entry, seen: Observation, to: JobState, cause: str | None) -> JobMoved:
+    job_id = entry.job.job_id
+    progress = lifecycle.end(
+        job_id,
+        entry.progress,
+        to,
+        seen.at,
+        exit_code=seen.exit_code,
+        signal=seen.signal,
+        cause=cause,
+    )
+    move = {
+        JobState.COMPLETED: Move.COMPLETE,
+        JobState.FAILED: Move.FAIL,
+        JobState.CANCELLED: Move.CANCEL,
+    }[to]
+    return JobMoved(seen.at, job_id, move, progress)
+
+
+def _again(
+    entry: Entry, seen: Observation, eligible_at: int, cause: str, *, counts: bool
+) -> JobMoved:
+    job_id = entry.job.job_id
+    last = replace(entry.progress, exit_code=seen.exit_code)
+    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts)
+    return JobMoved(seen.at, job_id, Move.REQUEUE, progress)

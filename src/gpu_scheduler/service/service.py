@@ -1,0 +1,323 @@
+"""The service: the state, its writer, and the loops that keep both in step with the world."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.errors import Conflict
+from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policy import OrderPolicy
+from gpu_scheduler.core.reasons import Reason
+from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.devices.watch import DeviceWatch
+from gpu_scheduler.engines.api import Engine, EngineUnavailable
+from gpu_scheduler.service.attempts import Attempts, LaunchSettings
+from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.jobs import JobCommands, not_found
+from gpu_scheduler.service.writer import Decision, Writer
+from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
+
+_log = structlog.get_logger("gpu_scheduler.service")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What the loops need to know. Made by the composition root from `settings.Settings`."""
+
+    policy: OrderPolicy
+    tenants: tuple[Tenant, ...]
+    launch: LaunchSettings
+    interval_seconds: float
+    monitor_seconds: float
+    reconcile_seconds: float = 10.0
+    max_queue_size: int = 1_000_000
+
+
+class Service:
+    """One process, one writer. `engine` None: every job is a lease."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: Engine | None,
+        watch: DeviceWatch,
+        hardware: Hardware,
+        clock: Clock,
+        settings: ServiceSettings,
+    ) -> None:
+        self.state = State()
+        self.store = store
+        self.engine = engine
+        self.hardware = hardware
+        self.clock = clock
+        self.settings = settings
+        self._opened = time.monotonic()
+        self.writer = Writer(self.state, store, self._published)
+        self._watch = watch
+        self._wake = asyncio.Event()
+        self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._attempts: Attempts | None = None
+        if engine is not None:
+            self._attempts = Attempts(
+                self.state, self.writer, store, engine, clock=clock, settings=settings.launch
+            )
+        self.jobs: JobCommands
+        self.newest: JobId | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
+        loaded = await self.store.open()
+        for tenant in loaded.tenants:
+            self.state.apply(TenantSet(0, tenant))
+        for node in loaded.nodes:
+            self.state.apply(NodeSet(0, node))
+        for job, progress in loaded.live:
+            self.state.restore(job, progress)
+        self.state.counts.update(loaded.over)
+        self.jobs = JobCommands(
+            self.state,
+            self.writer,
+            self.store,
+            self.clock,
+            max_queue_size=self.settings.max_queue_size,
+            leases_only=self.engine is None,
+            last_number=loaded.last_number,
+        )
+        self._spawn("writer", self.writer.run)
+        await self._set_tenants()
+        await self._look_at_hardware()
+        newest = await self.store.jobs(JobQuery(limit=1))
+        self.newest = newest[0].job.job_id if newest else None
+        if self._attempts is not None and self.engine is not None:
+            await self.engine.open()
+            await self._attempts.reconcile()
+            self._spawn("carry out", self._attempts.carry_out)
+            self._spawn("observe", self._attempts.observe)
+            self._spawn("reconcile", self._keep_reconciling)
+        self._spawn("devices", self._keep_watching)
+        if not self.clock.manual:
+            self._spawn("cycles", self._keep_scheduling)
+
+    async def close(self) -> None:
+        """Stop deciding; what was taken is recorded first. Jobs go on."""
+        self.writer.close()
+        tasks, self._tasks = self._tasks, []
+        writer_tasks = [task for task in tasks if task.get_name() == "writer"]
+        for task in tasks:
+            if task not in writer_tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.engine is not None:
+            await self.engine.close()
+        self._watch.close()
+        await self.store.close()
+
+    def problems(self) -> list[str]:
+        """What an operator should know; empty when all is well."""
+        found = []
+        if self.writer.trouble:
+            found.append(f"store: {self.writer.trouble}")
+        if self._attempts is not None and self._attempts.trouble:
+            found.append(f"engine: {self._attempts.trouble}")
+        snapshot = self.hardware.snapshot
+        if snapshot is not None:
+            if snapshot.problem:
+                found.append(f"GPU driver: {snapshot.problem}")
+            found += [f"GPU {gpu.index}: {gpu.problem}" for gpu in snapshot.gpus if gpu.problem]
+        return found
+
+    def uptime_seconds(self) -> float:
+        return time.monotonic() - self._opened
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def resolve(self, name: str) -> JobId:
+        """A job's id as people write it: `last` is the newest job."""
+        if name != "last":
+            return JobId(name)
+        if self.newest is None:
+            raise not_found("last")
+        return self.newest
+
+    async def job(self, name: str) -> StoredJob:
+        job_id = await self.resolve(name)
+        stored = await self.store.job(job_id)
+        if stored is None:
+            raise not_found(job_id)
+        return stored
+
+    def reason(self, job_id: JobId) -> Reason | None:
+        """Why a pending job waits; None for any other."""
+        entry = self.state.entry(job_id)
+        if entry is None or entry.progress.state is not JobState.PENDING:
+            return None
+        return explain(self.state, entry)
+
+    async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
+        """Return when the job is over, at the latest after the timeout."""
+        if self.state.entry(job_id) is None:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(job_id, [])
+        waiters.append(future)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            if future in waiters:
+                waiters.remove(future)
+            if not waiters:
+                self._waiters.pop(job_id, None)
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    async def tick(self, now: int) -> Plan:
+        """One cycle at `now`, on the manual clock."""
+        if not isinstance(self.clock, ManualClock):
+            raise Conflict(
+                "this service runs on the wall's clock and schedules by itself; "
+                "set scheduler.clock to manual to decide by POST /schedule"
+            )
+        self.clock.set(now)
+        return await self._cycle(now)
+
+    async def pause_gpu(self, index: int, reason: str | None) -> None:
+        await self.hardware.pause(index, reason, self.writer, self.clock)
+
+    async def _cycle(self, now: int) -> Plan:
+        def decide(state: State) -> Decision[Plan]:
+            state.apply(TimePassed(now))
+            plan = schedule(state, now, self.settings.policy)
+            return Decision(plan, events_of(state, plan, now))
+
+        return await self.writer.do(decide, touches=None)
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    async def _keep_scheduling(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._cycle(self.clock.now())
+            except StoreUnavailable as error:
+                _log.error("cannot record decisions", problem=str(error))
+            await self._sleep_until_needed()
+
+    async def _sleep_until_needed(self) -> None:
+        pause = self.settings.interval_seconds
+        wakes_at = self.state.wakes_at()
+        if wakes_at is not None:
+            pause = min(pause, max(0.01, (wakes_at - self.clock.now()) / 1000))
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.monitor_seconds)
+            try:
+                await self._look_at_hardware()
+            except StoreUnavailable as error:
+                _log.error("cannot record a change of the GPUs", problem=str(error))
+
+    async def _keep_reconciling(self) -> None:
+        assert self._attempts is not None
+        while True:
+            await asyncio.sleep(self.settings.reconcile_seconds)
+            try:
+                await self._attempts.reconcile()
+            except EngineUnavailable as error:
+                _log.warning("the engine is out of reach", problem=str(error))
+
+    async def _look_at_hardware(self) -> None:
+        snapshot = await self._watch.read()
+        await self.hardware.observe(snapshot, self.writer, self.clock)
+
+    async def _set_tenants(self) -> None:
+        def decide(state: State) -> Decision[None]:
+            known = {use.tenant for use in state.ledger.tenants.values()}
+            new = [tenant for tenant in self.settings.tenants if tenant not in known]
+            return Decision(None, [TenantSet(self.clock.now(), tenant) for tenant in new])
+
+        await self.writer.do(decide, touches=None)
+
+    # -- after each commit -----------------------------------------------------------------------
+
+    def _published(self, events: Sequence[Event]) -> None:
+        if self._attempts is not None:
+            self._attempts.follow(events)
+        for event in events:
+            if isinstance(event, JobMoved):
+                if event.progress.state in TERMINAL:
+                    self._wake_waiters(event.job_id)
+            elif isinstance(event, JobsSubmitted):
+                self.newest = event.jobs[-1].job_id
+        self._wake.set()
+
+    def _wake_waiters(self, job_id: JobId) -> None:
+        for future in self._waiters.pop(job_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def _spawn(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        async def guarded() -> None:
+            """A loop that dies of a bug is logged and started anew: silence looks healthy."""
+            while True:
+                try:
+                    await loop()
+                    return
+                except asyncio.CancelledError:
+                    raise
+                except Exception:
+                    _log.exception("a loop failed and is started again", loop=name)
+                    await asyncio.sleep(1.0)
+
+        self._tasks.append(asyncio.create_task(guarded(), name=name))
+
+
+def events_of(state: State, plan: Plan, now: int) -> list[Event]:
+    """The moves that carry a plan out, in an order in which each is legal."""
+    events: list[Event] = []
+    for job_id in plan.expired:
+        entry = _entry(state, job_id)
+        ended = lifecycle.end(
+            job_id, entry.progress, JobState.COMPLETED, now, exit_code=0, cause="its time was up"
+        )
+        events.append(JobMoved(now, job_id, Move.COMPLETE, ended))
+    for job_id, cause in plan.doomed:
+        entry = _entry(state, job_id)
+        ended = lifecycle.end(job_id, entry.progress, JobState.CANCELLED, now, cause=cause)
+        events.append(JobMoved(now, job_id, Move.CANCEL, ended))
+    for start in plan.starts:
+        entry = _entry(state, start.job_id)
+        placed = lifecycle.place(start.job_id, entry.progress, start.placement, now)
+        events.append(JobMoved(now, start.job_id, Move.START, placed))
+        if entry.job.options.lease:
+            running = lifecycle.run(start.job_id, placed, now, pid=None)
+            events.append(JobMoved(now, start.job_id, Move.RUN, running))
+    return events
+
+
+def _entry(state: State, job_id: JobId) -> Entry:
+    entry = state.entry(job_id)
+    assert entry is not None  # a plan names only jobs of the state it was made on
+    return entry

@@ -1,0 +1,129 @@
+"""What a caller asks to run, and how it becomes jobs: arrays and sweeps are unfolded here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Final
+
+from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
+from gpu_scheduler.core.job import (
+    DEFAULT_PRIORITY,
+    NO_DETAIL,
+    NO_OPTIONS,
+    Array,
+    Dependency,
+    Detail,
+    Job,
+    Options,
+    Request,
+)
+
+# A slip of the finger (1-10000000) must not fill the queue; a real sweep this large is ten calls.
+MAX_ELEMENTS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    request: Request
+    tenant_id: TenantId
+    job_id: JobId | None = None  # None: the service names it
+    priority: int = DEFAULT_PRIORITY
+    submitted_at: int | None = None  # None: when the service takes it
+    queue: str = DEFAULT_QUEUE
+    options: Options = NO_OPTIONS
+    after: tuple[Dependency, ...] = ()
+    indexes: tuple[int, ...] = ()  # of an array
+    max_running: int | None = None
+    params: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a sweep
+    held: bool = False
+    detail: Detail = NO_DETAIL
+    base_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many jobs it becomes."""
+        size = max(1, len(self.indexes))
+        for _, values in self.params:
+            size *= len(values)
+        return size
+
+    @property
+    def is_many(self) -> bool:
+        return bool(self.indexes or self.params)
+
+
+def unfold(submission: Submission, base_id: JobId, submitted_at: int) -> list[tuple[Job, Detail]]:
+    """The jobs of a submission. Elements are `<base>.<number>`, padded so that they sort."""
+    if not submission.is_many:
+        return [(_job(submission, base_id, submitted_at, None), submission.detail)]
+    points = [
+        tuple(zip((name for name, _ in submission.params), values, strict=True))
+        for values in product(*(values for _, values in submission.params))
+    ]
+    indexes = submission.indexes or tuple(range(1, len(points) + 1))
+    elements = (
+        [(index, point) for index in indexes for point in points]
+        if submission.indexes
+        else list(zip(indexes, points, strict=True))
+    )
+    several = bool(submission.indexes) and len(points) > 1
+    width = len(str(max(indexes)))
+    point_width = len(str(len(points)))
+    jobs = []
+    for position, (index, point) in enumerate(elements):
+        suffix = f"{index:0{width}}"
+        if several:
+            suffix += f".{position % len(points) + 1:0{point_width}}"
+        job_id = JobId(f"{base_id}.{suffix}")
+        array = Array(str(base_id), index, submission.max_running)
+        detail = _with_point(submission.detail, point) if point else submission.detail
+        jobs.append((_job(submission, job_id, submitted_at, array), detail))
+    return jobs
+
+
+def parse_indexes(text: str) -> tuple[int, ...]:
+    """ "1-4,9" is 1, 2, 3, 4, 9. InvalidRequest for anything else."""
+    indexes: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (_is_number(first) and (_is_number(last) if dash else not last)):
+            raise InvalidRequest("array", text, "write indexes like 1-100 or 1,3,5-9")
+        low, high = int(first), int(last) if dash else int(first)
+        if low > high:
+            raise InvalidRequest("array", text, f"{low} is above {high}; write {high}-{low}")
+        if high - low + len(indexes) >= MAX_ELEMENTS:
+            raise InvalidRequest("array", text, f"at most {MAX_ELEMENTS} elements")
+        indexes.extend(range(low, high + 1))
+    if len(set(indexes)) != len(indexes):
+        raise InvalidRequest("array", text, "an index stands in it twice")
+    return tuple(sorted(indexes))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+def _job(submission: Submission, job_id: JobId, submitted_at: int, array: Array | None) -> Job:
+    return Job(
+        job_id,
+        submission.tenant_id,
+        submission.priority,
+        submitted_at,
+        submission.request,
+        submission.queue,
+        submission.options,
+        submission.after,
+        array,
+    )
+
+
+def _with_point(detail: Detail, point: tuple[tuple[str, str], ...]) -> Detail:
+    argv = []
+    for argument in detail.argv:
+        text = argument
+        for name, value in point:
+            # Literal replacement: other braces, JSON above all, pass through untouched.
+            text = text.replace("{" + name + "}", value)
+        argv.append(text)
+    return replace(detail, argv=tuple(argv), params=point)

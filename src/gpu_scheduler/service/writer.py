@@ -1,0 +1,140 @@
+"""The one writer: decides commands on the committed state, records them in groups, applies them.
+
+Every change of the state goes through `Writer.do`. Commands that arrive while a commit is under
+way are decided together afterwards and share the next one, so durability costs one disk flush for
+many commands. Each is decided on committed state alone: two commands that touch the same job
+never share a group, and the second sees what the first did.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from gpu_scheduler.core.errors import Unavailable
+from gpu_scheduler.core.events import Event
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Detail
+from gpu_scheduler.core.state import State
+from gpu_scheduler.store.api import Record, Store
+
+T = TypeVar("T")
+
+# How many jobs one commit may insert or move: a flush of this size stays well under a second, so
+# a bulk load cannot keep a single submit waiting.
+_GROUP_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """What a command decided: events to record, and the answer once they are."""
+
+    answer: T
+    events: Sequence[Event] = ()
+    details: Mapping[JobId, Detail] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+Decide = Callable[[State], Decision[T]]
+
+
+@dataclass(slots=True)
+class _Command:
+    decide: Decide[Any]
+    touches: frozenset[str] | None  # job ids; None: everything, so it is decided alone
+    future: asyncio.Future[Any]
+    weight: int = 1
+
+
+class Writer:
+    def __init__(
+        self, state: State, store: Store, published: Callable[[Sequence[Event]], None]
+    ) -> None:
+        """`published` is told the events of each commit, after they are applied."""
+        self._state = state
+        self._store = store
+        self._published = published
+        self._commands: deque[_Command] = deque()
+        self._arrived = asyncio.Event()
+        self._closed = False
+        self.trouble: str | None = None  # why the last commit failed; None after one that worked
+
+    async def do(self, decide: Decide[T], touches: Iterable[str] | None) -> T:
+        """Decide, record durably, apply; the answer, or what `decide` or the store raised."""
+        if self._closed:
+            raise Unavailable("the service is stopping; try again in a moment")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        keys = None if touches is None else frozenset(touches)
+        command = _Command(decide, keys, future, len(keys) if keys else 1)
+        self._commands.append(command)
+        self._arrived.set()
+        return await future
+
+    async def run(self) -> None:
+        """Serve commands until closed and empty."""
+        while not (self._closed and not self._commands):
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._commands:
+                await self._serve(self._next_group())
+
+    def close(self) -> None:
+        """Take no more commands; `run` ends when those taken are served."""
+        self._closed = True
+        self._arrived.set()
+
+    def _next_group(self) -> list[_Command]:
+        group = [self._commands.popleft()]
+        if group[0].touches is None:
+            return group
+        touched = set(group[0].touches)
+        weight = group[0].weight
+        while self._commands and weight < _GROUP_LIMIT:
+            candidate = self._commands[0]
+            if candidate.touches is None or not touched.isdisjoint(candidate.touches):
+                break
+            group.append(self._commands.popleft())
+            touched |= candidate.touches
+            weight += candidate.weight
+        return group
+
+    async def _serve(self, group: list[_Command]) -> None:
+        decided: list[tuple[_Command, Decision[Any]]] = []
+        for command in group:
+            try:
+                decided.append((command, command.decide(self._state)))
+            except Exception as error:  # a bad command must not take the writer down
+                _fail(command, error)
+        events = [event for _, decision in decided for event in decision.events]
+        if events:
+            try:
+                await self._store.commit(_record([d for _, d in decided], events))
+            except Exception as error:
+                self.trouble = str(error)
+                for command, _ in decided:
+                    _fail(command, error)
+                return
+            self.trouble = None
+            for event in events:
+                self._state.apply(event)
+            self._published(events)
+        for command, decision in decided:
+            if not command.future.done():
+                command.future.set_result(decision.answer)
+
+
+def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:
+    if len(decisions) == 1:
+        return Record(events, decisions[0].details, decisions[0].environments)
+    details: dict[JobId, Detail] = {}
+    environments: dict[str, Mapping[str, str]] = {}
+    for decision in decisions:
+        details.update(decision.details)
+        environments.update(decision.environments)
+    return Record(events, details, environments)
+
+
+def _fail(command: _Command, error: Exception) -> None:
+    if not command.future.done():  # the caller may have gone away
+        command.future.set_exception(error)

@@ -1,0 +1,1 @@
+"""The versioned shapes of the public API. Imports nothing of ours."""

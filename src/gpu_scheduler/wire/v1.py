@@ -1,0 +1,232 @@
+"""Requests and answers of `/api/v1`, shared by the service and its clients."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+# The widest integers that JSON readers everywhere keep exact, and SQLite stores.
+WIDEST = 2**53 - 1
+Text = Annotated[str, Field(max_length=4096)]
+Int = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class AfterModel(_Model):
+    """Another job that must be over first."""
+
+    job_id: str
+    kind: Literal["ok", "any"] = "ok"
+
+
+class ArrayRequest(_Model):
+    """A job for each index ("1-100", "1,3,5-9"); at most `max_running` of them at once."""
+
+    indexes: Annotated[str, Field(examples=["1-100"])]
+    max_running: Annotated[int | None, Field(ge=1, le=WIDEST)] = None
+
+
+class SubmitRequest(_Model):
+    """A job to queue. Without a command it is a lease: its GPUs are held until completed."""
+
+    job_id: str | None = None
+    tenant_id: str = Field(
+        default="default", validation_alias=AliasChoices("tenant_id", "project_id")
+    )
+    name: Text = ""
+    user: Annotated[str, Field(max_length=256)] = ""
+    queue: Annotated[str, Field(min_length=1, max_length=128)] = "default"
+    priority: Int = 500
+    gpu_count: float | int | str = Field(
+        default=1, validation_alias=AliasChoices("gpu_count", "gpus", "num_gpus")
+    )
+    gpu_type: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    gpu_memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
+    cpu_cores: Annotated[float, Field(ge=0, le=1_000_000)] = 0
+    memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
+    command: list[str] = []
+    args: list[str] = []
+    image: Text = ""
+    environment: dict[str, str] = {}
+    # The submitter's whole environment, under `environment`; the command line sends it.
+    base_environment: dict[str, str] = {}
+    working_dir: str = ""
+    max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
+    max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
+    gang_scheduling: bool = False
+    allowed_gpus: list[int] = []
+    requeue: bool = False
+    max_retries: Annotated[int, Field(ge=0, le=1000)] = 0
+    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
+    hold: bool = False
+    after: list[AfterModel] = []
+    array: ArrayRequest | None = None
+    params: dict[str, list[str]] = {}  # a sweep: {name} in the command is replaced
+
+
+class SubmitAnswer(_Model):
+    job_id: str
+    status: str = "submitted"
+    message: str = "Job submitted successfully"
+    job_ids: list[str] = []  # all of them, for an array or a sweep
+    warnings: list[str] = []
+
+
+class ReasonModel(_Model):
+    """Why a job waits: the code for programs, the sentence and the next command for people."""
+
+    code: str
+    message: str
+    remedy: str = ""
+    facts: dict[str, int | str] = {}
+
+
+class ArrayModel(_Model):
+    array_id: str
+    index: int
+    max_running: int | None = None
+
+
+class UsageModel(_Model):
+    user_cpu_seconds: float
+    system_cpu_seconds: float
+    max_rss_mb: float
+
+
+class JobModel(_Model):
+    """A job as it stands. Times are ISO 8601 in UTC."""
+
+    job_id: str
+    tenant_id: str
+    name: str
+    user: str
+    queue: str
+    state: str
+    held: bool
+    priority: int
+    gpu_count: float
+    gpu_type: str | None
+    gpu_memory_mb: int
+    cpu_cores: float
+    memory_mb: int
+    command: list[str]
+    working_dir: str
+    image: str
+    environment: dict[str, str]  # the job's own; values of secret-looking names are masked
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    gpus: list[int]  # indexes on its node, of the newest attempt
+    node: str | None
+    pid: int | None
+    exit_code: int | None
+    signal: int | None
+    cause: str | None
+    attempt: int
+    restarts: int
+    max_retries: int
+    requeue: bool
+    max_runtime_minutes: float | None
+    after: list[AfterModel]
+    array: ArrayModel | None
+    params: dict[str, str]
+    reason: ReasonModel | None  # while it waits
+    log_dir: str | None
+
+
+class JobList(_Model):
+    jobs: list[JobModel]  # newest first
+    next_cursor: int | None  # pass as `cursor` for the next page; null at the end
+
+
+class ActionAnswer(_Model):
+    """What became of a request to change a job."""
+
+    job_id: str
+    status: str  # the job's state afterwards
+    message: str
+
+
+class WhyAnswer(_Model):
+    job_id: str
+    state: str
+    reason: ReasonModel
+
+
+class GpuProcessModel(_Model):
+    pid: int
+    user: str | None
+    command: str | None
+    memory_mb: int
+    job_id: str | None  # None: not ours
+
+
+class GpuModel(_Model):
+    index: int
+    uuid: str
+    name: str
+    gpu_type: str
+    memory_mb: int
+    memory_used_mb: int | None
+    temperature_c: int | None
+    utilisation_percent: int | None
+    nvlink_group: int | None
+    numa_node: int | None
+    status: str  # "free", "busy", "shared", "paused" or "problem"
+    allocated: float  # the part that jobs have: 0 to 1
+    jobs: list[str]
+    paused: str | None  # the reason, while paused
+    problem: str | None
+    processes: list[GpuProcessModel]
+
+
+class GpuList(_Model):
+    provider: str
+    simulated: bool
+    problem: str | None
+    node: str
+    gpus: list[GpuModel]
+
+
+class PauseRequest(_Model):
+    reason: Annotated[str, Field(max_length=500)] = "paused by an operator"
+
+
+class ClusterStatus(_Model):
+    total_nodes: int
+    online_nodes: int
+    total_gpus: int
+    available_gpus: float
+    total_jobs: int
+    running_jobs: int
+    pending_jobs: int
+    jobs_by_state: dict[str, int]
+    simulated: bool
+    provider: str
+    problem: str | None
+    engine: str
+    store: str
+    policy: str
+    clock: str
+    version: str
+    uptime_seconds: float
+    data_dir: str | None
+
+
+class Health(_Model):
+    status: str  # "healthy", or "degraded" with the problems
+    version: str
+    pid: int
+    problems: list[str]
+
+
+class ErrorBody(_Model):
+    code: str
+    message: str
+    details: list[Any] = []
+
+
+class ErrorAnswer(_Model):
+    error: ErrorBody
