@@ -1,5 +1,6 @@
 """The tick-driven contract at the root: plain jobs, manual ticks, bulk loads."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ from gpu_scheduler.api.rest.plain import (
 )
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.upload import uploaded_file
-from gpu_scheduler.core.errors import IllegalMove, InvalidRequest, SchedulerError
+from gpu_scheduler.core.errors import IllegalMove, InvalidRequest, SchedulerError, Unavailable
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.units import GPU, SECOND
@@ -188,10 +189,17 @@ async def _load(
 ) -> dict[str, Any]:
     """Queue many jobs in chunks; what is wrong with one stops no other."""
     loader = _Loader(service, place)
+    # One chunk is recorded while the next is read.
+    recording: asyncio.Task[None] | None = None
     for number, item in items:
         loader.take(number, item, to_plain)
         if len(loader.jobs) >= _CHUNK:
-            await loader.flush()
+            if recording is not None:
+                await recording
+            recording = asyncio.create_task(loader.flush())
+            await asyncio.sleep(0)
+    if recording is not None:
+        await recording
     await loader.flush()
     loader.rejected.sort(key=lambda row: row[place])
     counts = {"accepted": len(loader.accepted), "rejected": len(loader.rejected)}
@@ -225,12 +233,17 @@ class _Loader:
         self.jobs, self._numbers = [], []
         if not jobs:
             return
-        errors = await self._service.jobs.submit_plain(jobs)
-        for job, number, error in zip(jobs, numbers, errors, strict=True):
-            if error is None:
+        refusals: list[SchedulerError | None]
+        try:
+            refusals = await self._service.jobs.submit_plain(jobs)
+        except Unavailable as error:
+            # Chunks before this one are on record: the answer must say which jobs those are.
+            refusals = [error for _ in jobs]
+        for job, number, refusal in zip(jobs, numbers, refusals, strict=True):
+            if refusal is None:
                 self.accepted.append(job.job_id)
             else:
-                self._reject(number, job.job_id, http_error(error).code, error.message)
+                self._reject(number, job.job_id, http_error(refusal).code, refusal.message)
 
     def _reject(self, number: int, job_id: str | None, code: str, message: str) -> None:
         self.rejected.append(
