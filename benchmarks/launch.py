@@ -82,7 +82,7 @@ def _tgpu(service: RunningService, jobs: int) -> float:
                 return jobs / (time.perf_counter() - began)
             if status["failed"]:
                 raise SystemExit(f"jobs failed: {status}")
-            time.sleep(0.02)
+            time.sleep(0.1)
 
 
 class _CLoop:

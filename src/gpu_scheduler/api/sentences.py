@@ -101,20 +101,17 @@ def _too_large(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _gpus_busy(reason: Reason, _: str) -> _Sentence:
-    gpu_type = str(reason.fact("gpu_type")) or "GPUs"
-    parts = [f"{gpus_text(int(reason.fact('free')))} free on this node"]
+    wanted = gpus_text(int(reason.fact("requested")))
+    free, total = (gpus_text(int(reason.fact(name))) for name in ("free", "total"))
     paused, problem = int(reason.fact("paused")), int(reason.fact("problem"))
+    parts = [f"{free} of {total} free on this node"]
     if paused:
         parts.append(f"{paused} paused")
     if problem:
         parts.append(f"{problem} out of order")
+    gpu_type = str(reason.fact("gpu_type")) or ("GPU" if wanted == "1" else "GPUs")
     remedy = "tgpu gpus" if paused or problem else "tgpu list --state running"
-    total = gpus_text(int(reason.fact("total")))
-    return (
-        f"needs {gpus_text(int(reason.fact('requested')))} {gpu_type}; "
-        f"{', '.join(parts)} of {total}",
-        remedy,
-    )
+    return f"needs {wanted} {gpu_type}; {', '.join(parts)}", remedy
 
 
 def _cpu_busy(reason: Reason, _: str) -> _Sentence:

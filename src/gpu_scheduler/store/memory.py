@@ -15,7 +15,7 @@ from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.store import codec
 from gpu_scheduler.store.api import JobQuery, JournalRow, Loaded, Record, StoredJob
 
-# Enough to look back over a day of a small machine, in a few tens of MB.
+# A bound, so that a service left running for weeks does not grow for ever.
 JOURNAL_ROWS: Final = 100_000
 
 

@@ -53,10 +53,13 @@ def _insert_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
     try:
         _execute(connection, _INSERT_JOBS, len(JOB_COLUMNS), rows.jobs)
     except sqlite3.IntegrityError as error:
-        raise Duplicate(_first_known(connection, rows)) from error
+        taken = _first_known(connection, rows)
+        if taken is None:
+            raise
+        raise Duplicate(taken) from error
 
 
-def _first_known(connection: sqlite3.Connection, rows: Rows) -> str:
+def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
     """The first id of the batch that is there already, or is in the batch twice."""
     connection.execute("ROLLBACK")
     seen: set[Value] = set()
@@ -65,7 +68,7 @@ def _first_known(connection: sqlite3.Connection, rows: Rows) -> str:
         if found or job_id in seen:
             return str(job_id)
         seen.add(job_id)
-    return "?"
+    return None
 
 
 def _move_jobs(connection: sqlite3.Connection, rows: Rows) -> None:

@@ -134,6 +134,7 @@ class JobModel(_Model):
     params: dict[str, str]
     reason: ReasonModel | None  # while it waits
     log_dir: str | None
+    rerun_of: str | None = None  # the job whose content it runs again
 
 
 class JobList(_Model):

@@ -65,6 +65,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         params=dict(detail.params),
         reason=_reason(service, stored),
         log_dir=_log_dir(service, stored),
+        rerun_of=detail.rerun_of,
     )
 
 

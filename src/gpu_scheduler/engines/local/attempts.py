@@ -44,6 +44,7 @@ class Attempt:
     line: bytes = b""  # the launch as it came, kept until a runner has made something of it
     stage: Stage = Stage.QUEUED
     keeper: Keeper = Keeper.RUNNER
+    handed_at: float = 0.0  # by the monotonic clock
     runner: int = 0
     main: int = 0
     main_start: int = 0

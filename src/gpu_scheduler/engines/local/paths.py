@@ -13,9 +13,10 @@ JOBS = "jobs"
 # In an attempt's directory:
 STDOUT = "stdout.log"
 STDERR = "stderr.log"
-SPEC = "spec.json"  # argv, cwd, limits and the names of the environment variables, no values
-CLAIM = "pid"  # who runs it; its creation is the claim that makes a second start impossible
-EXIT = "exit.json"  # how it ended
+# One JSON object a line: who runs it and what (names of environment variables, no values), its
+# process, how it ended. One file and not three, because making a file can cost more than all else
+# we do for a short job. Its creation is the claim that makes a second start impossible.
+RECORD = "attempt.jsonl"
 
 
 def attempt_dir(directory: Path, key: AttemptKey) -> Path:

@@ -1,8 +1,8 @@
-"""The files of one attempt that say who runs it and how it ended.
+"""The record of one attempt: who runs it, its process, how it ended. Lines are only added.
 
-A runner takes a lock on the attempt's directory, then creates the claim, then starts the command.
-So: a claim without a held lock means that its runner is gone; no claim means that nothing was
-started, and whoever creates the claim decides whether anything ever will be.
+A runner takes a lock on the attempt's directory, then creates the record, then starts the command.
+So: a record without a held lock means that its runner is gone; no record means that nothing was
+started, and whoever creates it decides whether anything ever will be.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from gpu_scheduler.engines.local.paths import CLAIM, EXIT
+from gpu_scheduler.engines.local.paths import RECORD
 
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
@@ -54,9 +54,9 @@ def open_directory(path: str) -> int:
 
 
 def create_claim(directory: int) -> int | None:
-    """A descriptor of the new claim, or None where somebody else has it."""
+    """A descriptor of the new record, to add lines to; None where somebody else has it."""
     try:
-        return os.open(CLAIM, _CREATE, 0o600, dir_fd=directory)
+        return os.open(RECORD, _CREATE, 0o600, dir_fd=directory)
     except FileExistsError:
         return None
 
@@ -94,42 +94,46 @@ def is_locked(path: str) -> bool:
 
 def read_claim(path: str) -> Claim | None:
     """None where nobody claimed the attempt. A line cut short counts as not written."""
-    try:
-        with open(f"{path}/{CLAIM}", "rb") as file:
-            lines = file.read().split(b"\n")[:-1]
-    except FileNotFoundError:
+    lines = _lines(path)
+    if lines is None:
         return None
     fields: dict[str, Any] = {}
     for line in lines:
-        fields.update(_object(line))
+        fields.update(line)
     return Claim(**{name: fields[name] for name in Claim._fields if name in fields})
 
 
 def read_exit(path: str) -> Exit | None:
+    """The last word on how the attempt ended, if there is one."""
+    ends = [line["exit"] for line in _lines(path) or () if "exit" in line]
+    return (
+        Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
+        if ends
+        else None
+    )
+
+
+def write_claim(record: int, runner: dict[str, object], spec: dict[str, object]) -> None:
+    os.write(record, json.dumps(runner | {"spec": spec}).encode() + b"\n")
+
+
+def write_main(record: int, main: int, main_start: int, started_at: int) -> None:
+    line = b'{"main":%d,"main_start":%d,"started_at":%d}\n' % (main, main_start, started_at)
+    os.write(record, line)
+
+
+def write_exit(record: int, end: Exit) -> None:
+    # On a line of its own also where an earlier one was cut short by a full disk.
+    os.write(record, b"\n" + json.dumps({"exit": end._asdict()}).encode() + b"\n")
+
+
+def _lines(path: str) -> list[dict[str, Any]] | None:
     try:
-        with open(f"{path}/{EXIT}", "rb") as file:
-            fields = _object(file.read())
+        with open(f"{path}/{RECORD}", "rb") as file:
+            whole = file.read().split(b"\n")[:-1]
     except FileNotFoundError:
         return None
-    if not fields:
-        return None
-    return Exit(**{name: fields[name] for name in Exit._fields if name in fields})
-
-
-def write_exit(directory: int, record: Exit) -> None:
-    """Replace the exit record in one step: a reader sees the old one or the new one, whole."""
-    text = json.dumps(record._asdict(), separators=(",", ":")).encode()
-    fd = os.open(
-        EXIT + ".new",
-        os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC,
-        0o600,
-        dir_fd=directory,
-    )
-    try:
-        os.write(fd, text)
-    finally:
-        os.close(fd)
-    os.rename(EXIT + ".new", EXIT, src_dir_fd=directory, dst_dir_fd=directory)
+    return [_object(line) for line in whole]
 
 
 def _object(text: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from gpu_scheduler.engines.local import record
-from gpu_scheduler.engines.local.paths import JOBS, SPEC, STDERR, STDOUT
+from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import adopt_orphans, set_name, start_time
 from gpu_scheduler.engines.local.protocol import encode
 
@@ -76,9 +76,11 @@ class _Runner:
         self._commands = commands
         self._reports = reports
         self._pid = os.getpid()
-        self._claim = json.dumps(
-            {"runner": self._pid, "runner_start": start_time(self._pid), "boot": boot}
-        ).encode()
+        self._name: dict[str, object] = {
+            "runner": self._pid,
+            "runner_start": start_time(self._pid),
+            "boot": boot,
+        }
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._ignored = [
             number
@@ -116,34 +118,33 @@ class _Runner:
 
     def _in_directory(self, directory: int, command: dict[str, Any]) -> None:
         try:
-            claim = record.create_claim(directory)
+            paper = record.create_claim(directory)
         except OSError as error:
             self._report("none", f"its directory cannot be written: {error.strerror}", True)
             return
-        if claim is None:
+        if paper is None:
             self._report("taken")
             return
         try:
-            main = self._start(directory, claim, command)
+            main = self._start(directory, paper, command)
         except _CommandFailed as failure:
-            self._command_failed(directory, failure)
+            self._command_failed(paper, failure)
         except _NotStarted as reason:
-            self._not_started(directory, reason)
+            self._not_started(paper, reason)
         else:
-            _write_spec(directory, command)
-            self._wait(directory, main)
+            self._wait(paper, main)
         finally:
-            os.close(claim)
+            os.close(paper)
 
-    def _start(self, directory: int, claim: int, command: dict[str, Any]) -> int:
+    def _start(self, directory: int, paper: int, command: dict[str, Any]) -> int:
         try:
-            os.write(claim, self._claim + b"\n")
+            # Only the names of variables: values are secrets.
+            record.write_claim(paper, self._name, command | {"env": sorted(command["env"])})
             stdout = os.open(STDOUT, _LOG, 0o600, dir_fd=directory)
             stderr = os.open(STDERR, _LOG, 0o600, dir_fd=directory)
         except OSError as error:
-            raise _NotStarted(
-                f"its log files could not be made: {error.strerror}", retry=True
-            ) from error
+            cause = f"its files could not be made: {error.strerror}"
+            raise _NotStarted(cause, retry=True) from error
         try:
             main = self._spawn(command, stdout, stderr)
         finally:
@@ -153,8 +154,7 @@ class _Runner:
         started_at = _now_ms()
         start = start_time(main)
         with contextlib.suppress(OSError):  # a full disk must not disturb what already runs
-            line = b'{"main":%d,"main_start":%d,"started_at":%d}\n' % (main, start, started_at)
-            os.write(claim, line)
+            record.write_main(paper, main, start, started_at)
         self._report("started", main, start, started_at)
         return main
 
@@ -188,7 +188,7 @@ class _Runner:
         except OSError as error:
             raise _spawn_failure(argv[0], stderr, error) from error
 
-    def _wait(self, directory: int, main: int) -> None:
+    def _wait(self, paper: int, main: int) -> None:
         """Until nothing of the attempt is left. Reports the command's end and the last one's."""
         ended = record.Exit()
         flags = 0
@@ -200,7 +200,7 @@ class _Runner:
             except ChildProcessError:
                 break
             if pid == 0:  # the command is over, others of its processes are not
-                self._end(directory, ended)
+                self._end(paper, ended)
                 flags = 0
                 continue
             user, system = user + usage.ru_utime, system + usage.ru_stime
@@ -213,25 +213,25 @@ class _Runner:
                 system_cpu_ms=round(system * 1000),
                 max_rss_kib=rss,
             )
-        self._end(directory, ended._replace(gone_at=_now_ms()))
+        self._end(paper, ended._replace(gone_at=_now_ms()))
 
-    def _command_failed(self, directory: int, failure: _CommandFailed) -> None:
+    def _command_failed(self, paper: int, failure: _CommandFailed) -> None:
         now = _now_ms()
         ended = record.Exit(exit_code=failure.exit_code, ended_at=now, gone_at=now)
-        self._end(directory, ended)
+        self._end(paper, ended)
 
-    def _not_started(self, directory: int, reason: _NotStarted) -> None:
+    def _not_started(self, paper: int, reason: _NotStarted) -> None:
         cause = str(reason)[:_CAUSE_CHARS]
         now = _now_ms()
         end = record.Exit(ended_at=now, gone_at=now, not_started=cause, retry=reason.retry)
         with contextlib.suppress(OSError):
-            record.write_exit(directory, end)
+            record.write_exit(paper, end)
         self._report("none", cause, reason.retry)
 
-    def _end(self, directory: int, ended: record.Exit) -> None:
+    def _end(self, paper: int, ended: record.Exit) -> None:
         # On a full disk the supervisor, which is told all the same, is the one to remember.
         with contextlib.suppress(OSError):
-            record.write_exit(directory, ended)
+            record.write_exit(paper, ended)
         self._report("ended", *ended)
 
     def _report(self, *message: object) -> None:
@@ -249,17 +249,6 @@ def exit_status(status: int) -> tuple[int, int | None]:
 def _exit_of(status: int) -> record.Exit:
     code, number = exit_status(status)
     return record.Exit(exit_code=code, signal=number, ended_at=_now_ms())
-
-
-def _write_spec(directory: int, command: dict[str, Any]) -> None:
-    # Written while the command already runs, and only the names of variables: values are secrets.
-    text = json.dumps(command | {"env": sorted(command["env"])})
-    with contextlib.suppress(OSError):
-        fd = os.open(SPEC, _LOG, 0o600, dir_fd=directory)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
 
 
 def _find(name: str, env: dict[str, str]) -> str:

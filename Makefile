@@ -1,0 +1,65 @@
+# Every target works on a fresh clone; `make` alone lists them.
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Newer than the requirements when .venv holds them, so that nothing is installed twice.
+STAMP := $(VENV)/.installed
+CODE := src tests benchmarks examples
+LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test suite check smoke bench ci format lock clean system-packages
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make .venv with the package and every tool in it
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	PYTHON="$(PYTHON)" sh scripts/system_packages.sh venv
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+run: install ## Start the service on embedded defaults (ARGS="--port 8081" for flags)
+	$(BIN)/tgpu serve $(ARGS)
+
+test: suite check ## Run the whole test suite, then check
+
+suite: install system-packages ## Run the tests alone (ARGS="-k quota" for some of them)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
+
+check: install ## Check format, lint, types, layers and the rules about this repository
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest --quiet tests/meta
+
+smoke: install ## Start the real service, exercise it over HTTP, stop it
+	$(BIN)/python -m tests.smoke
+
+bench: install system-packages ## Measure what is promised (ARGS="cycle" for one of them)
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+ci: check test smoke ## All of the above that must pass before a change is merged
+
+format: install ## Format the code and mend what lint can mend
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+lock: ## Pin the newest allowed versions of all requirements, with hashes
+	$(LOCK) --upgrade --output-file requirements/base.txt pyproject.toml
+	$(LOCK) --upgrade --output-file requirements/dev.txt requirements/dev.in
+
+system-packages: ## Install what the tests need from the system (a C compiler), or say so
+	@sh scripts/system_packages.sh compiler
+
+clean: ## Remove what was made here: .venv, caches, builds
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Makes sure that the system has what was asked for: `venv` (Python with venv and pip),
+# `compiler` (a C compiler with headers, for the simulated NVML that the tests build).
+# As root on Debian and its kin it installs what is missing; elsewhere it says what to install.
+set -eu
+PYTHON=${PYTHON:-python3}
+
+works() {
+    case $1 in
+        venv) "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' ;;
+        compiler)
+            probe=$(mktemp -d)
+            printf '#include <stdio.h>\nint main(void) { return 0; }\n' >"$probe/probe.c"
+            status=0
+            gcc "$probe/probe.c" -o "$probe/probe" || status=1
+            rm -rf "$probe"
+            return $status
+            ;;
+    esac
+} >/dev/null 2>&1
+
+packages() {
+    case $1 in
+        venv) echo python3 python3-venv ;;
+        compiler) echo gcc libc6-dev ;;
+    esac
+}
+
+purpose() {
+    case $1 in
+        venv) echo "Python 3.11 or newer with venv (as '$PYTHON'; choose with PYTHON=…)" ;;
+        compiler) echo "a C compiler (gcc) with headers" ;;
+    esac
+}
+
+for need in "$@"; do
+    if works "$need"; then continue; fi
+    # shellcheck disable=SC2046 # several packages are several words
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing $(packages "$need")"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq
+        apt-get install -y -qq --no-install-recommends $(packages "$need") >/dev/null
+    fi
+    if ! works "$need"; then
+        echo "missing: $(purpose "$need"). On Debian: apt-get install $(packages "$need")" >&2
+        exit 1
+    fi
+done

@@ -1,0 +1,167 @@
+"""Commands that change jobs: cancel, hold, release, complete, rerun."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_scheduler.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
+
+if TYPE_CHECKING:
+    from gpu_scheduler.cli.targets import Done
+    from gpu_scheduler.client.http import Client
+
+CANCEL_EPILOG = examples("tgpu cancel 12", "tgpu cancel 12 13 last", "tgpu cancel --all-pending")
+HOLD_EPILOG = examples("tgpu hold 12", "tgpu release 12")
+RELEASE_EPILOG = examples("tgpu release 12")
+COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
+RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed")
+
+SomeJobIds = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="JOB",
+        help="Ids of jobs or of whole arrays, or `last` for the newest job.",
+        autocompletion=complete_jobs,
+    ),
+]
+
+
+def cancel(
+    jobs: SomeJobIds = None,
+    all_pending: Annotated[
+        bool, typer.Option("--all-pending", help="Every job of yours that has not started.")
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """End running jobs and take waiting ones out of the queue.
+
+    A running job gets TERM, then KILL after a grace period; its GPUs are free once nothing of it
+    is left.
+    """
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+        ids = _given(jobs, all_pending, "--all-pending") or _mine_pending(client)
+        results = on_each(client, ids, client.cancel_job, _live())
+        return _report(results, as_json, "nothing of yours is waiting")
+
+
+def hold(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Keep waiting jobs from starting until `tgpu release`."""
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.hold_job, ["pending"]), as_json)
+
+
+def release(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Let held jobs start again."""
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.release_job, ["pending"]), as_json)
+
+
+def complete(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Give back the GPUs of leases."""
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.complete_job, _live()), as_json)
+
+
+def rerun(
+    jobs: SomeJobIds = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Every failed job of yours that was not run again since."),
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Queue jobs again, as new jobs with the same command, resources and surroundings."""
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+        ids = _given(jobs, failed, "--failed") or _mine_failed(client)
+        results = on_each(client, ids, client.rerun_job, ["failed"])
+        return _report(results, as_json, "no failed job of yours is left to run again")
+
+
+def _given(jobs: list[str] | None, flag: bool, option: str) -> list[str]:
+    from gpu_scheduler.cli.failures import bad_input
+
+    if bool(jobs) == flag:
+        problem = "both jobs and" if jobs else "no job and no"
+        raise bad_input(f"{problem} {option} given", f"name the jobs, or use {option}")
+    return jobs or []
+
+
+def _live() -> tuple[str, ...]:
+    from gpu_scheduler.cli.render.jobs import LIVE
+
+    return LIVE
+
+
+def _mine_pending(client: "Client") -> list[str]:
+    from gpu_scheduler.cli.environment import user_name
+
+    return [job.job_id for job in client.iter_jobs(states=["pending"], user=user_name())]
+
+
+def _mine_failed(client: "Client") -> list[str]:
+    """Oldest first. Newer jobs come first in the list, so a rerun is seen before its origin."""
+    from gpu_scheduler.cli.environment import user_name
+
+    again: set[str] = set()
+    failed = []
+    for job in client.iter_jobs(user=user_name()):
+        if job.rerun_of is not None:
+            again.add(job.rerun_of)
+        if job.state == "failed" and job.job_id not in again:
+            failed.append(job.job_id)
+    return failed[::-1]
+
+
+def _report(results: "list[Done]", as_json: bool, nothing: str = "") -> int:
+    from gpu_scheduler.cli.exit_codes import ExitCode
+    from gpu_scheduler.cli.output import note, show_json
+
+    if as_json:
+        show_json([_as_json(result) for result in results])
+    else:
+        if not results:
+            note(nothing)
+        for result in results:
+            _say(result)
+    codes = [result.failure.exit_code for result in results if result.failure is not None]
+    return codes[0] if codes else ExitCode.OK
+
+
+def _as_json(result: "Done") -> dict[str, object]:
+    from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer
+
+    if result.failure is not None:
+        return {"job_id": result.job_id, **result.failure.as_json()}
+    assert isinstance(result.answer, ActionAnswer | SubmitAnswer)
+    return result.answer.model_dump(mode="json")
+
+
+def _say(result: "Done") -> None:
+    from gpu_scheduler.cli.output import note, say
+    from gpu_scheduler.cli.render.jobs import action_line
+    from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer
+
+    if result.failure is not None:
+        tail = f"\n  {result.failure.remedy}" if result.failure.remedy else ""
+        note(f"tgpu: {result.failure.message}{tail}")
+    elif isinstance(result.answer, ActionAnswer):
+        say(action_line(result.answer))
+    elif isinstance(result.answer, SubmitAnswer):
+        say(f"job {result.answer.job_id} queued: runs job {result.job_id} again")

@@ -1,0 +1,93 @@
+"""Amounts and lists as people write them on a command line: 40G, 0-3, lr=0.1,0.01, K=V."""
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+_MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
+_MOST_GPU_IDS: Final = 4096  # a slip of the finger, not a machine
+
+
+def parse_mebibytes(text: str) -> int:
+    """Mebibytes; ValueError says what to write instead."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        number = text.strip()
+        if re.fullmatch(r"\d+(\.\d+)?", number):
+            raise ValueError(f"{text!r} has no unit: write {number}G or {number}M")
+        raise ValueError(f"{text!r} is no size: write one like 500M, 40G or 1.5T")
+    size = Decimal(match[1]) * _MIB[match[2].upper()]
+    if size != int(size):
+        raise ValueError(f"{text!r} is no whole number of MiB: write it in M")
+    if size == 0:
+        raise ValueError(f"{text!r} must be more than nothing; leave the option out instead")
+    return int(size)
+
+
+def parse_gpu_count(text: str) -> int | float:
+    """2, or 0.5 for a share. The scheduler judges what is possible; this only reads the number."""
+    try:
+        count = Decimal(text.strip())
+    except InvalidOperation:
+        count = Decimal("NaN")
+    if not count.is_finite():
+        raise ValueError(f"{text!r} is no number of GPUs: write one like 1, 2 or 0.5")
+    return int(count) if count == count.to_integral_value() else float(count)
+
+
+def parse_gpu_ids(text: str) -> list[int]:
+    """ "0-2,5" is 0, 1, 2, 5."""
+    ids: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
+            raise ValueError(f"{text!r} are no GPU indexes: write them like 0-3 or 0,2")
+        ids.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+        if len(ids) > _MOST_GPU_IDS:
+            raise ValueError(f"{text!r} names more than {_MOST_GPU_IDS} GPUs")
+    return sorted(set(ids))
+
+
+def parse_array(text: str) -> tuple[str, int | None]:
+    """ "1-100%8": the indexes, and how many may run at once."""
+    indexes, percent, cap = text.partition("%")
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", indexes):
+        raise ValueError(f"{text!r} is no array: write one like 1-100, 1,3,5-9 or 1-100%8")
+    if not percent:
+        return indexes, None
+    if not cap.isascii() or not cap.isdigit() or int(cap) < 1:
+        raise ValueError(f"{text!r}: after % comes how many may run at once, as in {indexes}%8")
+    return indexes, int(cap)
+
+
+def parse_params(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """ "lr=0.1,0.01" and more of them, each name once."""
+    params: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, values = pair.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not values:
+            raise ValueError(f"{pair!r} is no parameter: write one like lr=0.1,0.01")
+        if name in params:
+            raise ValueError(f"{name!r} is given twice: write all its values in one --param")
+        params[name] = values.split(",")
+    return params
+
+
+def parse_variables(pairs: Sequence[str], mine: dict[str, str]) -> dict[str, str]:
+    """K=V sets a variable, K alone takes it over from `mine`."""
+    variables: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or "\0" in pair:
+            raise ValueError(f"{pair!r} is no variable: write it like NAME=value")
+        if not equals and name not in mine:
+            raise ValueError(f"{name!r} is not set here: write {name}=value")
+        variables[name] = value if equals else mine[name]
+    return variables
+
+
+def split_ids(texts: Sequence[str]) -> list[str]:
+    """ "3,4" and more of them as single ids, in order."""
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]

@@ -1,0 +1,82 @@
+"""What `serve`, `start` and `stop` do, apart from reading their options."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpu_scheduler.cli import environment
+from gpu_scheduler.cli.connect import personal_service, start_failure, start_personal
+from gpu_scheduler.cli.exit_codes import ExitCode
+from gpu_scheduler.cli.failures import Failure, bad_input
+from gpu_scheduler.cli.output import note, say, show_json
+from gpu_scheduler.cli.render.words import plural
+from gpu_scheduler.client.autostart import find_running, stop_running
+from gpu_scheduler.client.errors import ClientError, NoService, StartFailed
+from gpu_scheduler.client.http import Client
+from gpu_scheduler.client.personal import PersonalService
+
+
+def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
+    """Run the service in this process until it is told to end."""
+    from gpu_scheduler.settings import SettingsError, load_settings
+
+    try:
+        settings = load_settings(config, flags)
+    except SettingsError as error:
+        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+    from gpu_scheduler import app
+
+    try:
+        app.serve(settings)
+    except app.CannotServe as error:
+        raise bad_input(str(error)) from error
+
+
+def start_service(data_dir: Path | None, serve_options: list[str], as_json: bool) -> None:
+    service = _service(data_dir)
+    is_new = start_personal(service, serve_options)
+    health = find_running(service)
+    if health is None:
+        raise NoService(str(service.target()))
+    if as_json:
+        show_json(health)
+    elif not is_new:
+        where = environment.home_relative(service.data_dir)
+        say(f"the scheduler is already running (pid {health.pid}, data in {where})")
+        if [word for word in serve_options if word not in ("--port", "0")]:
+            note("its options were not changed; `tgpu stop` first to start it with others")
+
+
+def stop_service(data_dir: Path | None, as_json: bool) -> None:
+    service = _service(data_dir)
+    running = _running_jobs(service)
+    try:
+        stopped = stop_running(service)
+    except StartFailed as error:
+        raise start_failure(service, error) from error
+    if stopped is None:
+        raise Failure(
+            "no scheduler is running for you, so there is none to stop",
+            exit_code=ExitCode.NO_SERVICE,
+            code="NO_SERVICE",
+        )
+    if as_json:
+        show_json(stopped)
+        return
+    jobs = (
+        f"; {plural(running, 'running job')} {'goes' if running == 1 else 'go'} on"
+        if running
+        else ""
+    )
+    say(f"stopped the scheduler (pid {stopped.pid}){jobs}")
+
+
+def _service(data_dir: Path | None) -> PersonalService:
+    return personal_service() if data_dir is None else PersonalService(data_dir)
+
+
+def _running_jobs(service: PersonalService) -> int:
+    with Client(service.target(), timeout_seconds=5) as client:
+        try:
+            return client.cluster_status().running_jobs
+        except ClientError:
+            return 0

@@ -1,0 +1,156 @@
+"""What a user typed after `tgpu submit`, as a request for the API."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+from gpu_scheduler.cli import amounts
+from gpu_scheduler.cli.durations import parse_duration
+from gpu_scheduler.cli.failures import bad_input
+from gpu_scheduler.cli.options import read_option
+from gpu_scheduler.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
+
+_NO_COMMAND = (
+    "put it after --, as in: tgpu submit --gpus 1 -- python train.py "
+    "(or reserve GPUs without one: tgpu submit --gpus 1 --lease)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The options and the command as they were typed."""
+
+    command: Sequence[str]
+    gpus: str = "1"
+    gpu_type: str | None = None
+    gpu_mem: str | None = None
+    cpus: float = 0
+    mem: str | None = None
+    priority: int = 500
+    name: str = ""
+    tenant: str = "default"
+    time: str | None = None
+    retries: int = 0
+    backoff: str | None = None
+    requeue: bool = False
+    after: Sequence[str] = ()
+    after_any: Sequence[str] = ()
+    array: str | None = None
+    params: Sequence[str] = ()
+    hold: bool = False
+    job_id: str | None = None
+    gpu_ids: str | None = None
+    env: Sequence[str] = ()
+    send_env: bool = True
+    lease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who submits, from where, with what environment."""
+
+    user: str
+    working_dir: str
+    variables: dict[str, str]
+
+
+def build_request(
+    typed: Typed, submitter: Submitter, find_id: Callable[[str], str]
+) -> tuple[SubmitRequest, list[str]]:
+    """The request, and the names of variables that could not be sent.
+
+    `find_id` turns `last` into an id. Raises Failure for bad input.
+    """
+    command = read_command(typed.command, typed.lease)
+    gpus = read_option("--gpus", amounts.parse_gpu_count, typed.gpus)
+    sendable, left_out = _sendable(submitter.variables if typed.send_env else {})
+    fields: dict[str, object] = {
+        "job_id": typed.job_id,
+        "tenant_id": typed.tenant,
+        "name": _text("--name", typed.name),
+        "user": submitter.user,
+        "priority": typed.priority,
+        "gpu_count": gpus,
+        "gpu_type": typed.gpu_type,
+        "gpu_memory_mb": _gpu_memory(typed.gpu_mem, gpus),
+        "cpu_cores": typed.cpus,
+        "memory_mb": read_option("--mem", amounts.parse_mebibytes, typed.mem) if typed.mem else 0,
+        "command": command,
+        "environment": read_option(
+            "--env", lambda _: amounts.parse_variables(typed.env, submitter.variables), ""
+        ),
+        "base_environment": sendable,
+        "working_dir": _text("the working directory", submitter.working_dir),
+        "max_runtime": read_option("--time", parse_duration, typed.time) if typed.time else None,
+        "max_retries": typed.retries,
+        "requeue": typed.requeue,
+        "hold": typed.hold,
+        "allowed_gpus": (
+            read_option("--gpu-ids", amounts.parse_gpu_ids, typed.gpu_ids) if typed.gpu_ids else []
+        ),
+        "after": _after(typed, find_id),
+        "array": _array(typed.array),
+        "params": read_option("--param", lambda _: amounts.parse_params(typed.params), ""),
+    }
+    if typed.backoff:
+        fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
+    return SubmitRequest.model_validate(fields), left_out
+
+
+def read_command(words: Sequence[str], lease: bool) -> list[str]:
+    """The command; a single `cmd=…` is taken apart as a shell would."""
+    command = list(words)
+    if len(command) == 1 and command[0].startswith("cmd="):
+        command = read_option("cmd=", shlex.split, command[0].removeprefix("cmd="))
+    if lease:
+        if command:
+            raise bad_input("--lease takes no command", "leave out --lease, or the command")
+        return []
+    if not command or not command[0].strip():
+        raise bad_input("there is no command to run", _NO_COMMAND)
+    return [_text("the command", word) for word in command]
+
+
+def _gpu_memory(per_gpu: str | None, gpus: int | float) -> int:
+    """The API counts over all GPUs of the job together; a share has its memory on one GPU."""
+    if per_gpu is None:
+        return 0
+    touched = int(Decimal(str(gpus)).to_integral_value(ROUND_CEILING))
+    return read_option("--gpu-mem", amounts.parse_mebibytes, per_gpu) * max(1, touched)
+
+
+def _after(typed: Typed, find_id: Callable[[str], str]) -> list[AfterModel]:
+    completed = [find_id(job_id) for job_id in amounts.split_ids(typed.after)]
+    over = [find_id(job_id) for job_id in amounts.split_ids(typed.after_any)]
+    return [
+        *(AfterModel(job_id=job_id, kind="ok") for job_id in completed),
+        *(AfterModel(job_id=job_id, kind="any") for job_id in over),
+    ]
+
+
+def _array(text: str | None) -> ArrayRequest | None:
+    if text is None:
+        return None
+    indexes, max_running = read_option("--array", amounts.parse_array, text)
+    return ArrayRequest(indexes=indexes, max_running=max_running)
+
+
+def _text(what: str, text: str) -> str:
+    if not _is_sendable(text):
+        raise bad_input(f"{what} has bytes that are not UTF-8: {text!r}")
+    return text
+
+
+def _sendable(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """JSON carries only text; a variable of other bytes is left out and named."""
+    kept = {n: v for n, v in variables.items() if _is_sendable(n) and _is_sendable(v)}
+    return kept, sorted(repr(name) for name in variables.keys() - kept.keys())
+
+
+def _is_sendable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,198 @@
+"""`tgpu submit`: queue a command, starting the scheduler where none runs."""
+
+from typing import Annotated
+
+import typer
+
+from gpu_scheduler.cli.options import ApiUrl, Json, complete_jobs, examples
+
+EPILOG = examples(
+    "tgpu submit -- python train.py",
+    "tgpu submit --gpus 2 --type A100 --time 2h30m -- python train.py --epochs 3",
+    "tgpu submit --gpus 0.5 --gpu-mem 20G --wait -- python eval.py",
+    "tgpu submit --param lr=0.1,0.01 --param bs=32,64 -- python t.py --lr {lr} --bs {bs}",
+    "tgpu submit --array 1-100%8 -- ./step.sh        (TGPU_ARRAY_INDEX tells which)",
+    "tgpu submit --after last -- python report.py",
+    "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
+)
+
+_RESOURCES = "Resources"
+_WHEN = "When and how often"
+_SETTING = "Surroundings"
+_OUTPUT = "Output"
+
+
+def submit(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run, after `--`."),
+    ] = None,
+    *,
+    gpus: Annotated[
+        str,
+        typer.Option(metavar="N", help="GPUs; 0.5 is half of one.", rich_help_panel=_RESOURCES),
+    ] = "1",
+    gpu_type: Annotated[
+        str | None,
+        typer.Option("--type", metavar="TYPE", help="Such as A100.", rich_help_panel=_RESOURCES),
+    ] = None,
+    gpu_mem: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="For each GPU: 40G.", rich_help_panel=_RESOURCES),
+    ] = None,
+    gpu_ids: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2.", rich_help_panel=_RESOURCES),
+    ] = None,
+    cpus: Annotated[
+        float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
+    ] = 0,
+    mem: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Main memory: 64G.", rich_help_panel=_RESOURCES),
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=_WHEN)
+    ] = 500,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Ended after: 2h30m.", rich_help_panel=_WHEN),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID[,ID]",
+            help="Once these have completed; `last` is the newest job.",
+            rich_help_panel=_WHEN,
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
+    after_any: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID[,ID]",
+            help="Once these are over, however they end.",
+            rich_help_panel=_WHEN,
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Wait for `tgpu release`.", rich_help_panel=_WHEN)
+    ] = False,
+    retries: Annotated[
+        int, typer.Option(metavar="N", help="Run again if it fails.", rich_help_panel=_WHEN)
+    ] = 0,
+    backoff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="Pause before the first retry, doubled for each further: 30s.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    requeue: Annotated[
+        bool,
+        typer.Option(
+            "--requeue", help="Run again if the machine fails, not the job.", rich_help_panel=_WHEN
+        ),
+    ] = False,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IDX[%N]",
+            help="One job for each index, N at once: 1-100%8.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=V,V",
+            help="One job for each value; {NAME} in the command is replaced. Repeat for a grid.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Shown in lists.", rich_help_panel=_SETTING)
+    ] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_SETTING),
+    ] = "default",
+    job_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Name the job yourself: then submitting twice makes one job.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    cwd: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Run there, not here.", rich_help_panel=_SETTING),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Set a variable. Repeat.", rich_help_panel=_SETTING),
+    ] = None,
+    no_env: Annotated[
+        bool,
+        typer.Option("--no-env", help="Do not pass on my environment.", rich_help_panel=_SETTING),
+    ] = False,
+    lease: Annotated[
+        bool,
+        typer.Option(
+            "--lease",
+            help="No command: hold the GPUs until `tgpu complete`.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Show its output and return its exit code; a lease: until it has its GPUs.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the id only.", rich_help_panel=_OUTPUT)
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Queue a command to run on GPUs.
+
+    It runs in this directory with this environment. Where no scheduler runs for you, one is
+    started in the background.
+    """
+    from gpu_scheduler.cli.send import Answering, send
+    from gpu_scheduler.cli.submission import Typed
+
+    typed = Typed(
+        command=command or [],
+        gpus=gpus,
+        gpu_type=gpu_type,
+        gpu_mem=gpu_mem,
+        cpus=cpus,
+        mem=mem,
+        priority=priority,
+        name=name,
+        tenant=tenant,
+        time=time,
+        retries=retries,
+        backoff=backoff,
+        requeue=requeue,
+        after=after or [],
+        after_any=after_any or [],
+        array=array,
+        params=param or [],
+        hold=hold,
+        job_id=job_id,
+        gpu_ids=gpu_ids,
+        env=env or [],
+        send_env=not no_env,
+        lease=lease,
+    )
+    return send(typed, Answering(cwd, api_url, wait, quiet, as_json))

@@ -1,0 +1,1 @@
+"""A typed client of the REST API, and the means to find or start the service of one user."""

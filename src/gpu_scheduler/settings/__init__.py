@@ -1,0 +1,41 @@
+"""One frozen `Settings`, from flags, the environment, a file and defaults, in that order.
+
+Nothing else in the package reads the environment; what needs a variable asks here.
+"""
+
+from gpu_scheduler.settings.errors import SettingsError
+from gpu_scheduler.settings.keys import Key, all_keys
+from gpu_scheduler.settings.load import load_settings
+from gpu_scheduler.settings.model import (
+    ApiSettings,
+    DatabaseSettings,
+    DeviceSettings,
+    EngineSettings,
+    LoggingSettings,
+    SchedulerSettings,
+    Settings,
+    TenantSettings,
+    is_loopback,
+)
+from gpu_scheduler.settings.process import default_data_dir, process_environ
+from gpu_scheduler.settings.sample import SAMPLE_FORMATS, sample
+
+__all__ = [
+    "SAMPLE_FORMATS",
+    "ApiSettings",
+    "DatabaseSettings",
+    "DeviceSettings",
+    "EngineSettings",
+    "Key",
+    "LoggingSettings",
+    "SchedulerSettings",
+    "Settings",
+    "SettingsError",
+    "TenantSettings",
+    "all_keys",
+    "default_data_dir",
+    "is_loopback",
+    "load_settings",
+    "process_environ",
+    "sample",
+]

@@ -1,0 +1,11 @@
+"""What is wrong with the settings, in sentences."""
+
+from collections.abc import Sequence
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; each problem says where, what and the remedy."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)

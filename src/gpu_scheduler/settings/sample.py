@@ -1,0 +1,91 @@
+"""A settings file to start from, with every key explained; it loads back to the defaults."""
+
+import json
+from itertools import groupby
+from typing import Final, Literal
+
+from gpu_scheduler.settings.keys import Key, all_keys
+
+SAMPLE_FORMATS: Final = ("yaml", "json", "toml")
+
+_HEAD: Final = "Settings of gpu-scheduler. Every value here is the default."
+_ORDER: Final = "Flags beat environment variables, which beat this file."
+_TENANTS: Final = {
+    "yaml": [
+        "tenants:",
+        "  - tenant_id: vision",
+        "    max_gpus: 4",
+        "    max_gpus_by_type: {A100: 2}",
+    ],
+    "toml": [
+        "[[tenants]]",
+        'tenant_id = "vision"',
+        "max_gpus = 4",
+        "max_gpus_by_type = { A100 = 2 }",
+    ],
+}
+_PATHS: Final = {  # what to write where the default is a place that depends on the machine
+    "data_dir": "~/.local/share/tgpu",
+    "api.socket": "~/.local/share/tgpu/service.sock",
+    "database.path": "~/.local/share/tgpu/tgpu.db",
+    "logging.file": "~/.local/share/tgpu/service.log",
+}
+
+
+def sample(format: str = "yaml") -> str:
+    """The whole file as text. ValueError for a format that there is not."""
+    match format:
+        case "yaml":
+            return _yaml()
+        case "json":
+            return _json()
+        case "toml":
+            return _toml()
+    raise ValueError(f"format {format!r} must be one of {', '.join(SAMPLE_FORMATS)}")
+
+
+def _yaml() -> str:
+    lines = [f"# {_HEAD}", f"# {_ORDER}"]
+    for section, keys in groupby(all_keys(), key=lambda key: key.section):
+        indent = "  " if section else ""
+        lines += ["", f"{section}:"] if section else []
+        for key in keys:
+            lines += [] if section else [""]
+            lines += [f"{indent}{line}" for line in _entry(key, ": ", "yaml")]
+    return "\n".join(lines) + "\n"
+
+
+def _toml() -> str:
+    lines = [f"# {_HEAD}", f"# {_ORDER}"]
+    # Keys at the top must come before the first table, and none may follow.
+    ordered = sorted(all_keys(), key=lambda key: (key.section != "", key.default == ()))
+    tenants = [key for key in ordered if key.default == ()]
+    plain = [key for key in ordered if key.default != ()]
+    for section, keys in groupby(plain, key=lambda key: key.section):
+        lines += ["", f"[{section}]"] if section else []
+        for key in keys:
+            lines += [] if section else [""]
+            lines += _entry(key, " = ", "toml")
+    for key in tenants:
+        lines += ["", *_entry(key, " = ", "toml")]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(key: Key, sign: str, format: Literal["yaml", "toml"]) -> list[str]:
+    comment = f"# {key.description}"
+    if key.default == ():
+        return [comment, *(f"# {line}" for line in _TENANTS[format])]
+    if key.default is None:
+        return [comment, f"# {key.leaf}{sign}{json.dumps(_PATHS[key.name])}"]
+    return [comment, f"{key.leaf}{sign}{json.dumps(key.default)}"]
+
+
+def _json() -> str:
+    content: dict[str, object] = {"//": f"{_HEAD} {_ORDER} Keys that begin with // are comments."}
+    for key in all_keys():
+        place = content
+        if key.section:
+            place = content.setdefault(key.section, {})  # type: ignore[assignment]  # ours, a dict
+        place[f"// {key.leaf}"] = key.description
+        place[key.leaf] = [] if key.default == () else key.default
+    return json.dumps(content, indent=2) + "\n"

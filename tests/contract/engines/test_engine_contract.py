@@ -1,0 +1,285 @@
+"""What every engine promises, run on each of them."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from gpu_scheduler.engines.api import (
+    AttemptKey,
+    Engine,
+    EngineUnavailable,
+    Launch,
+    Observation,
+    Phase,
+)
+from gpu_scheduler.engines.fake import FakeEngine
+from gpu_scheduler.engines.local.engine import LocalEngine
+from tests.integration.engines.box import Box, until_true
+
+
+class World(Protocol):
+    """An engine, and the power to say when its attempts end."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def a_launch(self, name: str, attempt: int = 1) -> Launch:
+        """An attempt that runs until it is told to end."""
+
+    def end(self, name: str, exit_code: int) -> None: ...
+
+    def another_engine(self) -> Engine:
+        """The same attempts seen by another client, or by the same one opened again."""
+
+    def runs_of(self, name: str) -> int:
+        """How often a command of this job was started."""
+
+
+class FakeWorld:
+    def __init__(self) -> None:
+        self.engine: FakeEngine = FakeEngine(logs="/logs")
+
+    def a_launch(self, name: str, attempt: int = 1) -> Launch:
+        return Launch(AttemptKey(name, attempt), ("wait",), "/", {})
+
+    def end(self, name: str, exit_code: int) -> None:
+        self.engine.finish(AttemptKey(name, 1), exit_code)
+
+    def another_engine(self) -> Engine:
+        return self.engine
+
+    def runs_of(self, name: str) -> int:
+        return sum(launch.key.job_id == name for launch in self.engine.launched)
+
+
+class LocalWorld:
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self.engine: LocalEngine = self._new()
+
+    def a_launch(self, name: str, attempt: int = 1) -> Launch:
+        script = (
+            f"echo x >> $WORK/{name}.ran; "
+            f"until [ -e $WORK/{name}.end ]; do sleep 0.02; done; exit $(cat $WORK/{name}.end)"
+        )
+        launch = self._box.shell(name, script)
+        return Launch(AttemptKey(name, attempt), launch.argv, launch.cwd, launch.env)
+
+    def end(self, name: str, exit_code: int) -> None:
+        file = self._box.work / f"{name}.new"
+        file.write_text(str(exit_code))
+        os.rename(file, self._box.work / f"{name}.end")
+
+    def another_engine(self) -> Engine:
+        return self._new()
+
+    def runs_of(self, name: str) -> int:
+        return len(self._box.lines(f"{name}.ran"))
+
+    def _new(self) -> LocalEngine:
+        return self._box.new_engine()
+
+
+@pytest.fixture(params=["fake", "local"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    if request.param == "fake":
+        yield FakeWorld()
+        return
+    box = Box(tmp_path)
+    try:
+        yield LocalWorld(box)
+    finally:
+        await box.tear_down()
+
+
+async def _wait(
+    engine: Engine, key: AttemptKey, wanted: Callable[[Observation], bool]
+) -> Observation:
+    async with asyncio.timeout(20):
+        while True:
+            for seen in await engine.observe():
+                if seen.key == key and wanted(seen):
+                    return seen
+            await asyncio.sleep(0.01)
+
+
+async def _running(engine: Engine, name: str, attempt: int = 1) -> Observation:
+    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.phase is Phase.RUNNING)
+
+
+async def _end(engine: Engine, name: str, attempt: int = 1) -> Observation:
+    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.phase is not Phase.RUNNING)
+
+
+async def test_a_launched_attempt_runs_and_then_exits_with_its_code(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    running = await _running(world.engine, "a")
+    world.end("a", 3)
+    end = await _end(world.engine, "a")
+    assert running.pid is not None
+    assert running.at == running.started_at
+    assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 3, None, None)
+    assert (end.pid, end.started_at) == (running.pid, running.started_at)
+    assert end.at >= running.at
+
+
+async def test_changes_tells_of_the_start_and_then_of_the_end(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    phases: list[Phase] = []
+    async with asyncio.timeout(20):
+        async for batch in world.engine.changes():
+            phases += [seen.phase for seen in batch]
+            if Phase.EXITED in phases:
+                break
+    assert phases == [Phase.RUNNING, Phase.EXITED]
+
+
+async def test_launching_a_known_attempt_again_changes_nothing(world: World) -> None:
+    await world.engine.open()
+    launch = world.a_launch("a")
+    await world.engine.launch([launch, launch])
+    before = await _running(world.engine, "a")
+    await world.engine.launch([launch])
+    assert await world.engine.observe() == [before]
+    await until_true(lambda: world.runs_of("a"), "the command to run")
+    assert world.runs_of("a") == 1
+
+
+async def test_launching_an_attempt_that_is_over_does_not_run_it_again(world: World) -> None:
+    await world.engine.open()
+    launch = world.a_launch("a")
+    await world.engine.launch([launch])
+    await _running(world.engine, "a")
+    world.end("a", 2)
+    before = await _end(world.engine, "a")
+    await world.engine.launch([launch])
+    assert await world.engine.observe() == [before]
+    assert world.runs_of("a") == 1
+
+
+async def test_attempts_of_one_job_are_apart_by_their_number(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a", 1), world.a_launch("a", 2)])
+    await _running(world.engine, "a", 1)
+    await _running(world.engine, "a", 2)
+    await world.engine.stop([AttemptKey("a", 2)])
+    assert (await _end(world.engine, "a", 2)).cause == "stopped"
+    assert (await _running(world.engine, "a", 1)).phase is Phase.RUNNING
+
+
+async def test_a_stopped_attempt_ends_with_that_cause(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    await world.engine.stop([AttemptKey("a", 1)])
+    end = await _end(world.engine, "a")
+    assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 143, 15, "stopped")
+
+
+async def test_stopping_twice_is_stopping_once(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    await world.engine.stop([AttemptKey("a", 1), AttemptKey("a", 1)])
+    end = await _end(world.engine, "a")
+    await world.engine.stop([AttemptKey("a", 1)])
+    assert await world.engine.observe() == [end]
+
+
+async def test_stopping_an_unknown_attempt_is_no_error_and_no_launch(world: World) -> None:
+    await world.engine.open()
+    await world.engine.stop([AttemptKey("a", 1)])
+    assert await world.engine.observe() == []
+
+
+async def test_an_end_is_told_until_it_is_forgotten(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a"), world.a_launch("b")])
+    await _running(world.engine, "a")
+    await _running(world.engine, "b")
+    world.end("a", 0)
+    await _end(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1)])
+    assert [seen.key.job_id for seen in await world.engine.observe()] == ["b"]
+
+
+async def test_an_attempt_that_runs_cannot_be_forgotten(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    before = await _running(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1), AttemptKey("unknown", 1)])
+    assert await world.engine.observe() == [before]
+
+
+async def test_an_attempt_goes_on_when_the_engine_is_closed(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    before = await _running(world.engine, "a")
+    await world.engine.close()
+    again = world.another_engine()
+    await again.open()
+    assert (await _running(again, "a")).pid == before.pid
+    world.end("a", 5)
+    assert (await _end(again, "a")).exit_code == 5
+
+
+async def test_the_first_batch_after_opening_is_everything(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    running = await _running(world.engine, "a")
+    await world.engine.close()
+    again = world.another_engine()
+    await again.open()
+    async with asyncio.timeout(20):
+        batch = await anext(again.changes())
+    assert running in batch
+
+
+async def test_changes_ends_when_the_engine_is_closed(world: World) -> None:
+    await world.engine.open()
+
+    async def listen() -> list[list[Observation]]:
+        return [batch async for batch in world.engine.changes()]
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    await world.engine.close()
+    async with asyncio.timeout(20):
+        assert await listening == []
+
+
+async def test_an_engine_that_is_not_open_says_so(world: World) -> None:
+    with pytest.raises(EngineUnavailable):
+        await world.engine.observe()
+    await world.engine.open()
+    await world.engine.close()
+    with pytest.raises(EngineUnavailable):
+        await world.engine.launch([world.a_launch("a")])
+
+
+async def test_opening_twice_is_opening_once(world: World) -> None:
+    await world.engine.open()
+    await world.engine.open()
+    assert await world.engine.observe() == []
+
+
+async def test_attempts_have_their_logs_apart(world: World) -> None:
+    first, second = (world.engine.log_dir(AttemptKey("a", number)) for number in (1, 2))
+    assert first is not None
+    assert first != second
+
+
+async def test_nothing_to_do_is_nothing_done(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([])
+    await world.engine.stop([])
+    await world.engine.forget([])
+    assert await world.engine.observe() == []

@@ -1,0 +1,488 @@
+"""What every store promises. The same tests run on each of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from gpu_scheduler.core.errors import Duplicate, InvariantBroken
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    TenantSet,
+    TimePassed,
+)
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import NO_DETAIL, Array, Detail, Job
+from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.store.api import JobQuery, Loaded, Record, Store
+from gpu_scheduler.store.codec import decode_details, decode_event
+from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.sqlite import SqliteStore
+from tests.contract.store import builders
+from tests.contract.store.builders import (
+    a_job,
+    cancelled,
+    completed,
+    is_over,
+    running,
+    started,
+    submission,
+    submitted,
+)
+
+MakeStore = Callable[[], Store]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """Makes a new, empty store at each call."""
+    made = 0
+
+    def make() -> Store:
+        nonlocal made
+        made += 1
+        if request.param == "memory":
+            return MemoryStore()
+        return SqliteStore(tmp_path / f"{made}" / "tgpu.db")
+
+    return make
+
+
+@pytest.fixture
+async def store(make_store: MakeStore) -> AsyncIterator[Store]:
+    async with opened(make_store()) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened(store: Store) -> AsyncIterator[Store]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def reopened(store: Store) -> Loaded:
+    await store.close()
+    return await store.open()
+
+
+def ids(found: list) -> list[str]:
+    return [each.job.job_id for each in found]
+
+
+async def everything(store: Store) -> tuple:
+    """All that can be read, to compare before and after."""
+    journal = await store.journal(0, 10_000)
+    return journal, await store.jobs(JobQuery(limit=10_000)), await reopened(store)
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+async def test_a_new_store_is_empty(make_store: MakeStore) -> None:
+    store = make_store()
+    loaded = await store.open()
+    await store.close()
+    over = {JobState.COMPLETED: 0, JobState.FAILED: 0, JobState.CANCELLED: 0}
+    assert loaded == Loaded((), (), (), over, 0, 0)
+
+
+async def test_the_name_is_for_people(store: Store) -> None:
+    assert store.name
+
+
+async def test_jobs_that_are_not_over_are_loaded_in_the_order_they_came(store: Store) -> None:
+    await store.commit(submission("b", "a", "d", "c"))
+    await store.commit(Record([started("a"), cancelled("d")]))
+    loaded = await reopened(store)
+    assert [job.job_id for job, _ in loaded.live] == ["b", "a", "c"]
+    assert loaded.live[1] == (a_job("a"), started("a").progress)
+
+
+async def test_jobs_that_are_over_are_counted_by_state(store: Store) -> None:
+    await store.commit(submission("a", "b", "c", "d"))
+    await store.commit(Record([cancelled("a"), cancelled("b"), completed("c")]))
+    assert (await reopened(store)).over == {
+        JobState.CANCELLED: 2,
+        JobState.COMPLETED: 1,
+        JobState.FAILED: 0,
+    }
+
+
+async def test_numbers_go_on_after_a_restart(store: Store) -> None:
+    await store.commit(submission("a", "b"))
+    loaded = await reopened(store)
+    assert (loaded.last_seq, loaded.last_number) == (1, 2)
+    assert await store.commit(submission("c")) == 2
+    stored = await store.job(JobId("c"))
+    assert stored is not None
+    assert stored.number == 3
+
+
+async def test_held_jobs_are_loaded_as_held(store: Store) -> None:
+    await store.commit(Record([submitted(a_job("a"), a_job("b"), held=("b",))]))
+    loaded = await reopened(store)
+    assert [progress for _, progress in loaded.live] == [PENDING, PENDING_HELD]
+
+
+async def test_equal_requests_are_one_object_after_loading(store: Store) -> None:
+    await store.commit(submission("a", "b"))
+    (first, _), (second, _) = (await reopened(store)).live
+    assert first.request is second.request
+    assert first.options is second.options
+
+
+# -- round trips -------------------------------------------------------------------------------
+
+ROUND_TRIP = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@ROUND_TRIP
+@given(job=builders.jobs, detail=builders.details, progress=builders.progresses)
+def test_any_job_comes_back_as_it_was(
+    make_store: MakeStore, job: Job, detail: Detail, progress: Progress
+) -> None:
+    async def go() -> None:
+        async with opened(make_store()) as store:
+            await store.commit(Record([JobsSubmitted(1, (job,))], {job.job_id: detail}))
+            fresh = await store.job(job.job_id)
+            await store.commit(Record([JobMoved(2, job.job_id, Move.RUN, progress)]))
+            moved = await store.job(job.job_id)
+            loaded = await reopened(store)
+            assert fresh is not None
+            assert moved is not None
+            assert (fresh.job, fresh.detail, fresh.progress) == (job, detail, PENDING)
+            assert (moved.job, moved.detail, moved.progress) == (job, detail, progress)
+            assert loaded.live == (() if is_over(progress) else ((job, progress),))
+
+    asyncio.run(go())
+
+
+@ROUND_TRIP
+@given(job=builders.jobs, detail=builders.details, progress=builders.progresses)
+def test_any_event_can_be_read_back_from_the_journal(
+    make_store: MakeStore, job: Job, detail: Detail, progress: Progress
+) -> None:
+    events: list[Event] = [
+        JobsSubmitted(1, (job,), frozenset({job.job_id})),
+        JobMoved(2, job.job_id, Move.RUN, progress),
+    ]
+
+    async def go() -> None:
+        async with opened(make_store()) as store:
+            await store.commit(Record(events, {job.job_id: detail}))
+            rows = await store.journal(0, 10)
+            assert [decode_event(row.kind, row.payload) for row in rows] == events
+            assert decode_details(rows[0].payload).get(job.job_id, NO_DETAIL) == detail
+
+    asyncio.run(go())
+
+
+@ROUND_TRIP
+@given(tenant=builders.tenants, node=builders.nodes)
+def test_any_tenant_and_node_come_back_as_they_were(
+    make_store: MakeStore, tenant: Tenant, node: Node
+) -> None:
+    async def go() -> None:
+        async with opened(make_store()) as store:
+            events: list[Event] = [TenantSet(1, tenant), NodeSet(2, node)]
+            await store.commit(Record(events))
+            loaded = await reopened(store)
+            assert (loaded.tenants, loaded.nodes) == ((tenant,), (node,))
+            rows = await store.journal(0, 10)
+            assert [decode_event(row.kind, row.payload) for row in rows] == events
+
+    asyncio.run(go())
+
+
+async def test_details_of_a_bulk_stay_with_their_jobs(store: Store) -> None:
+    alice, bob = Detail(name="x", user="alice", argv=("true",)), Detail(name="y", user="bob")
+    await store.commit(submission("a", "b", "c", a=alice, c=bob))
+    found = await store.jobs(JobQuery())
+    assert [each.detail for each in found] == [bob, NO_DETAIL, alice]
+
+
+async def test_odd_characters_come_back_as_they_were(store: Store) -> None:
+    odd = 'nul \0 quote " backslash \\ line \n emoji \U0001f680 separator \u2028'
+    detail = Detail(name=odd, user=odd, argv=(odd,), env=((odd, odd),))
+    await store.commit(submission("a", a=detail))
+    stored = await store.job(JobId("a"))
+    assert stored is not None
+    assert stored.detail == detail
+    (row,) = await store.journal(0, 1)
+    assert decode_details(row.payload) == {"a": detail}
+
+
+async def test_an_unknown_job_is_none(store: Store) -> None:
+    assert await store.job(JobId("nobody")) is None
+
+
+# -- tenants, nodes, environments --------------------------------------------------------------
+
+
+async def test_a_tenant_set_again_is_replaced(store: Store) -> None:
+    first, second = Tenant(TenantId("t")), Tenant(TenantId("t"), max_gpu_millis=2000)
+    await store.commit(Record([TenantSet(1, first), TenantSet(2, second)]))
+    await store.commit(Record([TenantSet(3, Tenant(TenantId("s")))]))
+    assert (await reopened(store)).tenants == (Tenant(TenantId("s")), second)
+
+
+async def test_a_node_set_again_is_replaced(store: Store) -> None:
+    def node(paused: str | None) -> Node:
+        return Node(NodeId("n"), (Gpu(0, "GPU-0", "A100", 81920, paused=paused),), 1000, 1024)
+
+    await store.commit(Record([NodeSet(1, node(None))]))
+    await store.commit(Record([NodeSet(2, node("repair"))]))
+    assert (await reopened(store)).nodes == (node("repair"),)
+
+
+async def test_an_environment_is_kept_under_its_id(store: Store) -> None:
+    environment = {"PATH": "/bin", "ümlaut": "=\n'\"", "EMPTY": ""}
+    await store.commit(Record([], environments={"e1": environment}))
+    await reopened(store)
+    assert await store.environment("e1") == environment
+
+
+async def test_an_unknown_environment_is_empty(store: Store) -> None:
+    assert await store.environment("nope") == {}
+
+
+async def test_an_environment_may_be_given_again(store: Store) -> None:
+    for _ in range(2):
+        await store.commit(Record([], environments={"e1": {"A": "1"}}))
+    assert await store.environment("e1") == {"A": "1"}
+
+
+# -- lists -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def listed(store: Store) -> Store:
+    """a: t1, completed · b: t2, running, alice · c: array, cancelled · d: t1, pending · e: array"""
+    jobs = [
+        a_job("a"),
+        a_job("b", tenant="t2"),
+        a_job("c", array=Array("arr", 0)),
+        a_job("d"),
+        a_job("e", array=Array("arr", 1)),
+    ]
+    details = {
+        JobId("a"): Detail(name="train-small", user="bob"),
+        JobId("b"): Detail(name="train-big", user="alice"),
+        JobId("d"): Detail(name="100%_done", user="alice"),
+    }
+    await store.commit(Record([submitted(*jobs)], details))
+    await store.commit(Record([started("a"), started("b")]))
+    await store.commit(Record([completed("a"), running("b"), cancelled("c")]))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param(JobQuery(), "edcba", id="all, newest first"),
+        pytest.param(JobQuery(states=(JobState.PENDING,)), "ed", id="one state"),
+        pytest.param(
+            JobQuery(states=(JobState.COMPLETED, JobState.PENDING, JobState.CANCELLED)),
+            "edca",
+            id="several states",
+        ),
+        pytest.param(JobQuery(states=(JobState.FAILED,)), "", id="a state nobody is in"),
+        pytest.param(JobQuery(tenant_id=TenantId("t2")), "b", id="tenant"),
+        pytest.param(JobQuery(name_contains="train"), "ba", id="name"),
+        pytest.param(JobQuery(name_contains="%_"), "d", id="a name is no pattern"),
+        pytest.param(JobQuery(user="alice"), "db", id="user"),
+        pytest.param(
+            JobQuery(job_ids=(JobId("a"), JobId("e"), JobId("zz"), JobId("a"))), "ea", id="ids"
+        ),
+        pytest.param(JobQuery(array_id="arr"), "ec", id="array"),
+        pytest.param(JobQuery(before=3), "ba", id="before"),
+        pytest.param(JobQuery(before=99, limit=2), "ed", id="before the end"),
+        pytest.param(JobQuery(before=1), "", id="before the first"),
+        pytest.param(JobQuery(limit=2), "ed", id="limit"),
+        pytest.param(JobQuery(limit=0), "", id="limit of none"),
+        pytest.param(
+            JobQuery(states=(JobState.PENDING, JobState.RUNNING), limit=2), "ed", id="states, limit"
+        ),
+        pytest.param(
+            JobQuery(states=(JobState.PENDING, JobState.RUNNING), before=4),
+            "b",
+            id="states, before",
+        ),
+        pytest.param(
+            JobQuery(user="alice", tenant_id=TenantId("t1"), states=(JobState.PENDING,)),
+            "d",
+            id="all conditions hold",
+        ),
+        pytest.param(JobQuery(job_ids=(JobId("a"), JobId("b")), user="bob"), "a", id="ids, user"),
+        pytest.param(JobQuery(job_ids=(JobId("a"), JobId("b")), before=2), "a", id="ids, before"),
+    ],
+)
+async def test_a_list_has_the_jobs_that_match(
+    listed: Store, query: JobQuery, expected: str
+) -> None:
+    assert "".join(ids(await listed.jobs(query))) == expected
+
+
+async def test_pages_put_together_are_the_whole_list(store: Store) -> None:
+    await store.commit(submission(*(f"j{n}" for n in range(23))))
+    pages: list[str] = []
+    before = None
+    while page := await store.jobs(JobQuery(before=before, limit=5)):
+        assert len(page) <= 5
+        pages += ids(page)
+        before = page[-1].number
+    assert pages == [f"j{n}" for n in reversed(range(23))]
+
+
+async def test_known_ids_are_those_of_jobs_over_or_not(listed: Store) -> None:
+    asked = [JobId(each) for each in ("a", "c", "d", "zz", "A")]
+    assert await listed.known(asked) == {"a", "c", "d"}
+    assert await listed.known([]) == set()
+
+
+async def test_known_takes_many_ids_at_once(store: Store) -> None:
+    await store.commit(submission(*(f"j{n}" for n in range(0, 9000, 2))))
+    asked = [JobId(f"j{n}") for n in range(9000)]
+    assert await store.known(asked) == {f"j{n}" for n in range(0, 9000, 2)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 2047, 2048, 5001])
+async def test_a_bulk_of_any_size_is_stored_whole(store: Store, count: int) -> None:
+    wanted = [f"j{n}" for n in range(count)]
+    await store.commit(submission(*wanted))
+    await store.commit(Record([started(job_id) for job_id in wanted]))
+    found = await store.jobs(JobQuery(limit=count + 1))
+    assert ids(found) == wanted[::-1]
+    assert [each.number for each in found] == list(range(count, 0, -1))
+    assert {each.progress for each in found} == {started("x").progress}
+
+
+# -- whole or nothing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        pytest.param(submission("new", "old"), Duplicate, id="a job that is there"),
+        pytest.param(submission("new", "new"), Duplicate, id="a job twice"),
+        pytest.param(
+            Record([submitted(a_job("new")), started("nobody")]), InvariantBroken, id="unknown job"
+        ),
+        pytest.param(
+            Record([submitted(a_job("new")), started("ended")]), InvariantBroken, id="job is over"
+        ),
+        pytest.param(
+            Record([submitted(a_job("new")), TimePassed(9)]), InvariantBroken, id="time passed"
+        ),
+    ],
+)
+async def test_of_a_refused_commit_nothing_is_recorded(
+    store: Store, record: Record, error: type[Exception]
+) -> None:
+    await store.commit(submission("old", "ended"))
+    await store.commit(Record([cancelled("ended")]))
+    before = await everything(store)
+    with pytest.raises(error):
+        await store.commit(
+            Record([TenantSet(1, Tenant(TenantId("t"))), *record.events], {}, {"e": {"A": "1"}})
+        )
+    assert await everything(store) == before
+    assert await store.environment("e") == {}
+
+
+async def test_after_a_refused_commit_the_next_one_has_the_next_number(store: Store) -> None:
+    await store.commit(submission("a"))
+    with pytest.raises(Duplicate, match="job a already exists"):
+        await store.commit(submission("b", "a"))
+    assert await store.commit(submission("b")) == 2
+    assert [each.number for each in await store.jobs(JobQuery())] == [2, 1]
+
+
+async def test_a_commit_of_nothing_changes_nothing(store: Store) -> None:
+    last = await store.commit(submission("a"))
+    assert await store.commit(Record([])) == last
+
+
+async def test_a_job_may_be_submitted_and_moved_in_one_commit(store: Store) -> None:
+    await store.commit(Record([submitted(a_job("a")), started("a"), running("a")]))
+    stored = await store.job(JobId("a"))
+    assert stored is not None
+    assert stored.progress == running("a").progress
+
+
+async def test_commits_at_the_same_time_are_all_recorded(store: Store) -> None:
+    seqs = await asyncio.gather(*(store.commit(submission(f"j{n}")) for n in range(20)))
+    assert sorted(seqs) == list(range(1, 21))
+    assert len(await store.jobs(JobQuery())) == 20
+
+
+# -- the journal -------------------------------------------------------------------------------
+
+
+async def test_the_journal_has_every_event_in_order(listed: Store) -> None:
+    await listed.commit(Record([TenantSet(50, Tenant(TenantId("t")))]))
+    rows = await listed.journal(0, 100)
+    assert [(row.seq, row.at, row.kind, row.job_id) for row in rows] == [
+        (1, 10, "jobs_submitted", None),
+        (2, 20, "job_moved", "a"),
+        (3, 20, "job_moved", "b"),
+        (4, 40, "job_moved", "a"),
+        (5, 30, "job_moved", "b"),
+        (6, 25, "job_moved", "c"),
+        (7, 50, "tenant_set", None),
+    ]
+
+
+async def test_the_journal_is_read_in_pages(listed: Store) -> None:
+    assert [row.seq for row in await listed.journal(2, 3)] == [3, 4, 5]
+    assert await listed.journal(6, 3) == []
+
+
+async def test_a_jobs_journal_begins_with_its_own_part_of_the_bulk(listed: Store) -> None:
+    rows = await listed.journal(0, 100, JobId("b"))
+    assert [(row.seq, row.kind, row.job_id) for row in rows] == [
+        (1, "jobs_submitted", "b"),
+        (3, "job_moved", "b"),
+        (5, "job_moved", "b"),
+    ]
+    event = decode_event(rows[0].kind, rows[0].payload)
+    assert event == submitted(a_job("b", tenant="t2"))
+    assert decode_details(rows[0].payload) == {"b": Detail(name="train-big", user="alice")}
+
+
+async def test_a_jobs_journal_says_that_it_began_on_hold(store: Store) -> None:
+    await store.commit(Record([submitted(a_job("a"), a_job("b"), held=("a", "b"))]))
+    (row,) = await store.journal(0, 10, JobId("b"))
+    assert decode_event(row.kind, row.payload) == submitted(a_job("b"), held=("b",))
+
+
+async def test_a_jobs_journal_has_a_submission_on_its_own_only_once(store: Store) -> None:
+    await store.commit(submission("a"))
+    rows = await store.journal(0, 10, JobId("a"))
+    assert [(row.seq, row.job_id) for row in rows] == [(1, "a")]
+
+
+async def test_a_jobs_journal_is_read_in_pages(listed: Store) -> None:
+    job_id = JobId("b")
+    assert [row.seq for row in await listed.journal(0, 1, job_id)] == [1]
+    assert [row.seq for row in await listed.journal(1, 1, job_id)] == [3]
+    assert [row.seq for row in await listed.journal(3, 9, job_id)] == [5]
+
+
+async def test_the_journal_of_an_unknown_job_is_empty(listed: Store) -> None:
+    assert await listed.journal(0, 10, JobId("nobody")) == []

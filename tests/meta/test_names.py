@@ -1,0 +1,30 @@
+"""Names that say nothing become drawers for everything."""
+
+import ast
+
+from tests.meta.repository import ROOT, name_of, tracked_files
+
+NOTHING_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
+CODE_FOLDERS = ("src", "tests", "benchmarks", "examples")
+
+
+def test_no_module_has_a_name_that_says_nothing():
+    modules = [path.relative_to(ROOT) for path in tracked_files() if path.suffix == ".py"]
+    words = {m: {*m.with_suffix("").parts, *m.stem.split("_")} for m in modules}
+    assert [str(module) for module in modules if words[module] & NOTHING_NAMES] == []
+
+
+def test_every_module_of_the_package_says_what_lives_there():
+    silent = [
+        name_of(path)
+        for path in tracked_files()
+        if path.suffix == ".py"
+        and path.is_relative_to(ROOT / "src")
+        and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert silent == []
+
+
+def test_every_folder_of_tests_is_a_package():
+    folders = {p.parent for p in tracked_files() if p.suffix == ".py" and "tests" in p.parts}
+    assert [name_of(f) for f in sorted(folders) if not (f / "__init__.py").exists()] == []

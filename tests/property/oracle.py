@@ -1,0 +1,129 @@
+"""The cycle as its rule reads: sort everything, walk it, start what may and can.
+
+Too slow to ship and too simple to be wrong. It keeps no index: whatever it needs it counts again
+from the plain facts.
+"""
+
+from dataclasses import dataclass, field
+
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import DependencyKind, Job, class_of
+from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
+from gpu_scheduler.core.lifecycle import JobState, Progress
+from gpu_scheduler.core.node import Node, Placement
+from gpu_scheduler.core.plan import Plan, Start
+from gpu_scheduler.core.stages.place import place
+from gpu_scheduler.core.tenant import Tenant
+
+Holding = tuple[Job, Placement]
+
+
+@dataclass
+class Facts:
+    """What happened, and nothing derived from it."""
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    progress: dict[JobId, Progress] = field(default_factory=dict)
+    ended: list[JobId] = field(default_factory=list)  # in the order in which they ended
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    tenants: dict[TenantId, Tenant] = field(default_factory=dict)
+    clock: int = 0  # the latest instant anybody named
+
+    def ids(self, *states: JobState) -> list[JobId]:
+        return sorted(j for j in self.jobs if self.progress[j].state in states)
+
+
+def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
+    expired = _expired(facts, now)
+    holdings: list[Holding] = []
+    for job_id in facts.ids(JobState.SCHEDULED, JobState.RUNNING):
+        placement = facts.progress[job_id].placement
+        assert placement is not None
+        if job_id not in expired:
+            holdings.append((facts.jobs[job_id], placement))
+
+    def rank(job: Job) -> tuple[int, int, str]:
+        effective = job.priority + (now - job.submitted_at) // aging_ms
+        return (0 if policy == "fifo" else -effective, job.submitted_at, job.job_id)
+
+    starts = []
+    for job in sorted(_eligible(facts), key=rank):
+        if not _may(facts.tenants[job.tenant_id], job, holdings):
+            continue
+        placement = place(_books(facts, holdings), class_of(job))
+        if placement is not None:
+            holdings.append((job, placement))
+            starts.append(Start(job.job_id, placement))
+    return Plan(tuple(starts), tuple(expired), tuple(sorted(_doomed(facts).items())))
+
+
+def _expired(facts: Facts, now: int) -> list[JobId]:
+    deadlines = []
+    for job_id in facts.ids(JobState.SCHEDULED, JobState.RUNNING):
+        options, started_at = facts.jobs[job_id].options, facts.progress[job_id].started_at
+        if options.lease and options.time_limit_ms is not None and started_at is not None:
+            deadlines.append((started_at + options.time_limit_ms, job_id))
+    return [job_id for deadline, job_id in sorted(deadlines) if deadline <= now]
+
+
+def _doomed(facts: Facts) -> dict[JobId, str]:
+    doomed: dict[JobId, str] = {}
+    for other in facts.ended:
+        state = facts.progress[other].state
+        for job_id in facts.ids(JobState.PENDING):
+            needs_ok = (other, DependencyKind.OK) in [
+                (d.job_id, d.kind) for d in facts.jobs[job_id].after
+            ]
+            if needs_ok and state is not JobState.COMPLETED and job_id not in doomed:
+                doomed[job_id] = f"job {other} it depends on {state}"
+    return doomed
+
+
+def _eligible(facts: Facts) -> list[Job]:
+    doomed = _doomed(facts)
+    found = []
+    for job_id in facts.ids(JobState.PENDING):
+        job, progress = facts.jobs[job_id], facts.progress[job_id]
+        waits = any(dependency.job_id not in facts.ended for dependency in job.after)
+        sleeps = progress.eligible_at > facts.clock
+        if not (progress.held or waits or sleeps or job_id in doomed):
+            found.append(job)
+    return found
+
+
+def _may(tenant: Tenant, job: Job, holdings: list[Holding]) -> bool:
+    own = [other for other, _ in holdings if other.tenant_id == job.tenant_id]
+    of_type = sum(
+        other.request.gpu_millis
+        for other, placement in holdings
+        if other.tenant_id == job.tenant_id and placement.gpu_type == job.request.gpu_type
+    )
+    asks = job.request
+    limits = [
+        (asks.gpu_millis, sum(o.request.gpu_millis for o in own), tenant.max_gpu_millis),
+        (asks.gpu_mem_mib, sum(o.request.gpu_mem_mib for o in own), tenant.max_gpu_mem_mib),
+        (asks.cpu_millis, sum(o.request.cpu_millis for o in own), tenant.max_cpu_millis),
+        (asks.mem_mib, sum(o.request.mem_mib for o in own), tenant.max_mem_mib),
+        (1, len(own), tenant.max_running_jobs),
+    ]
+    if asks.gpu_type is not None:  # else `place` chooses the type, and minds its quota
+        limits.append((asks.gpu_millis, of_type, tenant.max_of_type(asks.gpu_type)))
+    if job.array is not None and job.array.max_running is not None:
+        elements = [
+            other
+            for other, _ in holdings
+            if other.array is not None
+            and other.array.max_running is not None
+            and other.array.array_id == job.array.array_id
+        ]
+        limits.append((1, len(elements), job.array.max_running))
+    return all(limit is None or not ask or used + ask <= limit for ask, used, limit in limits)
+
+
+def _books(facts: Facts, holdings: list[Holding]) -> Ledger:
+    books = Ledger()
+    books.nodes = {node_id: NodeUse(node) for node_id, node in facts.nodes.items()}
+    books.tenants = {tenant_id: TenantUse(tenant) for tenant_id, tenant in facts.tenants.items()}
+    for job, placement in holdings:
+        books.take(job, placement)
+    return books

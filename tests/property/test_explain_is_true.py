@@ -1,0 +1,164 @@
+"""What `explain` names is the cause: take it away and, cause by cause, the job starts."""
+
+import copy
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.events import NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.reasons import Reason, ReasonCode
+from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.tenant import Tenant
+from tests.builders import a_gpu, a_node, end_anyhow, entry_of, hold, started
+from tests.property.world import a_lived_in_world
+
+# Removing one cause may show the next; there are fewer kinds of cause than this.
+MOST_CAUSES = 25
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=100)
+def test_a_job_starts_once_every_named_cause_is_removed(seed: int) -> None:
+    world = a_lived_in_world(Random(seed), steps=30)
+    world.submit(Random(seed))
+    for job_id in world.facts.ids(JobState.PENDING)[:4]:
+        _peel(copy.deepcopy(world.state), job_id)
+
+
+def _peel(state: State, job_id: str) -> None:
+    """Remove the named cause until none is left; no cause may be named again once removed."""
+    named: list[Reason] = []
+    while len(named) < MOST_CAUSES:
+        entry = entry_of(state, job_id)
+        found = explain(state, entry)
+        assert found not in named, f"{found} was removed and is named again"
+        named.append(found)
+        if found.code is ReasonCode.NEXT_CYCLE:
+            _assert_starts_when_alone(state, job_id)
+            return
+        if found.code is ReasonCode.DEPENDENCY_FAILED:
+            plan = schedule(state, state.now, order_policy("priority", 1))
+            assert (job_id, found.fact("cause")) in plan.doomed
+            return
+        if not _remove(state, entry, found):
+            return
+    raise AssertionError(f"no end of causes: {named}")
+
+
+def _assert_starts_when_alone(state: State, job_id: str) -> None:
+    for other in [e.job.job_id for e in state.entries()]:
+        progress = entry_of(state, other).progress
+        if other != job_id and progress.state is JobState.PENDING and not progress.held:
+            hold(state, other)
+    plan = schedule(state, -(10**9), order_policy("priority", 1))  # before any lease is up
+    assert started(plan) == [job_id]
+
+
+def _remove(state: State, entry: Entry, found: Reason) -> bool:
+    """Do what takes this cause away; False where nothing would."""
+    job = entry.job
+    facts = dict(found.facts)
+    match found.code:
+        case ReasonCode.HELD:
+            hold(state, job.job_id, held=False)
+        case ReasonCode.DEPENDENCY:
+            for other in str(facts["jobs"]).split(", "):
+                end_anyhow(state, other)
+        case ReasonCode.BACKING_OFF:
+            state.apply(TimePassed(int(facts["until"])))
+        case ReasonCode.ARRAY_CAP:
+            elements = [
+                e.job.job_id
+                for e in state.placed()
+                if e.job.array and job.array and e.job.array.array_id == job.array.array_id
+            ]
+            for other in elements[: int(facts["running"]) - int(facts["limit"]) + 1]:
+                end_anyhow(state, other)
+        case ReasonCode.TENANT_QUOTA:
+            assert int(facts["current"]) + int(facts["requested"]) > int(facts["limit"])
+            _raise_quota(state, entry, found)
+        case ReasonCode.NO_NODE:
+            state.apply(NodeSet(0, a_node("new")))
+        case ReasonCode.NO_SUCH_GPU | ReasonCode.TOO_LARGE:
+            return _add_a_larger_node(state, entry, found)
+        case ReasonCode.GPUS_BUSY:
+            _free_the_node(state, NodeId(str(facts["node"])))
+        case ReasonCode.CPU_BUSY | ReasonCode.MEMORY_BUSY:
+            use = state.ledger.node(NodeId(str(facts["node"])))
+            missing = int(facts["requested"]) - int(facts["free"])
+            assert missing > 0
+            is_cpu = found.code is ReasonCode.CPU_BUSY
+            cpu, memory = (missing, 0) if is_cpu else (0, missing)
+            larger = replace(
+                use.node,
+                cpu_millis=use.node.cpu_millis + cpu,
+                mem_mib=use.node.mem_mib + memory,
+            )
+            state.apply(NodeSet(0, larger))
+        case _:
+            raise AssertionError(f"no way to remove {found}")
+    return True
+
+
+def _raise_quota(state: State, entry: Entry, found: Reason) -> None:
+    tenant = state.ledger.tenant(entry.job.tenant_id).tenant
+    enough = int(found.fact("current")) + int(found.fact("requested"))
+    resource = str(found.fact("resource"))
+    state.apply(TenantSet(0, _with_limit(tenant, resource, enough)))
+
+
+def _with_limit(tenant: Tenant, resource: str, limit: int) -> Tenant:
+    kind, _, gpu_type = resource.partition(":")
+    if gpu_type:
+        by_type = {**dict(tenant.max_gpu_millis_by_type), gpu_type: limit}
+        return replace(tenant, max_gpu_millis_by_type=tuple(by_type.items()))
+    match kind:
+        case "gpus":
+            return replace(tenant, max_gpu_millis=limit)
+        case "gpu_memory_mib":
+            return replace(tenant, max_gpu_mem_mib=limit)
+        case "cpu_millis":
+            return replace(tenant, max_cpu_millis=limit)
+        case "memory_mib":
+            return replace(tenant, max_mem_mib=limit)
+        case "jobs":
+            return replace(tenant, max_running_jobs=limit)
+    raise AssertionError(f"no limit for {resource}")
+
+
+def _free_the_node(state: State, node_id: NodeId) -> None:
+    for entry in state.placed():
+        placement = entry.progress.placement
+        if placement is not None and placement.node_id == node_id:
+            end_anyhow(state, entry.job.job_id)
+    node = state.ledger.node(node_id).node
+    gpus = tuple(replace(gpu, paused=None, problem=None) for gpu in node.gpus)
+    state.apply(NodeSet(0, replace(node, gpus=gpus)))
+
+
+def _add_a_larger_node(state: State, entry: Entry, found: Reason) -> bool:
+    request, allowed = entry.job.request, entry.job.options.allowed_gpus
+    if allowed and len(allowed) * 1000 < request.gpu_millis:
+        return False  # its own list of GPUs is too short, on any node
+    resource = dict(found.facts).get("resource")
+    if resource in ("cpu_millis", "memory_mib"):
+        requested, largest = int(found.fact("requested")), int(found.fact("largest"))
+        assert requested > largest
+        for use in list(state.ledger.nodes.values()):
+            node = use.node
+            if resource == "cpu_millis":
+                larger = replace(node, cpu_millis=max(node.cpu_millis, requested))
+            else:
+                larger = replace(node, mem_mib=max(node.mem_mib, requested))
+            state.apply(NodeSet(0, larger))
+        return True
+    gpus = [a_gpu(i, request.gpu_type or "A100", mem_mib=10**7) for i in range(8)]
+    state.apply(NodeSet(0, a_node("larger", gpus)))
+    return True

@@ -1,0 +1,200 @@
+"""The checks themselves must be able to say no: each is shown a state or plan that is broken."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpu_scheduler.core.check import check_invariants, check_plan
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.errors import InvariantBroken
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.node import Placement
+from gpu_scheduler.core.plan import Plan, Start
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.state import State
+from tests.builders import (
+    a_gpu,
+    a_job,
+    a_node,
+    a_placement,
+    a_state,
+    a_tenant,
+    entry_of,
+    hold,
+    requeue,
+    start,
+)
+
+
+def a_good_state() -> State:
+    state = a_state(
+        a_job("run"),
+        a_job("wait"),
+        a_job("sleep"),
+        a_job("after", after=("run",)),
+        a_job("held"),
+    )
+    start(state, "run", 0)
+    start(state, "sleep", 1)
+    requeue(state, "sleep", eligible_at=99)
+    hold(state, "held")
+    return state
+
+
+def test_a_good_state_passes() -> None:
+    check_invariants(a_good_state())
+
+
+def _book_a_gpu_twice(state: State) -> None:
+    start(state, "wait", 0)
+
+
+def _forget_a_booking(state: State) -> None:
+    state.ledger.give(entry_of(state, "run").job, a_placement(0))
+
+
+def _miscount(state: State) -> None:
+    state.counts[JobState.PENDING] += 1
+
+
+def _queue_a_held_job(state: State) -> None:
+    entry = entry_of(state, "held")
+    state.waiting.add(entry.queue, 0, JobId("held"))
+
+
+def _queue_a_dependent_job(state: State) -> None:
+    entry = entry_of(state, "after")
+    state.waiting.add(entry.queue, 0, JobId("after"))
+
+
+def _queue_a_sleeping_job(state: State) -> None:
+    entry = entry_of(state, "sleep")
+    state.waiting.add(entry.queue, 0, JobId("sleep"))
+
+
+def _lose_a_waiting_job(state: State) -> None:
+    entry = entry_of(state, "wait")
+    state.waiting.discard(entry.queue, 0, JobId("wait"))
+
+
+def _oversleep(state: State) -> None:
+    state.now = 99
+
+
+def _miscount_a_class(state: State) -> None:
+    entry_of(state, "wait").queue.members += 1
+
+
+def _miscount_dependencies(state: State) -> None:
+    entry_of(state, "after").unmet = 2
+
+
+def _forget_a_placed_job(state: State) -> None:
+    del state._placed[JobId("run")]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (_book_a_gpu_twice, "GPU 0 of node n0 is given 2000"),
+        (_forget_a_booking, "the ledger's nodes say"),
+        (_miscount, "jobs are pending, counted"),
+        (_queue_a_held_job, "job held queued=True"),
+        (_queue_a_dependent_job, "job after queued=True"),
+        (_queue_a_sleeping_job, "job sleep waits in 2 places"),
+        (_lose_a_waiting_job, "job wait queued=False"),
+        (_oversleep, "job sleep queued=False"),
+        (_miscount_a_class, "members, counted"),
+        (_miscount_dependencies, "job after waits for 1, not 2"),
+        (_forget_a_placed_job, "have GPUs, listed are"),
+    ],
+    ids=lambda value: value.__name__.strip("_") if callable(value) else "",
+)
+def test_a_broken_state_is_found_with_its_facts(damage, sentence: str) -> None:
+    state = a_good_state()
+    damage(state)
+    with pytest.raises(InvariantBroken, match=sentence):
+        check_invariants(state)
+
+
+def test_a_quota_lowered_under_running_jobs_breaks_nothing() -> None:
+    state = a_good_state()
+    state._set_tenant(a_tenant(gpus=0))
+    check_invariants(state)
+
+
+def test_the_plan_of_a_cycle_passes() -> None:
+    state = a_good_state()
+    check_plan(state, schedule(state, 0, order_policy("priority", 60)))
+
+
+def on(job_id: str, placement: Placement) -> Plan:
+    return Plan((Start(JobId(job_id), placement),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (on("nobody", a_placement(1)), "unknown job nobody"),
+        (on("run", a_placement(1)), "job run, which is not due"),
+        (on("held", a_placement(1)), "job held, which is not due"),
+        (on("sleep", a_placement(1)), "job sleep, which is not due"),
+        (on("after", a_placement(1)), "job after, which is not due"),
+        (on("wait", a_placement(0)), "makes GPU 0 2000"),
+        (on("wait", a_placement(1, node="n7")), "placed nowhere"),
+        (on("wait", a_placement(8)), "GPU 8, which is not there"),
+        (on("wait", a_placement(1, 2)), "asks for .1000., has .1000, 1000."),
+        (on("wait", a_placement(1, millis=900)), "asks for"),
+        (on("wait", a_placement(1, gpu_type="H100")), "wrong type"),
+        (Plan(on("wait", a_placement(1)).starts * 2), "starts job wait 2 times"),
+        (Plan(expired=(JobId("nobody"),)), "unknown lease nobody"),
+        (Plan(expired=(JobId("run"),)), "job run, which is no lease"),
+        (Plan(doomed=((JobId("wait"), "why"),)), "gives up job wait, which may start"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_a_plan_that_breaks_a_rule_is_found(plan: Plan, sentence: str) -> None:
+    with pytest.raises(InvariantBroken, match=sentence):
+        check_plan(a_good_state(), plan)
+
+
+@pytest.mark.parametrize(
+    ("job", "gpu", "sentence"),
+    [
+        ({"gpu_mem_mib": 90_000}, {}, "too large for"),
+        ({"allowed_gpus": (1,)}, {}, "may not have GPU 0"),
+        ({"gpu_type": "H100"}, {}, "wrong type"),
+        ({}, {"paused": "for repair"}, "is placed on"),
+        ({}, {"problem": "lost"}, "is placed on"),
+        ({"cpus": 5}, {}, "5000 cores of 4000"),
+        ({"mem_mib": 101}, {}, "101 memory of 100"),
+    ],
+)
+def test_a_start_where_the_job_may_not_be_is_found(job, gpu, sentence: str) -> None:
+    node = a_node(gpus=[a_gpu(0, **gpu)], cpus=4, mem_mib=100)
+    with pytest.raises(InvariantBroken, match=sentence):
+        check_plan(a_state(a_job("j", **job), nodes=[node]), on("j", a_placement(0)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"gpus": 1}, "2000 gpus of 1000"),
+        ({"by_type": {"A100": 1}}, "2000 A100 of 1000"),
+        ({"max_gpu_mem_mib": 19}, "20 gpu memory of 19"),
+        ({"max_cpu_millis": 1999}, "2000 tenant cores of 1999"),
+        ({"max_mem_mib": 13}, "14 tenant memory of 13"),
+        ({"max_running_jobs": 1}, "2 jobs of 1"),
+        (None, "2 elements of 1"),
+    ],
+    ids=str,
+)
+def test_quotas_are_counted_start_by_start(limits, what: str) -> None:
+    array_max = 1 if limits is None else None
+    first = a_job("a", gpu_mem_mib=10, cpus=1, mem_mib=7, array="x", array_max=array_max)
+    state = a_state(first, replace(first, job_id=JobId("b")), tenants=[a_tenant(**(limits or {}))])
+    plan = Plan((Start(JobId("a"), a_placement(0)), Start(JobId("b"), a_placement(1))))
+    check_plan(state, Plan(plan.starts[:1]))
+    with pytest.raises(InvariantBroken, match=f"job b makes {what}"):
+        check_plan(state, plan)

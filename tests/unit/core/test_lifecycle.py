@@ -1,0 +1,136 @@
+import pytest
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.errors import IllegalMove
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.lifecycle import MOVES, PENDING, TERMINAL, JobState, Move, Progress
+from tests.builders import a_placement
+
+J = JobId("j1")
+
+# Written out a second time on purpose: a change of the table must be meant twice.
+LEGAL = {
+    ("pending", "start"): "scheduled",
+    ("pending", "be cancelled"): "cancelled",
+    ("pending", "be held"): "pending",
+    ("pending", "be released"): "pending",
+    ("scheduled", "run"): "running",
+    ("scheduled", "complete"): "completed",
+    ("scheduled", "fail"): "failed",
+    ("scheduled", "be cancelled"): "cancelled",
+    ("scheduled", "be requeued"): "pending",
+    ("scheduled", "be preempted"): "preempted",
+    ("scheduled", "be stopped"): "scheduled",
+    ("running", "complete"): "completed",
+    ("running", "fail"): "failed",
+    ("running", "be cancelled"): "cancelled",
+    ("running", "be requeued"): "pending",
+    ("running", "be preempted"): "preempted",
+    ("running", "be stopped"): "running",
+    ("preempted", "be requeued"): "pending",
+    ("preempted", "be cancelled"): "cancelled",
+}
+PAIRS = [(state, move) for state in JobState for move in Move]
+
+
+def test_there_are_seven_states_and_ten_moves() -> None:
+    assert len(PAIRS) == 70
+
+
+@pytest.mark.parametrize(("state", "move"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
+def test_every_pair_of_state_and_move_is_legal_or_refused(state: JobState, move: Move) -> None:
+    expected = LEGAL.get((state, move))
+    if expected is not None:
+        assert lifecycle.next_state(J, state, move) == expected
+        return
+    with pytest.raises(IllegalMove) as refusal:
+        lifecycle.next_state(J, state, move)
+    assert refusal.value.message == f"job j1 is {state}, so it cannot {move}"
+    assert refusal.value.details == [{"job_id": "j1", "state": state, "action": move}]
+
+
+def test_nothing_leaves_a_terminal_state() -> None:
+    assert not [pair for pair in MOVES if pair[0] in TERMINAL]
+
+
+def test_every_state_can_be_reached() -> None:
+    assert set(MOVES.values()) == set(JobState)
+
+
+@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize(
+    ("move", "change"),
+    [
+        (Move.START, lambda p: lifecycle.place(J, p, a_placement(0), 5)),
+        (Move.RUN, lambda p: lifecycle.run(J, p, 5, 17)),
+        (Move.COMPLETE, lambda p: lifecycle.end(J, p, JobState.COMPLETED, 5)),
+        (Move.FAIL, lambda p: lifecycle.end(J, p, JobState.FAILED, 5)),
+        (Move.CANCEL, lambda p: lifecycle.end(J, p, JobState.CANCELLED, 5)),
+        (Move.REQUEUE, lambda p: lifecycle.requeue(J, p, 9, "why", counts=True)),
+        (Move.STOP, lambda p: lifecycle.stop(J, p, "why")),
+        (Move.HOLD, lambda p: lifecycle.hold(J, p, True)),
+        (Move.RELEASE, lambda p: lifecycle.hold(J, p, False)),
+    ],
+    ids=lambda value: value.name.lower() if isinstance(value, Move) else "",
+)
+def test_every_change_of_progress_follows_the_table(state, move, change) -> None:
+    progress = Progress(state=state)
+    if (state, move) in LEGAL:
+        assert change(progress).state == LEGAL[state, move]
+    else:
+        with pytest.raises(IllegalMove):
+            change(progress)
+
+
+def test_place_begins_the_next_attempt_and_forgets_the_last_one() -> None:
+    before = Progress(attempt=2, failures=1, restarts=2, eligible_at=9, exit_code=3, cause="x")
+    after = lifecycle.place(J, before, a_placement(1), at=50)
+    assert after == Progress(
+        state=JobState.SCHEDULED,
+        attempt=3,
+        failures=1,
+        restarts=2,
+        placement=a_placement(1),
+        started_at=50,
+    )
+
+
+def test_run_records_when_and_as_which_process() -> None:
+    placed = lifecycle.place(J, PENDING, a_placement(0), at=50)
+    running = lifecycle.run(J, placed, at=60, pid=17)
+    assert (running.started_at, running.pid, running.placement) == (60, 17, a_placement(0))
+
+
+def test_end_keeps_where_the_job_ran_and_that_it_is_no_longer_stopping() -> None:
+    placed = lifecycle.place(J, PENDING, a_placement(0), at=50)
+    stopping = lifecycle.stop(J, placed, "its time was up")
+    over = lifecycle.end(J, stopping, JobState.FAILED, 70, signal=15, cause="its time was up")
+    assert over.placement == a_placement(0)
+    assert (over.ended_at, over.signal, over.cause, over.stopping) == (
+        70,
+        15,
+        "its time was up",
+        False,
+    )
+
+
+def test_requeue_spends_a_retry_only_where_it_counts() -> None:
+    placed = lifecycle.place(J, PENDING, a_placement(0), at=50)
+    counted = lifecycle.requeue(J, placed, 90, "exit 1", counts=True)
+    free = lifecycle.requeue(J, placed, 0, "the machine went away", counts=False)
+    assert (counted.failures, counted.restarts, counted.eligible_at) == (1, 1, 90)
+    assert (free.failures, free.restarts, free.attempt) == (0, 1, 1)
+    assert counted.placement is None
+
+
+def test_a_second_stop_keeps_the_first_cause() -> None:
+    placed = lifecycle.place(J, PENDING, a_placement(0), at=50)
+    once = lifecycle.stop(J, placed, "cancelled")
+    assert lifecycle.stop(J, once, "its time was up") == once
+    assert (once.stopping, once.cause) == (True, "cancelled")
+
+
+def test_hold_and_release_are_inverses() -> None:
+    held = lifecycle.hold(J, PENDING, True)
+    assert held.held
+    assert lifecycle.hold(J, held, False) == PENDING

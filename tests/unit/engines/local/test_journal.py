@@ -1,0 +1,80 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_scheduler.engines.local.journal import Journal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "attempts.log")
+
+
+@pytest.fixture
+def journal(path: str) -> Iterator[Journal]:
+    journal = Journal(path)
+    journal.rewrite([])
+    yield journal
+    journal.close()
+
+
+def test_records_are_replayed_in_their_order(journal: Journal, path: str) -> None:
+    journal.append("launch", "a", 1)
+    journal.flush()
+    journal.append("over", "a", 1, sync=False)
+    journal.flush()
+    assert Journal(path).replay() == [["launch", "a", 1], ["over", "a", 1]]
+
+
+def test_nothing_is_written_before_it_is_flushed(journal: Journal, path: str) -> None:
+    journal.append("launch", "a", 1)
+    assert Journal(path).replay() == []
+
+
+def test_a_last_line_cut_anywhere_is_as_if_never_written(journal: Journal, path: str) -> None:
+    journal.append("launch", "a", 1)
+    journal.append("over", "a", 1)
+    journal.flush()
+    whole = Path(path).read_bytes()
+    last = whole.rindex(b"[")
+    for length in range(last, len(whole)):
+        Path(path).write_bytes(whole[:length])
+        assert Journal(path).replay() == [["launch", "a", 1]]
+
+
+def test_a_rewrite_keeps_only_what_it_is_given(journal: Journal, path: str) -> None:
+    journal.append("launch", "a", 1)
+    journal.flush()
+    journal.rewrite([("launch", "b", 1)])
+    journal.append("over", "b", 1)
+    journal.flush()
+    assert Journal(path).replay() == [["launch", "b", 1], ["over", "b", 1]]
+
+
+def test_a_newer_journal_is_refused(path: str) -> None:
+    Path(path).write_text('["version",2]\n')
+    with pytest.raises(ValueError, match="newer version"):
+        Journal(path).replay()
+
+
+def test_a_flush_that_failed_half_way_can_be_repeated(
+    journal: Journal, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append("launch", "a", 1)
+    write = os.write
+    written: list[bytes] = []
+
+    def short_write(fd: int, data: bytes) -> int:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(data[:5])
+        return write(fd, data[:5])
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(os, "write", short_write)
+        with pytest.raises(OSError, match="No space"):
+            journal.flush()
+    journal.flush()
+    assert Journal(path).replay() == [["launch", "a", 1]]

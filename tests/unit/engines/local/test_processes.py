@@ -1,0 +1,60 @@
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gpu_scheduler.engines.local import processes
+from gpu_scheduler.engines.local.processes import Process
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_name_with_spaces_and_parentheses_does_not_confuse_the_fields() -> None:
+    fields = b" ".join(str(number).encode() for number in range(1, 50))
+    stat = b"42 (a) b (c) S " + fields
+    assert processes._parse_stat(42, stat) == Process(42, 1, 2, 3, 19, "S", "a) b (c")
+
+
+def test_a_process_knows_its_parent(sleeper: subprocess.Popen[bytes]) -> None:
+    process = processes.read_process(sleeper.pid)
+    assert process is not None
+    assert process.ppid == os.getpid()
+
+
+def test_a_child_is_found_among_the_descendants(sleeper: subprocess.Popen[bytes]) -> None:
+    assert sleeper.pid in [process.pid for process in processes.descendants(os.getpid())]
+    assert processes.descendants(os.getpid(), skip=[sleeper.pid]) == []
+
+
+def test_a_child_is_found_also_where_the_kernel_does_not_list_children(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_HAS_CHILDREN_FILES", False)
+    assert sleeper.pid in [process.pid for process in processes.descendants(os.getpid())]
+
+
+def test_another_process_with_the_same_pid_is_not_signalled(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    process = processes.read_process(sleeper.pid)
+    assert process is not None
+    assert not processes.send_signal(process._replace(start=1), signal.SIGKILL)
+    assert sleeper.poll() is None
+    assert processes.send_signal(process, signal.SIGKILL)
+    assert sleeper.wait() == -9
+
+
+def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
+    start = processes.start_time(sleeper.pid)
+    assert processes.is_alive(sleeper.pid, start)
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.is_alive(sleeper.pid, start)

@@ -1,0 +1,71 @@
+import json
+
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
+from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.store import codec
+from tests.contract.store.builders import a_job, started
+
+
+def test_facts_leave_out_what_is_default() -> None:
+    assert json.loads(codec.facts_text(a_job("a"))) == {
+        "priority": 500,
+        "request": {"gpu_millis": 1000, "gpu_type": "A100"},
+    }
+
+
+def test_progress_always_names_the_state() -> None:
+    assert codec.progress_text(PENDING) == '{"state":"pending"}'
+    assert codec.progress_text(PENDING_HELD) == '{"state":"pending","held":true}'
+    assert codec.progress_text(started("a").progress).startswith('{"state":"scheduled","attempt":1')
+
+
+def test_a_moved_event_is_short_and_readable() -> None:
+    event = started("a")
+    assert codec.event_text(event, {}) == (
+        '{"at":20,"job_id":"a","move":"start","progress":{"state":"scheduled","attempt":1,'
+        '"placement":{"node_id":"n0","gpu_type":"A100","shares":[{"gpu_index":0,"millis":1000}]},'
+        '"started_at":20}}'
+    )
+
+
+def test_a_node_without_and_with_gpus_comes_back() -> None:
+    bare = Node(NodeId('"gpus":[]'), (), 1, 2)
+    full = Node(NodeId("n"), (Gpu(0, "u", "A100", 1), Gpu(1, "v", "A100", 1, 3)), 1, 2, True)
+    for node in (bare, full):
+        assert codec.decode_node(codec.node_text(node)) == node
+
+
+def test_equal_texts_become_the_same_objects() -> None:
+    values = codec.SharedValues()
+    text = '{"priority":1,"request":{"gpu_millis":500}}'
+    other = '{"priority":2,"request":{"gpu_millis":500}}'
+    first, second, third = (
+        values.job(job_id, tenant, 1, each)
+        for job_id, tenant, each in (("a", "t-x", text), ("b", "t-" + "x", text), ("c", "t", other))
+    )
+    assert first.request is second.request is third.request
+    assert first.tenant_id is second.tenant_id
+    assert first.options is NO_OPTIONS
+    assert values.progress('{"state":"pending"}') is PENDING
+    assert values.detail("{}", "", "") is NO_DETAIL
+
+
+def test_more_kinds_than_are_kept_are_still_decoded_right() -> None:
+    values = codec.SharedValues()
+    for millis in range(codec._SHARED_LIMIT + 5):
+        job = values.job("a", "t", 1, f'{{"priority":1,"request":{{"gpu_millis":{millis}}}}}')
+        assert job.request == Request(millis)
+
+
+def test_options_that_say_the_default_are_left_out() -> None:
+    job = a_job("a")
+    said = type(job)(
+        JobId("a"), TenantId("t1"), 500, 10, job.request, "".join(["def", "ault"]), Options()
+    )
+    assert codec.facts_text(said) == codec.facts_text(job)
+
+
+def test_a_value_written_by_hand_in_the_shell_is_read() -> None:
+    assert codec.SharedValues().progress('{"held": true}') == Progress(held=True)
