@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Newer than the requirements when .venv holds them, so that nothing is installed twice.
 STAMP := $(VENV)/.installed
+SERIAL := $(wildcard tests/integration tests/acceptance)
 CODE := src tests benchmarks examples
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
@@ -31,8 +32,15 @@ run: install ## Start the service on embedded defaults (ARGS="--port 8081" for f
 
 test: suite check ## Run the whole test suite, then check
 
+# Tests that start, kill and time real processes run one after the other, so that they never compete
+# with anything for the machine's few cores.
 suite: install system-packages ## Run the tests alone (ARGS="-k quota" for some of them)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
+ifeq ($(strip $(ARGS)),)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(addprefix --ignore=,$(SERIAL))
+	$(BIN)/python -m pytest $(SERIAL)
+else
+	$(BIN)/python -m pytest $(ARGS)
+endif
 
 check: install ## Check format, lint, types, layers and the rules about this repository
 	$(BIN)/ruff format --check $(CODE)

@@ -22,7 +22,7 @@ from gpu_scheduler.core.job import Job, Request
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, end, place, run
 from gpu_scheduler.core.node import Placement, Share
 from gpu_scheduler.store.api import JobQuery, Record
-from gpu_scheduler.store.rows import JOB_COLUMNS, rows_of
+from gpu_scheduler.store.rows import JOB_COLUMNS, Last, rows_of
 from gpu_scheduler.store.sqlite import SqliteStore
 from gpu_scheduler.store.sqlite_file import connect
 
@@ -63,7 +63,7 @@ def raw_rate(folder: Path, bulks: Sequence[Record]) -> float:
     width = len(JOB_COLUMNS)
     batches = []
     for record in bulks:
-        flat = rows_of(record, 0, 0).jobs
+        flat = rows_of(record, Last()).jobs
         batches.append([tuple(flat[at : at + width]) for at in range(0, len(flat), width)])
     began = time.perf_counter()
     for batch in batches:

@@ -6,14 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.events import (
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+)
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
 from gpu_scheduler.core.node import Gpu, Node, Placement, Share
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import CPU, GPU, gpu_millis
 
 # -- values ----------------------------------------------------------------------------------
@@ -40,11 +47,15 @@ def a_tenant(
     tenant_id: str = "default",
     gpus: float | None = None,
     by_type: Mapping[str, float] | None = None,
-    **limits: int | None,
+    **fields: Any,
 ) -> Tenant:
     by_millis = tuple((name, round(count * GPU)) for name, count in (by_type or {}).items())
     millis = None if gpus is None else round(gpus * GPU)
-    return Tenant(TenantId(tenant_id), millis, by_millis, **limits)
+    return Tenant(TenantId(tenant_id), millis, by_millis, **fields)
+
+
+def a_queue(name: str, tenant: str = "default", **fields: Any) -> TenantQueue:
+    return TenantQueue(TenantId(tenant), name, **fields)
 
 
 def a_job(
@@ -55,6 +66,7 @@ def a_job(
     priority: int = 500,
     submitted_at: int = 0,
     *,
+    queue: str = DEFAULT_QUEUE,
     gpu_mem_mib: int = 0,
     cpus: int = 0,
     mem_mib: int = 0,
@@ -69,6 +81,7 @@ def a_job(
         priority,
         submitted_at,
         Request(gpu_millis(gpus), gpu_type, gpu_mem_mib, cpus * CPU, mem_mib),
+        queue=queue,
         options=Options(**options),
         after=tuple(a_dependency(text) for text in after),
         array=None if array is None else Array(array, 0, array_max),
@@ -93,12 +106,15 @@ def a_state(
     *jobs: Job,
     nodes: Iterable[Node] | None = None,
     tenants: Iterable[Tenant] | None = None,
+    queues: Iterable[TenantQueue] = (),
     now: int = 0,
 ) -> State:
     """One node of eight A100 and one tenant without limits, unless told otherwise."""
     state = State()
     for tenant in (a_tenant(),) if tenants is None else tenants:
         state.apply(TenantSet(now, tenant))
+    for queue in queues:
+        state.apply(QueueSet(now, queue))
     for node in (a_node(),) if nodes is None else nodes:
         state.apply(NodeSet(now, node))
     state.apply(TimePassed(now))
@@ -201,5 +217,7 @@ def snapshot(state: State) -> dict[str, object]:
         "nodes": state.ledger.nodes,
         "tenants": state.ledger.tenants,
         "arrays": state.ledger.arrays,
+        "tenant_queues": state.ledger.queues,
+        "usage": state.usage,
     }
     return copy.deepcopy(facts)

@@ -21,7 +21,6 @@ from fastapi import FastAPI
 from gpu_scheduler import __version__
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
-from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import CPU
 from gpu_scheduler.devices.api import NoDriver
@@ -29,7 +28,9 @@ from gpu_scheduler.devices.detect import Detected, detect, node_size
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import Engine, EngineUnavailable
 from gpu_scheduler.engines.local.engine import LocalEngine
+from gpu_scheduler.engines.local.startup import BOOT_ID_FILE
 from gpu_scheduler.log import set_up_logging
+from gpu_scheduler.policies import load_policy
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
 from gpu_scheduler.service.hardware import Hardware
@@ -80,8 +81,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _end(server: uvicorn.Server) -> None:
-    # Long polls are cut short by the second signal only; the first lets requests finish.
+def _end(server: uvicorn.Server, app: FastAPI) -> None:
+    # The first signal lets requests finish, and answers long polls now; the second cuts them off.
+    if app.state.service is not None:
+        app.state.service.stop_waiting()
     server.force_exit = server.should_exit
     server.should_exit = True
 
@@ -91,10 +94,12 @@ async def _serve(
 ) -> None:
     app = make_app(data_dir=str(data_dir))
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(ending, _end, server)
+        asyncio.get_running_loop().add_signal_handler(ending, _end, server, app)
     service = make_service(settings, data_dir, detected)
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
@@ -156,7 +161,7 @@ def make_service(settings: Settings, data_dir: Path, detected: Detected) -> Serv
         hardware=hardware,
         clock=clock,
         settings=ServiceSettings(
-            policy=order_policy(settings.scheduler.policy, settings.scheduler.aging_seconds),
+            policy=load_policy(settings.scheduler.policy, settings.scheduler.aging_seconds),
             tenants=tuple(tenant.to_tenant() for tenant in settings.tenants)
             or (Tenant(DEFAULT_TENANT),),
             launch=LaunchSettings(
@@ -184,7 +189,9 @@ def _store(settings: Settings) -> Store:
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:
     if settings.engine.kind == "none":
         return None
-    return LocalEngine(data_dir / "engine")
+    # Where pids start anew without a boot, as in a container, its runtime can say so in a file.
+    boot_id_file = process_environ().get("TGPU_BOOT_ID_FILE") or BOOT_ID_FILE
+    return LocalEngine(data_dir / "engine", boot_id_file=Path(boot_id_file))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from gpu_scheduler.core.lifecycle import JobState, Progress
 from gpu_scheduler.core.node import Node, Placement
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
 
 Holding = tuple[Job, Placement]
 
@@ -27,6 +27,7 @@ class Facts:
     ended: list[JobId] = field(default_factory=list)  # in the order in which they ended
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     tenants: dict[TenantId, Tenant] = field(default_factory=dict)
+    queues: dict[tuple[TenantId, str], TenantQueue] = field(default_factory=dict)
     clock: int = 0  # the latest instant anybody named
 
     def ids(self, *states: JobState) -> list[JobId]:
@@ -42,13 +43,19 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
         if job_id not in expired:
             holdings.append((facts.jobs[job_id], placement))
 
-    def rank(job: Job) -> tuple[int, int, str]:
+    def rank(job: Job) -> tuple[int, int, int, str]:
+        queue = facts.queues.get((job.tenant_id, job.queue))
         effective = job.priority + (now - job.submitted_at) // aging_ms
-        return (0 if policy == "fifo" else -effective, job.submitted_at, job.job_id)
+        return (
+            0 if queue is None else -queue.priority,
+            0 if policy == "fifo" else -effective,
+            job.submitted_at,
+            job.job_id,
+        )
 
     starts = []
     for job in sorted(_eligible(facts), key=rank):
-        if not _may(facts.tenants[job.tenant_id], job, holdings):
+        if not (_queue_lets(facts, job, holdings) and _may(facts, job, holdings)):
             continue
         placement = place(_books(facts, holdings), class_of(job))
         if placement is not None:
@@ -91,7 +98,19 @@ def _eligible(facts: Facts) -> list[Job]:
     return found
 
 
-def _may(tenant: Tenant, job: Job, holdings: list[Holding]) -> bool:
+def _queue_lets(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
+    queue = facts.queues.get((job.tenant_id, job.queue))
+    if queue is None:
+        return True
+    running = sum((o.tenant_id, o.queue) == (job.tenant_id, job.queue) for o, _ in holdings)
+    limit = queue.max_running_jobs
+    return queue.enabled and (limit is None or running < limit)
+
+
+def _may(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
+    tenant = facts.tenants[job.tenant_id]
+    if not tenant.active:
+        return False
     own = [other for other, _ in holdings if other.tenant_id == job.tenant_id]
     of_type = sum(
         other.request.gpu_millis
@@ -108,6 +127,8 @@ def _may(tenant: Tenant, job: Job, holdings: list[Holding]) -> bool:
     ]
     if asks.gpu_type is not None:  # else `place` chooses the type, and minds its quota
         limits.append((asks.gpu_millis, of_type, tenant.max_of_type(asks.gpu_type)))
+    if not tenant.enforce_quota:
+        limits = []
     if job.array is not None and job.array.max_running is not None:
         elements = [
             other

@@ -67,6 +67,10 @@ class CycleMachine(RuleBasedStateMachine):
     def set_tenant(self, rng: Random) -> None:
         self.world.set_tenant(rng)
 
+    @rule(rng=rngs)
+    def set_queue(self, rng: Random) -> None:
+        self.world.set_queue(rng)
+
     @rule()
     def carry_out_a_cycle(self) -> None:
         world = self.world

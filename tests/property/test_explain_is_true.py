@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain
 from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.lifecycle import JobState
@@ -84,6 +84,11 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
         case ReasonCode.TENANT_QUOTA:
             assert int(facts["current"]) + int(facts["requested"]) > int(facts["limit"])
             _raise_quota(state, entry, found)
+        case ReasonCode.TENANT_INACTIVE:
+            tenant = state.ledger.tenant(job.tenant_id).tenant
+            state.apply(TenantSet(0, replace(tenant, active=True)))
+        case ReasonCode.QUEUE_DISABLED | ReasonCode.QUEUE_CAP:
+            _open_the_queue(state, entry, found)
         case ReasonCode.NO_NODE:
             state.apply(NodeSet(0, a_node("new")))
         case ReasonCode.NO_SUCH_GPU | ReasonCode.TOO_LARGE:
@@ -105,6 +110,17 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
         case _:
             raise AssertionError(f"no way to remove {found}")
     return True
+
+
+def _open_the_queue(state: State, entry: Entry, found: Reason) -> None:
+    use = state.ledger.queue(entry.job.tenant_id, entry.job.queue)
+    assert use is not None
+    if found.code is ReasonCode.QUEUE_DISABLED:
+        state.apply(QueueSet(0, replace(use.queue, enabled=True)))
+        return
+    running, limit = int(found.fact("running")), int(found.fact("limit"))
+    assert running >= limit
+    state.apply(QueueSet(0, replace(use.queue, max_running_jobs=running + 1)))
 
 
 def _raise_quota(state: State, entry: Entry, found: Reason) -> None:

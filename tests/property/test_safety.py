@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobsSubmitted, NodeSet, TenantSet
+from gpu_scheduler.core.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.ledger import Draft
@@ -161,6 +161,8 @@ def _restore(world: World) -> State:
     facts, state = world.facts, State()
     for tenant in facts.tenants.values():
         state.apply(TenantSet(0, tenant))
+    for queue in facts.queues.values():
+        state.apply(QueueSet(0, queue))
     for node in facts.nodes.values():
         state.apply(NodeSet(0, node))
     state.now = world.state.now

@@ -12,6 +12,8 @@ from gpu_scheduler.core.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
+    QueueRemoved,
+    QueueSet,
     TenantSet,
     TimePassed,
 )
@@ -22,12 +24,13 @@ from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from tests.property.oracle import Facts
 
 AGING_SECONDS = 1
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")
+QUEUES = ("default", "night")
 
 
 def a_random_node(rng: Random, node_id: str) -> Node:
@@ -57,6 +60,18 @@ def a_random_tenant(rng: Random, tenant_id: TenantId) -> Tenant:
         limit(0, 2000, 4000),
         limit(0, 600, 2000),
         limit(0, 1, 2),
+        active=rng.random() < 0.95,
+        enforce_quota=rng.random() < 0.8,
+    )
+
+
+def a_random_queue(rng: Random) -> TenantQueue:
+    return TenantQueue(
+        rng.choice(TENANTS),
+        rng.choice(QUEUES),
+        priority=rng.choice((-1, 0, 0, 3)),
+        max_running_jobs=rng.choice((None, None, 0, 1, 3)),
+        enabled=rng.random() < 0.9,
     )
 
 
@@ -97,6 +112,10 @@ class World:
                     self.facts.ended.append(event.job_id)
             case TenantSet():
                 self.facts.tenants[event.tenant.tenant_id] = event.tenant
+            case QueueSet():
+                self.facts.queues[event.queue.tenant_id, event.queue.name] = event.queue
+            case QueueRemoved():
+                self.facts.queues.pop((event.tenant_id, event.name), None)
             case NodeSet():
                 self.facts.nodes[event.node.node_id] = event.node
             case TimePassed():
@@ -132,6 +151,7 @@ class World:
             rng.choice((-1, 0, 0, 1, 2, 5)),
             when,
             a_random_request(rng),
+            queue=rng.choice(QUEUES),
             options=options,
             after=self._dependencies(rng, siblings),
             array=array,
@@ -165,6 +185,14 @@ class World:
 
     def set_tenant(self, rng: Random) -> None:
         self.apply(TenantSet(self.now, a_random_tenant(rng, rng.choice(TENANTS))))
+
+    def set_queue(self, rng: Random) -> None:
+        """Also one with jobs in it, waiting or running."""
+        queue = a_random_queue(rng)
+        if rng.random() < 0.3:
+            self.apply(QueueRemoved(self.now, queue.tenant_id, queue.name))
+        else:
+            self.apply(QueueSet(self.now, queue))
 
     # -- what the world does -----------------------------------------------------------------
 
@@ -214,7 +242,7 @@ class World:
 
     def tick(self, rng: Random) -> None:
         """The clock moves on; now and then somebody sets it back."""
-        self.now += rng.choice((0, 1, 300, 1000, 1000, 2500, 10_000, -400))
+        self.now += rng.choice((0, 1, 300, 500, 1000, 2500, 3000, 10_000, -400))
         self.apply(TimePassed(self.now))
 
     def plan(self) -> Plan:
@@ -257,6 +285,7 @@ STEPS = (
     World.cancel,
     World.set_gpu,
     World.set_tenant,
+    World.set_queue,
 )
 
 

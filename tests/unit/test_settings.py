@@ -239,6 +239,13 @@ def test_a_mistake_in_the_file_names_file_key_value_and_remedy(write, text, prob
     assert problems(file) == (f"{file}: {problem}",)
 
 
+def test_a_variable_does_not_hide_a_section_that_is_none(write):
+    file = write("api: 5")
+    assert problems(file, environ=NOBODY | {"GPU_SCHEDULER_API_HOST": "localhost"}) == (
+        f"{file}: api must be a section with keys of its own, not 5",
+    )
+
+
 def test_all_mistakes_are_reported_at_once(write):
     assert len(problems(write("api: {http_port: x}\nengine: {kind: y}\nzzz: 1\n"))) == 3
 

@@ -83,6 +83,27 @@ def _tenant_quota(reason: Reason, _: str) -> _Sentence:
     )
 
 
+def _tenant_inactive(reason: Reason, _: str) -> _Sentence:
+    tenant = reason.fact("tenant")
+    return f"tenant {tenant} is not active", f"tgpu tenants change {tenant} --active"
+
+
+def _queue_disabled(reason: Reason, _: str) -> _Sentence:
+    queue, tenant = reason.fact("queue"), reason.fact("tenant")
+    return (
+        f"queue {queue} of tenant {tenant} is disabled",
+        f"tgpu queues change {queue} --tenant {tenant} --enable",
+    )
+
+
+def _queue_cap(reason: Reason, _: str) -> _Sentence:
+    queue, tenant = reason.fact("queue"), reason.fact("tenant")
+    return (
+        f"{reason.fact('running')} of at most {reason.fact('limit')} jobs of queue {queue} run",
+        f"tgpu list --tenant {tenant} --state running",
+    )
+
+
 def _no_such_gpu(reason: Reason, job_id: str) -> _Sentence:
     return (
         f"needs a {reason.fact('gpu_type')}, and there is none; there are: {reason.fact('types')}",
@@ -143,6 +164,9 @@ _WRITERS: dict[ReasonCode, Callable[[Reason, str], _Sentence]] = {
     ReasonCode.DEPENDENCY_FAILED: _dependency_failed,
     ReasonCode.BACKING_OFF: _backing_off,
     ReasonCode.ARRAY_CAP: _array_cap,
+    ReasonCode.TENANT_INACTIVE: _tenant_inactive,
+    ReasonCode.QUEUE_DISABLED: _queue_disabled,
+    ReasonCode.QUEUE_CAP: _queue_cap,
     ReasonCode.TENANT_QUOTA: _tenant_quota,
     ReasonCode.NO_SUCH_GPU: _no_such_gpu,
     ReasonCode.TOO_LARGE: _too_large,

@@ -29,6 +29,13 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def roughly_text(seconds: float) -> str:
+    """The largest unit alone: 45s, 3m, 2h, 4d."""
+    left = max(0, int(seconds))
+    unit = next((unit for unit, size in _SECONDS.items() if left >= size), "s")
+    return f"{left // _SECONDS[unit]}{unit}"
+
+
 def duration_text(seconds: float) -> str:
     """The two largest units: 45s, 3m20s, 2h05m, 4d06h."""
     left = max(0, int(seconds))

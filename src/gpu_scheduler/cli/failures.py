@@ -61,9 +61,10 @@ _REMEDIES = {
 
 
 def of_client_error(error: "ClientError") -> Failure:
+    remedy = _REMEDIES.get(error.code, "")
     return Failure(
         error.message,
-        _REMEDIES.get(error.code, ""),
+        "" if remedy in error.message else remedy,
         exit_code=exit_code_of_error(error.code, error.status),
         code=error.code,
         details=error.details,
@@ -73,4 +74,4 @@ def of_client_error(error: "ClientError") -> Failure:
 def of_validation(error: "ValidationError") -> Failure:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    return bad_input(f"{field}: {first['msg']} (got {str(first['input'])[:80]!r})")
+    return bad_input(f"{field}: {first['msg']} (got {str(first['input'])[:80]})")

@@ -179,7 +179,8 @@ def _surprise(error: Exception) -> Failure:
 def _usage(error: typer.TyperException) -> Failure:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tgpu"
-    return bad_input(error.format_message().rstrip(".").replace("\n", " "), f"see: {path} --help")
+    message = error.format_message().rstrip(".").replace("\n", " ").replace("Value error, ", "")
+    return bad_input(message, f"see: {path} --help")
 
 
 def _of_file(error: OSError) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from gpu_scheduler.cli import environment
 from gpu_scheduler.cli.connect import connected, ensure_service
 from gpu_scheduler.cli.exit_codes import ExitCode, exit_code_of_job
-from gpu_scheduler.cli.failures import Failure
+from gpu_scheduler.cli.failures import Failure, of_client_error
 from gpu_scheduler.cli.output import note, say, show_json, write_bytes
 from gpu_scheduler.cli.render.jobs import ended_line, queued_lines, waiting_line
 from gpu_scheduler.cli.render.words import index_ranges
-from gpu_scheduler.cli.submission import Submitter, Typed, build_request
-from gpu_scheduler.client.errors import Lost
+from gpu_scheduler.cli.submission import Submitter, Typed, build_request, in_options
+from gpu_scheduler.client.errors import ClientError, Lost, NoService
 from gpu_scheduler.client.follow import follow_job, wait_until_over, wait_until_started
 from gpu_scheduler.client.http import Client
 from gpu_scheduler.wire.v1 import JobModel, SubmitAnswer, SubmitRequest
@@ -64,6 +64,8 @@ def _real_id(client: Client, job_id: str) -> str:
 def _submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
     try:
         return client.submit(request)
+    except NoService:
+        raise
     except Lost as error:
         # Never sent again by itself: without an id of its own, that could make two jobs.
         remedy = (
@@ -74,6 +76,8 @@ def _submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
         raise Failure(
             error.message, remedy, exit_code=ExitCode.NO_SERVICE, code=error.code
         ) from error
+    except ClientError as error:
+        raise in_options(of_client_error(error)) from error
 
 
 def _report(answer: SubmitAnswer, request: SubmitRequest, how: Answering) -> None:

@@ -4,10 +4,13 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from typing import Final
+
+from pydantic import ValidationError
 
 from gpu_scheduler.cli import amounts
 from gpu_scheduler.cli.durations import parse_duration
-from gpu_scheduler.cli.failures import bad_input
+from gpu_scheduler.cli.failures import Failure, bad_input, of_validation
 from gpu_scheduler.cli.options import read_option
 from gpu_scheduler.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
@@ -15,6 +18,30 @@ _NO_COMMAND = (
     "put it after --, as in: tgpu submit --gpus 1 -- python train.py "
     "(or reserve GPUs without one: tgpu submit --gpus 1 --lease)"
 )
+
+
+# What the API calls a field, and what the user typed to fill it.
+_OPTIONS: Final = {
+    "job_id": "--id",
+    "tenant_id": "--tenant",
+    "name": "--name",
+    "priority": "--priority",
+    "gpu_count": "--gpus",
+    "gpu_type": "--type",
+    "gpu_memory_mb": "--gpu-mem",
+    "cpu_cores": "--cpus",
+    "memory_mb": "--mem",
+    "environment": "--env",
+    "working_dir": "--cwd",
+    "max_runtime": "--time",
+    "max_runtime_minutes": "--time",
+    "max_retries": "--retries",
+    "backoff_seconds": "--backoff",
+    "allowed_gpus": "--gpu-ids",
+    "after": "--after",
+    "array": "--array",
+    "params": "--param",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +122,19 @@ def build_request(
     }
     if typed.backoff:
         fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
-    return SubmitRequest.model_validate(fields), left_out
+    try:
+        return SubmitRequest.model_validate(fields), left_out
+    except ValidationError as error:
+        raise in_options(of_validation(error)) from error
+
+
+def in_options(failure: Failure) -> Failure:
+    """The same failure in the words of the command line: `gpu_count: …` becomes `--gpus: …`."""
+    field, colon, rest = failure.message.partition(": ")
+    option = _OPTIONS.get(field.split(".", maxsplit=1)[0])
+    if colon and option is not None:
+        failure.message = f"{option}: {rest}"
+    return failure
 
 
 def read_command(words: Sequence[str], lease: bool) -> list[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.ledger import Draft, Ledger, NodeUse, TenantUse
+from gpu_scheduler.core.ledger import Draft, Ledger, NodeUse, QueueUse, TenantUse
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.plan import Plan, Start
@@ -73,11 +73,12 @@ def _check_books(state: State) -> None:
     counted = Ledger()
     counted.nodes = {key: NodeUse(use.node) for key, use in state.ledger.nodes.items()}
     counted.tenants = {key: TenantUse(use.tenant) for key, use in state.ledger.tenants.items()}
+    counted.queues = {key: QueueUse(use.queue) for key, use in state.ledger.queues.items()}
     for entry in state.entries():
         placement = entry.progress.placement
         if entry.progress.state in PLACED and placement is not None:
             counted.take(entry.job, placement)
-    for what in ("nodes", "tenants", "arrays"):
+    for what in ("nodes", "tenants", "queues", "arrays"):
         booked, real = getattr(state.ledger, what), getattr(counted, what)
         _require(booked == real, "the ledger's {} say {}, the jobs {}", what, booked, real)
 
@@ -174,6 +175,7 @@ def _check_start(state: State, books: Ledger, start: Start) -> None:
     books.take(entry.job, start.placement)
     _check_node(books.node(start.placement.node_id), entry.job, start.placement)
     _check_quota(books.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
+    _check_queue(books.queue(entry.job.tenant_id, entry.job.queue), entry.job)
     array = entry.job.array
     if array is not None:
         running = books.array_running(array.array_id)
@@ -213,6 +215,11 @@ def _check_node(use: NodeUse, job: Job, placement: Placement) -> None:
 
 def _check_quota(use: TenantUse, job: Job, gpu_type: str) -> None:
     asks, may = job.request, use.tenant
+    _require(
+        may.active, "job {} starts for tenant {}, which is inactive", job.job_id, may.tenant_id
+    )
+    if not may.enforce_quota:
+        return
     of_type = use.gpu_millis_by_type.get(gpu_type, 0)
     _check_limit(job, "gpus", asks.gpu_millis, use.gpu_millis, may.max_gpu_millis)
     _check_limit(job, gpu_type, asks.gpu_millis, of_type, may.max_of_type(gpu_type))
@@ -220,6 +227,12 @@ def _check_quota(use: TenantUse, job: Job, gpu_type: str) -> None:
     _check_limit(job, "tenant cores", asks.cpu_millis, use.cpu_millis, may.max_cpu_millis)
     _check_limit(job, "tenant memory", asks.mem_mib, use.mem_mib, may.max_mem_mib)
     _check_limit(job, "jobs", 1, use.jobs, may.max_running_jobs)
+
+
+def _check_queue(use: QueueUse | None, job: Job) -> None:
+    if use is not None:
+        _require(use.queue.enabled, "job {} starts from disabled queue {}", job.job_id, job.queue)
+        _check_limit(job, "jobs of its queue", 1, use.running, use.queue.max_running_jobs)
 
 
 def _check_limit(job: Job, what: str, asked: int, used: int, limit: int | None) -> None:

@@ -8,19 +8,21 @@
 
 from heapq import heapify, heappop, heapreplace
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import JobClass
-from gpu_scheduler.core.ledger import Draft
+from gpu_scheduler.core.errors import InvariantBroken
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.job import Job, JobClass, class_of
+from gpu_scheduler.core.ledger import Draft, Ledger
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.policy import OrderPolicy, SortKey
-from gpu_scheduler.core.queue import ClassQueue
+from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy, SortKey
+from gpu_scheduler.core.queue import ClassQueue, QueueKey
 from gpu_scheduler.core.stages.admit import refuse
 from gpu_scheduler.core.stages.place import place
 from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import TenantQueue
 
 
-def schedule(state: State, now: int, policy: OrderPolicy) -> Plan:
+def schedule(state: State, now: int, policy: Policy) -> Plan:
     """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended."""
     draft = Draft(state.ledger)
     expired = state.expired_leases(now)
@@ -28,38 +30,95 @@ def schedule(state: State, now: int, policy: OrderPolicy) -> Plan:
         entry = state.entry(job_id)
         if entry is not None and entry.progress.placement is not None:
             draft.give(entry.job, entry.progress.placement)
-    starts = _fill(state, draft, now, policy)
+    if isinstance(policy, ChoicePolicy):
+        starts = _fill_by_choice(state, draft, policy)
+    else:
+        starts = _fill_by_key(state, draft, now, policy)
     return Plan(tuple(starts), tuple(expired), tuple(state.doomed()))
 
 
-def _fill(state: State, draft: Draft, now: int, policy: OrderPolicy) -> list[Start]:
-    # (key, number of the class, class, position in it); the number keeps the heap from comparing
-    # classes, and no two keys are equal anyway, since each ends in a job id.
-    heads: list[tuple[SortKey, int, ClassQueue, int]] = []
-    for number, queue in enumerate(state.waiting.classes()):
+def _fill_by_key(state: State, draft: Draft, now: int, policy: OrderPolicy) -> list[Start]:
+    # (queue's rank, tenant's share, key, class, position in it). No two keys are equal, since each
+    # ends in a job id, so the heap never compares classes.
+    heads: list[tuple[int, int, SortKey, ClassQueue, int]] = []
+    for queue in state.waiting.classes():
+        job_class = queue.job_class
         submitted_at, job_id = queue.keys[0]
-        key = policy.sort_key(queue.job_class, submitted_at, job_id, now)
-        heads.append((key, number, queue, 0))
+        key = policy.sort_key(job_class, submitted_at, job_id, now)
+        share = policy.share(draft.tenant(job_class.tenant_id))
+        heads.append((_rank(draft, job_class), share, key, queue, 0))
     heapify(heads)
     starts: list[Start] = []
     full: set[object] = set()  # shapes that found no room; within a cycle room only shrinks
     while heads:
-        (_, _, job_id), number, queue, position = heads[0]
-        placement = _try(draft, queue.job_class, full)
+        rank, share, key, queue, position = heads[0]
+        job_class = queue.job_class
+        share_now = policy.share(draft.tenant(job_class.tenant_id))
+        if share_now != share:  # others of its tenant started meanwhile: back to its new place
+            heapreplace(heads, (rank, share_now, key, queue, position))
+            continue
+        placement = _try(draft, job_class, full)
         if placement is None:
             heappop(heads)
             continue
-        entry = state.entry(job_id)
+        entry = state.entry(key[2])
         assert entry is not None  # the queue and the entries are two indexes of one thing
         draft.take(entry.job, placement)
-        starts.append(Start(JobId(job_id), placement))
+        starts.append(Start(key[2], placement))
         if position + 1 == len(queue.keys):
             heappop(heads)
             continue
         submitted_at, job_id = queue.keys[position + 1]
-        key = policy.sort_key(queue.job_class, submitted_at, job_id, now)
-        heapreplace(heads, (key, number, queue, position + 1))
+        key = policy.sort_key(job_class, submitted_at, job_id, now)
+        heapreplace(heads, (rank, share, key, queue, position + 1))
     return starts
+
+
+def _fill_by_choice(state: State, draft: Draft, policy: ChoicePolicy) -> list[Start]:
+    starts: list[Start] = []
+    full: set[object] = set()
+    for queue, pending in _by_queue(state):
+        while pending:
+            chosen = policy.choose(queue, tuple(pending.values()))
+            if chosen is None:
+                break
+            # Our own record of it: a plug-in may hand back a changed copy.
+            job = pending.pop(chosen.job_id, None)
+            if job is None:
+                raise InvariantBroken(
+                    f"policy {policy.name} chose job {chosen.job_id}, which it was not shown"
+                )
+            placement = _try(draft, class_of(job), full)
+            if placement is not None:
+                draft.take(job, placement)
+                starts.append(Start(job.job_id, placement))
+    return starts
+
+
+def _by_queue(state: State) -> list[tuple[TenantQueue, dict[JobId, Job]]]:
+    """Every queue in which somebody waits, higher ones first, with its jobs, oldest first."""
+    keys: dict[tuple[TenantId, str], list[QueueKey]] = {}
+    for waiting in state.waiting.classes():
+        owner = (waiting.job_class.tenant_id, waiting.job_class.queue)
+        keys.setdefault(owner, []).extend(waiting.keys)
+    found = []
+    for (tenant_id, name), members in keys.items():
+        use = state.ledger.queue(tenant_id, name)
+        queue = use.queue if use is not None else TenantQueue(tenant_id, name)
+        jobs = {}
+        for _, job_id in sorted(members):
+            entry = state.entry(job_id)
+            assert entry is not None
+            jobs[job_id] = entry.job
+        found.append((queue, jobs))
+    found.sort(key=lambda pair: (-pair[0].priority, pair[0].tenant_id, pair[0].name))
+    return found
+
+
+def _rank(books: Ledger, job_class: JobClass) -> int:
+    """Higher queues first."""
+    use = books.queue(job_class.tenant_id, job_class.queue)
+    return 0 if use is None else -use.queue.priority
 
 
 def _try(draft: Draft, job_class: JobClass, full: set[object]) -> Placement | None:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import Move, Progress
 from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,29 @@ class TenantSet:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSet:
+    at: int
+    queue: TenantQueue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRemoved:
+    at: int
+    tenant_id: TenantId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAdded:
+    """What a tenant's jobs in one queue used up, and how many of them ended, by this commit."""
+
+    at: int
+    tenant_id: TenantId
+    queue: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSet:
     at: int
     node: Node
@@ -51,4 +75,13 @@ class TimePassed:
     at: int
 
 
-Event = JobsSubmitted | JobMoved | TenantSet | NodeSet | TimePassed
+Event = (
+    JobsSubmitted
+    | JobMoved
+    | TenantSet
+    | QueueSet
+    | QueueRemoved
+    | UsageAdded
+    | NodeSet
+    | TimePassed
+)

@@ -67,6 +67,11 @@ class Job:
     after: tuple[Dependency, ...] = ()
     array: Array | None = None
 
+    @property
+    def project_id(self) -> TenantId:
+        """Tenants and projects are the same thing."""
+        return self.tenant_id
+
 
 @dataclass(frozen=True, slots=True)
 class Detail:

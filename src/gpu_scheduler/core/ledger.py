@@ -10,7 +10,7 @@ from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.node import Gpu, Node, Placement
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import GPU
 
 
@@ -79,10 +79,25 @@ class TenantUse:
         self.jobs += sign
 
 
+@dataclass(slots=True)
+class QueueUse:
+    """A tenant's queue and how many of its jobs have GPUs."""
+
+    queue: TenantQueue
+    running: int = 0
+
+    def copy(self) -> "QueueUse":
+        return QueueUse(self.queue, self.running)
+
+
+QueueName = tuple[TenantId, str]
+
+
 class Ledger:
     """The books. `take` and `give` are exact inverses."""
 
     def __init__(self) -> None:
+        self.queues: dict[QueueName, QueueUse] = {}  # those that were made; others have no rules
         self.nodes: dict[NodeId, NodeUse] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
         self.arrays: dict[str, int] = {}  # elements placed, by array
@@ -99,6 +114,9 @@ class Ledger:
     def tenant(self, tenant_id: TenantId) -> TenantUse:
         return self.tenants[tenant_id]
 
+    def queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
+        return self.queues.get((tenant_id, name))
+
     def array_running(self, array_id: str) -> int:
         return self.arrays.get(array_id, 0)
 
@@ -108,6 +126,9 @@ class Ledger:
     def _add(self, job: Job, placement: Placement, sign: int) -> None:
         self._own_node(placement.node_id).add(job, placement, sign)
         self._own_tenant(job.tenant_id).add(job, placement, sign)
+        queue = self._own_queue(job.tenant_id, job.queue)
+        if queue is not None:
+            queue.running += sign
         if job.array is not None and job.array.max_running is not None:
             array_id = job.array.array_id
             placed = self.array_running(array_id) + sign
@@ -124,6 +145,9 @@ class Ledger:
     def _own_tenant(self, tenant_id: TenantId) -> TenantUse:
         return self.tenants[tenant_id]
 
+    def _own_queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
+        return self.queues.get((tenant_id, name))
+
 
 class Draft(Ledger):
     """A trial on top of a ledger, which stays as it is."""
@@ -137,6 +161,9 @@ class Draft(Ledger):
 
     def tenant(self, tenant_id: TenantId) -> TenantUse:
         return self.tenants.get(tenant_id) or self._base.tenant(tenant_id)
+
+    def queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
+        return self.queues.get((tenant_id, name)) or self._base.queue(tenant_id, name)
 
     def array_running(self, array_id: str) -> int:
         own = self.arrays.get(array_id)
@@ -155,4 +182,12 @@ class Draft(Ledger):
         use = self.tenants.get(tenant_id)
         if use is None:
             use = self.tenants[tenant_id] = self._base.tenant(tenant_id).copy()
+        return use
+
+    def _own_queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
+        use = self.queues.get((tenant_id, name))
+        if use is None:
+            base = self._base.queue(tenant_id, name)
+            if base is not None:
+                use = self.queues[tenant_id, name] = base.copy()
         return use

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sortedcontainers import SortedList
 
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import JobClass
 
 QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every class
@@ -61,6 +61,14 @@ class WaitingQueue:
     def all_classes(self) -> Iterator[ClassQueue]:
         """Also those whose jobs all run, are held or sleep."""
         return iter(self._classes.values())
+
+    def members(self, tenant_id: TenantId, queue: str) -> int:
+        """How many jobs of a tenant's queue are not over, waiting or not."""
+        return sum(
+            found.members
+            for found in self._classes.values()
+            if found.job_class.tenant_id == tenant_id and found.job_class.queue == queue
+        )
 
     def classes(self) -> Iterator[ClassQueue]:
         """The classes in which somebody waits."""

@@ -10,6 +10,9 @@ class ReasonCode(StrEnum):
     DEPENDENCY_FAILED = "dependency_failed"  # cause
     BACKING_OFF = "backing_off"  # until, cause
     ARRAY_CAP = "array_cap"  # running, limit
+    TENANT_INACTIVE = "tenant_inactive"  # tenant
+    QUEUE_DISABLED = "queue_disabled"  # queue, tenant
+    QUEUE_CAP = "queue_cap"  # queue, tenant, running, limit
     TENANT_QUOTA = "tenant_quota"  # tenant, resource, requested, limit, current
     NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
     TOO_LARGE = "too_large"  # resource, requested, largest

@@ -16,12 +16,15 @@ from gpu_scheduler.core.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
+    QueueRemoved,
+    QueueSet,
     TenantSet,
     TimePassed,
+    UsageAdded,
 )
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import DependencyKind, Job, class_of
-from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
+from gpu_scheduler.core.ledger import Ledger, NodeUse, QueueName, QueueUse, TenantUse
 from gpu_scheduler.core.lifecycle import (
     PENDING,
     PENDING_HELD,
@@ -32,7 +35,8 @@ from gpu_scheduler.core.lifecycle import (
 )
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.queue import ClassQueue, WaitingQueue
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import NO_USAGE, Usage
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class State:
         self.ledger = Ledger()
         self.waiting = WaitingQueue()
         self.counts: Counter[JobState] = Counter()
+        self.usage: dict[QueueName, Usage] = {}  # of all time, by tenant and queue
         self._entries: dict[JobId, Entry] = {}
         self._placed: dict[JobId, Entry] = {}
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
@@ -109,6 +114,13 @@ class State:
                 self._move(event)
             case TenantSet():
                 self._set_tenant(event.tenant)
+            case QueueSet():
+                self._set_queue(event.queue)
+            case QueueRemoved():
+                self.ledger.queues.pop((event.tenant_id, event.name), None)
+            case UsageAdded():
+                key = (event.tenant_id, event.queue)
+                self.usage[key] = self.usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
                 self._set_node(event.node)
             case TimePassed():
@@ -231,6 +243,17 @@ class State:
             self.ledger.tenants[tenant.tenant_id] = TenantUse(tenant)
         else:
             use.tenant = tenant
+
+    def _set_queue(self, queue: TenantQueue) -> None:
+        key = (queue.tenant_id, queue.name)
+        use = self.ledger.queues.get(key)
+        if use is None:
+            running = sum(
+                (entry.job.tenant_id, entry.job.queue) == key for entry in self._placed.values()
+            )
+            self.ledger.queues[key] = QueueUse(queue, running)
+        else:
+            use.queue = queue
 
     def _set_node(self, node: Node) -> None:
         use = self.ledger.nodes.get(node.node_id)

@@ -83,7 +83,11 @@ class Engine(Protocol):
         """
 
     async def stop(self, keys: Sequence[AttemptKey]) -> None:
-        """End attempts whole: TERM, grace, KILL, until nothing of them is left."""
+        """End attempts whole: TERM, grace, KILL, until nothing of them is left.
+
+        One that is not known will never be started, and is observed as such: whoever asks for its
+        end can wait for an observation in any case.
+        """
 
     async def observe(self) -> list[Observation]:
         """Every attempt the engine knows and was not told to forget.

@@ -77,7 +77,10 @@ class FakeEngine:
         self._check_open()
         self.stopped += keys
         for key in keys:
-            if self.stops and key in self._known:
+            if self.stops and key not in self._ever:
+                self._ever.add(key)
+                self.refuse(key, "stopped", retry=False)
+            elif self.stops and key in self._known:
                 self._stop(key)
 
     async def observe(self) -> list[Observation]:

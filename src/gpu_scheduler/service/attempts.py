@@ -24,9 +24,9 @@ from gpu_scheduler.engines.api import (
     Phase,
 )
 from gpu_scheduler.service.clock import Clock
-from gpu_scheduler.service.launch import NOT_INHERITED, launch_of
+from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
-from gpu_scheduler.service.reconciler import Belief, beliefs, classify
+from gpu_scheduler.service.reconciler import beliefs, classify
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -139,9 +139,7 @@ class Attempts:
             return self._settings.default_environment
         cached = self._environments.get(env_id)
         if cached is None:
-            found = dict(await self._store.environment(env_id))
-            for name in NOT_INHERITED:
-                found.pop(name, None)
+            found = inherited(await self._store.environment(env_id))
             if len(self._environments) >= 256:
                 self._environments.clear()
             cached = self._environments[env_id] = found
@@ -195,12 +193,16 @@ class Attempts:
         # Taken before the engine is asked: what starts meanwhile is not missing.
         believed = beliefs(self._state.placed())
         observed = {seen.key: seen for seen in await self._engine.observe()}
+        # Nor is it an orphan, or a leftover: what the books have by now is somebody's.
+        for key in beliefs(self._state.placed()):
+            if key not in believed:
+                observed.pop(key, None)
         buckets = classify(believed, observed)
         for key in buckets.to_launch:
             self._to_launch[key] = None
         for key in (*buckets.to_stop, *buckets.orphans):
             self._to_stop[key] = None
-        lost = [self._lost(key, believed[key]) for key in buckets.lost]
+        lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:
             await self.record([*buckets.changed, *lost])
         if buckets.leftovers:
@@ -210,10 +212,8 @@ class Attempts:
         if self._to_launch or self._to_stop:
             self._work.set()
 
-    def _lost(self, key: AttemptKey, belief: Belief) -> Observation:
+    def _lost(self, key: AttemptKey) -> Observation:
         cause = "the engine knows nothing of it"
-        if belief is Belief.STOPPING:
-            cause = "stopped before it was started"
         return Observation(key, Phase.LOST, self._clock.now(), cause=cause)
 
 

@@ -1,22 +1,49 @@
 """Refuses what could never start: over the tenant's quota, or larger than every node."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpu_scheduler.core.errors import InvalidRequest, QuotaExceeded
 from gpu_scheduler.core.explain import never_reason
 from gpu_scheduler.core.job import Job, JobClass
-from gpu_scheduler.core.ledger import TenantUse
+from gpu_scheduler.core.ledger import NodeUse, TenantUse
 from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.stages.place import could_ever_hold
+from gpu_scheduler.core.stages.place import could_ever_hold, memory_each
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import gpus_text
 
 
 def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
-    _check_quota(state.ledger.tenant(job.tenant_id), job_class)
+    tenant_use = state.ledger.tenant(job.tenant_id)
+    _check_quota(tenant_use, job_class)
     uses = list(state.ledger.nodes.values())
-    if uses and not any(could_ever_hold(use.node, job_class) for use in uses):
-        raise _too_large(never_reason(uses, job_class))
+    if job_class.request.gpu_type is None:
+        types = {gpu.gpu_type for use in uses for gpu in use.node.gpus}
+        _check_every_type(tenant_use, job_class.request.gpu_millis, types)
+    if uses and not _could_hold(uses, job_class):
+        raise _too_picky(uses, job_class) or _too_large(never_reason(uses, job_class))
+
+
+def _could_hold(uses: list[NodeUse], job_class: JobClass) -> bool:
+    return any(could_ever_hold(use.node, job_class) for use in uses)
+
+
+def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
+    """Where there are GPUs enough, and the job itself rules too many of them out."""
+    gpus = [gpu for use in uses for gpu in use.node.gpus]
+    if job_class.allowed_gpus and _could_hold(uses, job_class._replace(allowed_gpus=())):
+        there = ", ".join(str(index) for index in sorted({gpu.index for gpu in gpus}))
+        remedy = f"too few of these would do; there are: {there}"
+        return InvalidRequest("allowed_gpus", list(job_class.allowed_gpus), remedy)
+    request = job_class.request
+    frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
+    if request.gpu_mem_mib and _could_hold(uses, frugal):
+        sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]
+        each = memory_each(request)
+        enough = sum(size >= each for size in sizes)
+        remedy = f"that is {each} MB a GPU; {enough} here have it, and the largest has {max(sizes)}"
+        return InvalidRequest("gpu_memory_mb", request.gpu_mem_mib, remedy)
+    return None
 
 
 def _check_quota(use: TenantUse, job_class: JobClass) -> None:
@@ -38,6 +65,18 @@ def _check_quota(use: TenantUse, job_class: JobClass) -> None:
             raise QuotaExceeded(tenant.tenant_id, what, *shown)
 
 
+def _check_every_type(use: TenantUse, requested: int, types: set[str]) -> None:
+    """A request open to every type can start if the quota of one of them is large enough."""
+    limits = [(use.tenant.max_of_type(gpu_type), gpu_type) for gpu_type in types]
+    bounded = [(limit, gpu_type) for limit, gpu_type in limits if limit is not None]
+    if not bounded or len(bounded) < len(limits) or requested <= max(bounded)[0]:
+        return
+    limit, gpu_type = max(bounded)
+    current = use.gpu_millis_by_type.get(gpu_type, 0)
+    shown = (gpus_text(amount) for amount in (requested, limit, current))
+    raise QuotaExceeded(use.tenant.tenant_id, f"{gpu_type} GPUs", *shown)
+
+
 _FIELDS: Final = {"gpus": "gpu_count", "cpu_millis": "cpu_cores", "memory_mib": "memory_mb"}
 
 
@@ -49,11 +88,7 @@ def _too_large(why: Reason) -> InvalidRequest:
     requested, largest = int(why.fact("requested")), int(why.fact("largest"))
     if resource == "gpus":
         kind = f" {why.fact('gpu_type')}" if why.fact("gpu_type") else ""
-        memory = int(why.fact("gpu_mem_mib"))
-        with_memory = f" with that much memory ({memory} MB in all)" if memory else ""
-        remedy = (
-            f"at most {gpus_text(largest)}{kind} GPUs of one type{with_memory} are on one machine"
-        )
+        remedy = f"at most {gpus_text(largest)}{kind} GPUs of one type are on one machine"
         return InvalidRequest("gpu_count", gpus_text(requested), remedy)
     shown = gpus_text if resource == "cpu_millis" else str
     unit = "cores" if resource == "cpu_millis" else "MB"

@@ -30,6 +30,8 @@ class Hardware:
         def decide(state: State) -> Decision[bool]:
             use = state.ledger.nodes.get(self.node_id)
             node = self._node(snapshot, _paused(use.node) if use is not None else {})
+            if use is not None and snapshot.problem is not None and not node.gpus:
+                node = _out_of_reach(use.node, snapshot.problem)
             if use is not None and use.node == node:
                 return Decision(answer=False)
             return Decision(answer=True, events=[NodeSet(clock.now(), node)])
@@ -66,6 +68,11 @@ class Hardware:
             for reading in snapshot.gpus
         )
         return Node(self.node_id, gpus, self._cpu_millis, self._mem_mib, self.simulated)
+
+
+def _out_of_reach(node: Node, problem: str) -> Node:
+    # A driver that tells nothing has not taken the GPUs away, nor what an operator said of them.
+    return replace(node, gpus=tuple(replace(gpu, problem=problem) for gpu in node.gpus))
 
 
 def _paused(node: Node) -> dict[str, str]:

@@ -16,13 +16,15 @@ from gpu_scheduler.core.errors import (
     Unavailable,
 )
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JOB_ID_RULE, JobId, is_job_id
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, is_job_id
 from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, class_of
 from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.tenant import TIER_PRIORITY
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
+from gpu_scheduler.service.tenants import queues_of
 from gpu_scheduler.service.writer import Decide, Decision, Writer
 from gpu_scheduler.store.api import Store, StoredJob
 
@@ -59,22 +61,38 @@ class JobCommands:
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
         self._check_shape(submission)
+        if submission.priority is None:
+            tier = self._state.ledger.tenant(submission.tenant_id).tenant.tier
+            submission = replace(submission, priority=TIER_PRIORITY[tier])
         if self._leases_only or not submission.detail.argv:
             submission = replace(submission, options=replace(submission.options, lease=True))
         env_id, environments = _environment(submission.base_environment)
-        submission = replace(
-            submission,
-            detail=replace(submission.detail, env_id=env_id),
-            after=await self._open_dependencies(submission),
-        )
+        submission = replace(submission, detail=replace(submission.detail, env_id=env_id))
+        while True:
+            # First of all: a repeated request is answered as before, whatever has changed since.
+            if earlier := await self._earlier(submission):
+                return earlier
+            try:
+                return await self._queue(submission, environments)
+            except _DependencyEnded:
+                continue
+            except Duplicate:
+                # Taken meanwhile: by the same request sent twice, or by a caller's name for the
+                # number we had chosen.
+                if submission.job_id is not None and not await self._earlier(submission):
+                    raise
+
+    async def _queue(
+        self, submission: Submission, environments: Mapping[str, Mapping[str, str]]
+    ) -> Submitted:
+        submission = replace(submission, after=await self._open_dependencies(submission))
         self._check_fit(submission)
-        named = submission.job_id is not None
         base_id = submission.job_id or await self._new_id()
         now = self._clock.now() if submission.submitted_at is None else submission.submitted_at
         unfolded = unfold(submission, base_id, now)
         job_ids = tuple(job.job_id for job, _ in unfolded)
-        if named and (earlier := await self._earlier(unfolded)):
-            return Submitted(base_id, earlier, repeated=True)
+        if not is_job_id(job_ids[-1]):
+            raise InvalidRequest("job_id", base_id, "leaves no room for the numbers of its array")
 
         def decide(state: State) -> Decision[Submitted]:
             jobs = tuple(job for job, _ in unfolded)
@@ -82,11 +100,8 @@ class JobCommands:
                 if state.entry(job.job_id) is not None:
                     raise Duplicate(job.job_id)
             self._check_room(state, len(jobs))
-            for dependency in submission.after:
-                if state.entry(dependency.job_id) is None:
-                    raise Conflict(
-                        f"job {dependency.job_id} ended while this one was submitted; submit again"
-                    )
+            if any(state.entry(dependency.job_id) is None for dependency in submission.after):
+                raise _DependencyEnded
             held = frozenset(job_ids) if submission.held else frozenset()
             return Decision(
                 Submitted(base_id, job_ids),
@@ -117,6 +132,8 @@ class JobCommands:
                     error = Duplicate(job.job_id)
                 elif job.tenant_id not in tenants:
                     error = _unknown_tenant(state, job.tenant_id)
+                elif not tenants[job.tenant_id].tenant.active:
+                    error = _inactive_tenant(job.tenant_id)
                 elif len(accepted) >= room:
                     error = _queue_full(self._max_queue_size)
                 else:
@@ -202,16 +219,30 @@ class JobCommands:
             raise InvalidRequest("params", "", "each parameter needs at least one value")
         if submission.tenant_id not in self._state.ledger.tenants:
             raise _unknown_tenant(self._state, submission.tenant_id)
+        if not self._state.ledger.tenant(submission.tenant_id).tenant.active:
+            raise _inactive_tenant(submission.tenant_id)
+        if submission.queue != DEFAULT_QUEUE and (
+            self._state.ledger.queue(submission.tenant_id, submission.queue) is None
+        ):
+            names = [queue.name for queue in queues_of(self._state, submission.tenant_id)]
+            raise InvalidRequest(
+                "queue", submission.queue, f"no such queue; there are: {', '.join(names)}"
+            )
 
     def _check_fit(self, submission: Submission) -> None:
         """Before an id is spent on it. The elements of a submission are all of one class."""
-        (job, _), *_ = unfold(submission, JobId("new"), 0)
+        one = replace(
+            submission,
+            indexes=submission.indexes[:1],
+            params=tuple((name, values[:1]) for name, values in submission.params),
+        )
+        ((job, _),) = unfold(one, JobId("new"), 0)
         refuse_what_never_fits(self._state, job, class_of(job))
 
     def _room(self, state: State) -> int:
         if not self._max_queue_size:
             return MAX_ELEMENTS * 1000
-        return self._max_queue_size - state.pending_count()
+        return self._max_queue_size - state.pending_count() - self._writer.joining
 
     def _check_room(self, state: State, count: int) -> None:
         if self._room(state) < count:
@@ -237,39 +268,50 @@ class JobCommands:
 
     async def _open_dependencies(self, submission: Submission) -> tuple[Dependency, ...]:
         """Dependencies that still count; one that can never be met refuses the submission."""
-        still_open: dict[JobId, Dependency] = {}
-        for dependency in submission.after:
-            if dependency.job_id == submission.job_id:
-                raise InvalidRequest("after", dependency.job_id, "a job cannot wait for itself")
-            if self._state.entry(dependency.job_id) is not None:
-                earlier = still_open.get(dependency.job_id)
-                if earlier is None or earlier.kind is DependencyKind.ANY:
-                    still_open[dependency.job_id] = dependency
+        still_open: list[Dependency] = []
+        for job_id, kind in _strictest(submission.after).items():
+            if job_id == submission.job_id:
+                raise InvalidRequest("after", job_id, "a job cannot wait for itself")
+            if self._state.entry(job_id) is not None:
+                still_open.append(Dependency(job_id, kind))
                 continue
-            stored = await self._store.job(dependency.job_id)
+            stored = await self._store.job(job_id)
             if stored is None:
-                raise InvalidRequest("after", dependency.job_id, "there is no such job")
-            completed = stored.progress.state is JobState.COMPLETED
-            if dependency.kind is DependencyKind.OK and not completed:
+                raise InvalidRequest("after", job_id, "there is no such job")
+            if kind is DependencyKind.OK and stored.progress.state is not JobState.COMPLETED:
                 raise InvalidRequest(
                     "after",
-                    dependency.job_id,
+                    job_id,
                     f"that job {_was(stored)}, so this one would never start; "
                     "use after-any to start all the same",
                 )
-        return tuple(still_open.values())
+        return tuple(still_open)
 
-    async def _earlier(self, unfolded: list[tuple[Job, Detail]]) -> tuple[JobId, ...]:
-        """The ids, if exactly these jobs exist already; Duplicate if some differ."""
+    async def _earlier(self, submission: Submission) -> Submitted | None:
+        """The answer given before, if exactly these jobs exist; Duplicate if some differ."""
+        if submission.job_id is None:
+            return None
+        unfolded = unfold(submission, submission.job_id, 0)
         job_ids = tuple(job.job_id for job, _ in unfolded)
         known = await self._store.known(job_ids)
         if not known:
-            return ()
+            return None
         for job, detail in unfolded:
             stored = await self._store.job(job.job_id)
-            if stored is None or not _same_content(stored, job, detail):
+            if stored is None or not self._is_same(stored, job, detail):
                 raise Duplicate(min(known))
-        return job_ids
+        return Submitted(submission.job_id, job_ids, repeated=True)
+
+    def _is_same(self, stored: StoredJob, job: Job, detail: Detail) -> bool:
+        was = stored.job
+        asked, kept = _strictest(job.after), _strictest(was.after)
+        if not kept.items() <= asked.items():
+            return False
+        # Those over when it was submitted were dropped; one that is not over now was not then.
+        if any(self._state.entry(job_id) is not None for job_id in asked.keys() - kept.keys()):
+            return False
+        same = replace(job, submitted_at=was.submitted_at, after=was.after)
+        return same == was and detail == stored.detail
 
     async def _new_id(self) -> JobId:
         """The next number that no caller has taken as a name."""
@@ -278,6 +320,10 @@ class JobCommands:
             candidate = JobId(str(self._last_number))
             if self._state.entry(candidate) is None and not await self._store.known([candidate]):
                 return candidate
+
+
+class _DependencyEnded(Exception):
+    """A job to wait for ended while this one was on its way: look again at how it ended."""
 
 
 class _NotLive(Exception):
@@ -298,16 +344,23 @@ def _unknown_tenant(state: State, tenant_id: str) -> InvalidRequest:
     return InvalidRequest("tenant_id", tenant_id, f"no such tenant; there are: {known}")
 
 
+def _inactive_tenant(tenant_id: str) -> Conflict:
+    return Conflict(f"tenant {tenant_id} is not active and takes no jobs")
+
+
 def _queue_full(limit: int) -> Unavailable:
     return Unavailable(
         f"the queue is full: {limit} jobs wait (scheduler.max_queue_size); try again later"
     )
 
 
-def _same_content(stored: StoredJob, job: Job, detail: Detail) -> bool:
-    same_time = replace(job, submitted_at=stored.job.submitted_at)
-    # Dependencies that were over when it was repeated are dropped, so they cannot be compared.
-    return replace(same_time, after=stored.job.after) == stored.job and detail == stored.detail
+def _strictest(after: Sequence[Dependency]) -> dict[JobId, DependencyKind]:
+    """Each job once; of two kinds for one job the stricter holds."""
+    found: dict[JobId, DependencyKind] = {}
+    for dependency in after:
+        if found.get(dependency.job_id) is not DependencyKind.OK:
+            found[dependency.job_id] = dependency.kind
+    return found
 
 
 def _environment(

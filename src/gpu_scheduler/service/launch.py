@@ -30,8 +30,14 @@ def launch_of(
     )
 
 
-# Left over from a surrounding job when one job submits another: never the new job's own.
-NOT_INHERITED: Final = ("TGPU_ARRAY_ID", "TGPU_ARRAY_INDEX")
+# Left over from a surrounding job when one job submits another: never the new job's own. The rest
+# of what `_assigned` sets is set for every job.
+_NOT_INHERITED: Final = ("TGPU_ARRAY_ID", "TGPU_ARRAY_INDEX", "TGPU_PARAM_")
+
+
+def inherited(base: Mapping[str, str]) -> dict[str, str]:
+    """What a job takes over from the environment of its submitter."""
+    return {name: value for name, value in base.items() if not name.startswith(_NOT_INHERITED)}
 
 
 def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:

@@ -42,7 +42,7 @@ def _exited(entry: Entry, seen: Observation, now: int) -> JobMoved:
         return _end(entry, seen, JobState.CANCELLED, progress.cause)
     if seen.cause == "time_limit":
         limit = options.time_limit_ms or 0
-        return _end(entry, seen, JobState.FAILED, f"time limit of {limit // 1000} s reached")
+        return _end(entry, seen, JobState.FAILED, f"time limit of {limit / 1000:g} s reached")
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
     cause = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"

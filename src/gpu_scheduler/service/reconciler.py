@@ -68,9 +68,12 @@ def classify(
 
 
 def _unknown_to_the_engine(buckets: Buckets, key: AttemptKey, belief: Belief) -> None:
-    if belief is Belief.DECIDED:
-        buckets.to_launch.append(key)
-    else:
-        # A stop that was asked for before the launch reached the engine ends here too: there is
-        # nothing to stop, and `lost` ends a stopping job as cancelled.
-        buckets.lost.append(key)
+    match belief:
+        case Belief.DECIDED:
+            buckets.to_launch.append(key)
+        case Belief.STOPPING:
+            # Not lost: the engine may have it and not have started it yet. Told to stop it, it
+            # either ends it or never starts it, and says which.
+            buckets.to_stop.append(key)
+        case Belief.RUNNING:
+            buckets.lost.append(key)

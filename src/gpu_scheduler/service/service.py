@@ -10,21 +10,33 @@ import structlog
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.errors import Conflict
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+)
 from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.job import DependencyKind, Job
+from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move
 from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policy import OrderPolicy
+from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.reasons import Reason
-from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.state import Entry, State, doom_cause
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import Engine, EngineUnavailable
+from gpu_scheduler.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from gpu_scheduler.service.attempts import Attempts, LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.jobs import JobCommands, not_found
+from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
+from gpu_scheduler.service.tenants import TenantCommands
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -35,13 +47,14 @@ _log = structlog.get_logger("gpu_scheduler.service")
 class ServiceSettings:
     """What the loops need to know. Made by the composition root from `settings.Settings`."""
 
-    policy: OrderPolicy
+    policy: Policy
     tenants: tuple[Tenant, ...]
     launch: LaunchSettings
     interval_seconds: float
     monitor_seconds: float
     reconcile_seconds: float = 10.0
     max_queue_size: int = 1_000_000
+    cost_per_gpu_hour: float = 0.0
 
 
 class Service:
@@ -56,6 +69,7 @@ class Service:
         hardware: Hardware,
         clock: Clock,
         settings: ServiceSettings,
+        quota: QuotaProvider | None = None,
     ) -> None:
         self.state = State()
         self.store = store
@@ -68,6 +82,7 @@ class Service:
         self._watch = watch
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
+        self.is_ending = False  # nobody should be kept waiting for anything any more
         self._tasks: list[asyncio.Task[None]] = []
         self._attempts: Attempts | None = None
         if engine is not None:
@@ -75,6 +90,8 @@ class Service:
                 self.state, self.writer, store, engine, clock=clock, settings=settings.launch
             )
         self.jobs: JobCommands
+        self.tenants = TenantCommands(self.state, self.writer, clock)
+        self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
         self.newest: JobId | None = None
 
     # -- life ------------------------------------------------------------------------------------
@@ -84,10 +101,16 @@ class Service:
         loaded = await self.store.open()
         for tenant in loaded.tenants:
             self.state.apply(TenantSet(0, tenant))
+        for queue in loaded.queues:
+            self.state.apply(QueueSet(0, queue))
+        self.state.usage.update(loaded.usage)
         for node in loaded.nodes:
             self.state.apply(NodeSet(0, node))
+        live = {job.job_id for job, _ in loaded.live}
         for job, progress in loaded.live:
-            self.state.restore(job, progress)
+            self.state.restore(job, progress, await self._doom_of(job, live))
+        for entry in self.state.placed():
+            self.gate.take(entry.job)
         self.state.counts.update(loaded.over)
         self.jobs = JobCommands(
             self.state,
@@ -112,6 +135,16 @@ class Service:
         self._spawn("devices", self._keep_watching)
         if not self.clock.manual:
             self._spawn("cycles", self._keep_scheduling)
+
+    async def _doom_of(self, job: Job, live: set[JobId]) -> str | None:
+        """Why a loaded job can never start: a job it needs failed just before we were killed."""
+        for dependency in job.after:
+            if dependency.kind is DependencyKind.OK and dependency.job_id not in live:
+                stored = await self.store.job(dependency.job_id)
+                ended_as = JobState.FAILED if stored is None else stored.progress.state
+                if ended_as is not JobState.COMPLETED:
+                    return doom_cause(dependency.job_id, ended_as)
+        return None
 
     async def close(self) -> None:
         """Stop deciding; what was taken is recorded first. Jobs go on."""
@@ -169,8 +202,8 @@ class Service:
         return explain(self.state, entry)
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
-        """Return when the job is over, at the latest after the timeout."""
-        if self.state.entry(job_id) is None:
+        """Return when the job is over or the service ends, at the latest after the timeout."""
+        if self.is_ending or self.state.entry(job_id) is None:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(job_id, [])
@@ -186,6 +219,16 @@ class Service:
             if not waiters:
                 self._waiters.pop(job_id, None)
 
+    def stop_waiting(self) -> None:
+        """Let go of everybody who waits for a job to be over: the service is about to end."""
+        self.is_ending = True
+        for job_id in list(self._waiters):
+            self._wake_waiters(job_id)
+
+    def _quota_of(self, project_id: str) -> QuotaInfo | None:
+        use = self.state.ledger.tenants.get(TenantId(project_id))
+        return None if use is None else quota_info(use)
+
     # -- deciding --------------------------------------------------------------------------------
 
     async def tick(self, now: int) -> Plan:
@@ -198,16 +241,27 @@ class Service:
         self.clock.set(now)
         return await self._cycle(now)
 
+    async def trigger(self) -> Plan:
+        """One cycle right now, for those who will not wait for the next."""
+        return await self._cycle(self.clock.now())
+
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)
 
     async def _cycle(self, now: int) -> Plan:
         def decide(state: State) -> Decision[Plan]:
             state.apply(TimePassed(now))
-            plan = schedule(state, now, self.settings.policy)
+            plan = self.gate.admit(state, schedule(state, now, self.settings.policy))
+            planned[:] = [start.job_id for start in plan.starts]
             return Decision(plan, events_of(state, plan, now))
 
-        return await self.writer.do(decide, touches=None)
+        planned: list[JobId] = []
+        try:
+            return await self.writer.do(decide, touches=None)
+        except StoreUnavailable:
+            for job_id in planned:
+                self.gate.give(job_id)
+            raise
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -267,6 +321,8 @@ class Service:
             self._attempts.follow(events)
         for event in events:
             if isinstance(event, JobMoved):
+                if event.progress.state not in PLACED:
+                    self.gate.give(event.job_id)
                 if event.progress.state in TERMINAL:
                     self._wake_waiters(event.job_id)
             elif isinstance(event, JobsSubmitted):

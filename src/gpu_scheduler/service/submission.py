@@ -28,7 +28,7 @@ class Submission:
     request: Request
     tenant_id: TenantId
     job_id: JobId | None = None  # None: the service names it
-    priority: int = DEFAULT_PRIORITY
+    priority: int | None = None  # None: what the tenant's tier says
     submitted_at: int | None = None  # None: when the service takes it
     queue: str = DEFAULT_QUEUE
     options: Options = NO_OPTIONS
@@ -108,7 +108,7 @@ def _job(submission: Submission, job_id: JobId, submitted_at: int, array: Array 
     return Job(
         job_id,
         submission.tenant_id,
-        submission.priority,
+        DEFAULT_PRIORITY if submission.priority is None else submission.priority,
         submitted_at,
         submission.request,
         submission.queue,

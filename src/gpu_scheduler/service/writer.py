@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.core.events import Event
+from gpu_scheduler.core.events import Event, JobsSubmitted
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.state import State
+from gpu_scheduler.service.accounting import usage_events
 from gpu_scheduler.store.api import Record, Store
 
 T = TypeVar("T")
@@ -58,6 +59,8 @@ class Writer:
         self._commands: deque[_Command] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
+        # Jobs that commands before this one in its group bring in: decided, and not in the state.
+        self.joining = 0
         self.trouble: str | None = None  # why the last commit failed; None after one that worked
 
     async def do(self, decide: Decide[T], touches: Iterable[str] | None) -> T:
@@ -101,12 +104,17 @@ class Writer:
 
     async def _serve(self, group: list[_Command]) -> None:
         decided: list[tuple[_Command, Decision[Any]]] = []
+        self.joining = 0
         for command in group:
             try:
-                decided.append((command, command.decide(self._state)))
+                decision = command.decide(self._state)
             except Exception as error:  # a bad command must not take the writer down
                 _fail(command, error)
+            else:
+                decided.append((command, decision))
+                self.joining += _new_jobs(decision)
         events = [event for _, decision in decided for event in decision.events]
+        events += usage_events(self._state, events)
         if events:
             try:
                 await self._store.commit(_record([d for _, d in decided], events))
@@ -116,12 +124,21 @@ class Writer:
                     _fail(command, error)
                 return
             self.trouble = None
-            for event in events:
-                self._state.apply(event)
-            self._published(events)
+            try:
+                for event in events:
+                    self._state.apply(event)
+                self._published(events)
+            except Exception as error:  # a bug; nobody may be left waiting for ever because of it
+                for command, _ in decided:
+                    _fail(command, error)
+                raise
         for command, decision in decided:
             if not command.future.done():
                 command.future.set_result(decision.answer)
+
+
+def _new_jobs(decision: Decision[Any]) -> int:
+    return sum(len(e.jobs) for e in decision.events if isinstance(e, JobsSubmitted))
 
 
 def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:

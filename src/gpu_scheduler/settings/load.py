@@ -75,10 +75,7 @@ class _Merged:
         for section, value in content.items():
             if value is None:
                 continue  # "api:" with all its keys commented out is an empty section
-            if not isinstance(value, Mapping):
-                self.content[section] = value
-                continue
-            self.content[section] = dict(value)
+            self.content[section] = dict(value) if isinstance(value, Mapping) else value
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         for key in all_keys():
@@ -93,9 +90,9 @@ class _Merged:
         *sections, leaf = name.split(".")
         place = self.content
         for section in sections:
-            inner = place.get(section)
+            inner = place.setdefault(section, {})
             if not isinstance(inner, dict):
-                inner = place[section] = {}
+                return  # the file has something else there, which is the mistake to report
             place = inner
         place[leaf] = value
         self._origin[name] = origin

@@ -78,9 +78,10 @@ class _Section(BaseModel):
 class SchedulerSettings(_Section):
     """Who is served first, and when the scheduler looks."""
 
-    policy: Literal["priority", "fifo"] = Field(
+    policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
-        description="Order of the queue: by priority that grows with waiting, or fifo.",
+        description="Order of the queue: priority, fifo, fairshare, backfill, or the name of an "
+        "installed policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=60, description="A waiting job gains one point of priority each time this passes."

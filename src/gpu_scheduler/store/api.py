@@ -14,7 +14,8 @@ from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Detail, Job
 from gpu_scheduler.core.lifecycle import JobState, Progress
 from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
 
 
 class StoreUnavailable(Unavailable):
@@ -39,13 +40,41 @@ class Record:
     """What one commit writes. The tables follow from the events; the rest comes beside them.
 
     JobsSubmitted inserts jobs (with `details` by job id; a missing one is `NO_DETAIL`), JobMoved
-    replaces a job's progress, TenantSet and NodeSet replace a tenant or node. TimePassed is not
+    replaces a job's progress, TenantSet, QueueSet and NodeSet replace a tenant, queue or node,
+    QueueRemoved deletes a queue, UsageAdded adds to the usage of its day. TimePassed is not
     recorded and may not stand here.
     """
 
     events: Sequence[Event]
     details: Mapping[JobId, Detail] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)  # None deletes
+    audit: Sequence["AuditRow"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Who did, or tried to do, what. Written once, never changed."""
+
+    at: int
+    actor: str  # "key:ci", "user:ada", "uid:1000", "local"
+    action: str  # "POST /api/v1/jobs", …
+    target: str  # what it was done to: a job id, a tenant, …
+    tenant_id: TenantId | None
+    origin: str  # the caller's address, or "unix"
+    outcome: str  # "ok", or the error's code
+    detail: str = ""
+    seq: int = 0  # given by the store
+
+
+@dataclass(frozen=True, slots=True)
+class DailyUsage:
+    """What one queue of a tenant used on one day (UTC), `day` being days since the epoch."""
+
+    day: int
+    tenant_id: TenantId
+    queue: str
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +82,9 @@ class Loaded:
     """All that the service needs to go on where it stopped."""
 
     tenants: tuple[Tenant, ...]
+    queues: tuple[TenantQueue, ...]
     nodes: tuple[Node, ...]
+    usage: Mapping[tuple[TenantId, str], Usage]  # of all time, by tenant and queue
     live: tuple[tuple[Job, Progress], ...]  # jobs that are not over, by number
     over: Mapping[JobState, int]  # how many are over, by state
     last_seq: int  # of the journal
@@ -78,7 +109,7 @@ class JobQuery:
 class JournalRow:
     seq: int
     at: int
-    kind: str  # "jobs_submitted", "job_moved", "tenant_set", "node_set"
+    kind: str  # "jobs_submitted", "job_moved", "tenant_set", "queue_set", "usage_added", …
     job_id: JobId | None  # None where the event is about several jobs or none
     payload: bytes  # the event as JSON
 
@@ -106,5 +137,16 @@ class Store(Protocol):
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> list[JournalRow]:
         """Rows behind sequence number `after`, oldest first; with `job_id`, those about it."""
+
+    async def documents(self, kind: str) -> Mapping[str, bytes]:
+        """All documents of one kind, by name."""
+
+    async def usage(self, since_day: int, tenant_id: TenantId | None = None) -> list[DailyUsage]:
+        """Usage by day, from `since_day` on, oldest first."""
+
+    async def audit(
+        self, *, before: int | None = None, limit: int = 100, tenant_id: TenantId | None = None
+    ) -> list[AuditRow]:
+        """The newest audit rows first; `before` a sequence number gives the next page."""
 
     async def close(self) -> None: ...

@@ -20,8 +20,11 @@ from gpu_scheduler.core.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
+    QueueRemoved,
+    QueueSet,
     TenantSet,
     TimePassed,
+    UsageAdded,
 )
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
 from gpu_scheduler.core.job import (
@@ -36,7 +39,8 @@ from gpu_scheduler.core.job import (
 )
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
 from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -45,8 +49,13 @@ KINDS: Final[dict[str, type[Event]]] = {
     "jobs_submitted": JobsSubmitted,
     "job_moved": JobMoved,
     "tenant_set": TenantSet,
+    "queue_set": QueueSet,
+    "queue_removed": QueueRemoved,
+    "usage_added": UsageAdded,
     "node_set": NodeSet,
 }
+
+Setting = TenantSet | QueueSet | QueueRemoved | UsageAdded | NodeSet | TimePassed
 
 # More distinct values than this are rare, and decoding them again is cheaper than keeping them.
 _SHARED_LIMIT: Final = 10_000
@@ -69,6 +78,8 @@ _options = _compact(Options)
 _detail = _compact(Detail, without=("name", "user"))
 _progress = _compact(Progress)
 _tenant = _compact(Tenant)
+_queue = _compact(TenantQueue)
+_usage = _compact(Usage)
 _gpu = _compact(Gpu)
 _node = _compact(Node)
 _array = _compact(Array)
@@ -111,6 +122,7 @@ _FACTS: Final = msgspec.json.Decoder(Facts)
 _PROGRESS: Final = msgspec.json.Decoder(Progress)
 _DETAIL: Final = msgspec.json.Decoder(Detail)
 _TENANT: Final = msgspec.json.Decoder(Tenant)
+_QUEUE: Final = msgspec.json.Decoder(TenantQueue)
 _NODE: Final = msgspec.json.Decoder(Node)
 _ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
 _SUBMISSION: Final = msgspec.json.Decoder(_Submission)
@@ -189,6 +201,10 @@ def tenant_text(tenant: Tenant) -> str:
     return _text(_tenant(tenant))
 
 
+def queue_text(queue: TenantQueue) -> str:
+    return _text(_queue(queue))
+
+
 def node_text(node: Node) -> str:
     compact = replace(node, gpus=())
     gpus = _text([_gpu(gpu) for gpu in node.gpus])
@@ -202,16 +218,27 @@ def environment_text(environment: Mapping[str, str]) -> str:
 
 def event_text(event: Event, details: Mapping[JobId, Detail]) -> str:
     """An event as the journal has it; a submission carries the details of its jobs."""
+    if isinstance(event, JobsSubmitted):
+        jobs = [_job_text(job, details.get(job.job_id, NO_DETAIL)) for job in event.jobs]
+        return submission_text(event.at, jobs, sorted(event.held))
+    if isinstance(event, JobMoved):
+        return moved_text(event, progress_text(event.progress))
+    return f'{{"at":{event.at},{_setting_text(event)}}}'
+
+
+def _setting_text(event: Setting) -> str:
     match event:
-        case JobsSubmitted():
-            jobs = [_job_text(job, details.get(job.job_id, NO_DETAIL)) for job in event.jobs]
-            return submission_text(event.at, jobs, sorted(event.held))
-        case JobMoved():
-            return moved_text(event, progress_text(event.progress))
         case TenantSet():
-            return f'{{"at":{event.at},"tenant":{tenant_text(event.tenant)}}}'
+            return f'"tenant":{tenant_text(event.tenant)}'
+        case QueueSet():
+            return f'"queue":{queue_text(event.queue)}'
+        case QueueRemoved():
+            return f'"tenant_id":{_quoted(event.tenant_id)},"name":{_quoted(event.name)}'
+        case UsageAdded():
+            names = f'"tenant_id":{_quoted(event.tenant_id)},"queue":{_quoted(event.queue)}'
+            return f'{names},"usage":{_text(_usage(event.usage))}'
         case NodeSet():
-            return f'{{"at":{event.at},"node":{node_text(event.node)}}}'
+            return f'"node":{node_text(event.node)}'
         case TimePassed():
             raise InvariantBroken("TimePassed is applied only, never recorded")
         case _:
@@ -257,6 +284,10 @@ def decode_held(payload: str) -> list[JobId]:
 
 def decode_tenant(text: str) -> Tenant:
     return _TENANT.decode(text)
+
+
+def decode_queue(text: str) -> TenantQueue:
+    return _QUEUE.decode(text)
 
 
 def decode_node(text: str) -> Node:

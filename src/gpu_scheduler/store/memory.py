@@ -3,20 +3,42 @@
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, assert_never
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet, TenantSet
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+    UsageAdded,
+)
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
 from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import NO_USAGE, Usage, total
 from gpu_scheduler.store import codec
-from gpu_scheduler.store.api import JobQuery, JournalRow, Loaded, Record, StoredJob
+from gpu_scheduler.store.api import (
+    AuditRow,
+    DailyUsage,
+    JobQuery,
+    JournalRow,
+    Loaded,
+    Record,
+    StoredJob,
+)
+from gpu_scheduler.store.rows import day_of
 
 # A bound, so that a service left running for weeks does not grow for ever.
 JOURNAL_ROWS: Final = 100_000
+AUDIT_ROWS: Final = 100_000
 
 
 class _Row(NamedTuple):
@@ -32,16 +54,23 @@ class MemoryStore:
         self._numbers: dict[JobId, int] = {}
         self._submit_seqs: list[int] = []  # like _jobs
         self._tenants: dict[TenantId, Tenant] = {}
+        self._queues: dict[tuple[TenantId, str], TenantQueue] = {}
+        self._usage: dict[tuple[int, TenantId, str], Usage] = {}
         self._nodes: dict[NodeId, Node] = {}
         self._environments: dict[str, dict[str, str]] = {}
         self._journal: deque[_Row] = deque(maxlen=journal_rows)
+        self._documents: dict[str, dict[str, bytes]] = {}
+        self._audit: deque[AuditRow] = deque(maxlen=AUDIT_ROWS)
         self._seq = 0
+        self._audit_seq = 0
 
     async def open(self) -> Loaded:
         states = Counter(stored.progress.state for stored in self._jobs)
         return Loaded(
             tenants=tuple(self._tenants[key] for key in sorted(self._tenants)),
+            queues=tuple(self._queues[key] for key in sorted(self._queues)),
             nodes=tuple(self._nodes[key] for key in sorted(self._nodes)),
+            usage=total((tenant, queue, used) for (_, tenant, queue), used in self._usage.items()),
             live=tuple(
                 (stored.job, stored.progress)
                 for stored in self._jobs
@@ -60,6 +89,11 @@ class MemoryStore:
             self._seq += 1
             self._journal.append(_Row(self._seq, event))
             self._apply(event, record)
+        for (kind, name), body in record.documents.items():
+            self._set_document(kind, name, body)
+        for row in record.audit:
+            self._audit_seq += 1
+            self._audit.append(replace(row, seq=self._audit_seq))
         return self._seq
 
     async def job(self, job_id: JobId) -> StoredJob | None:
@@ -100,6 +134,26 @@ class MemoryStore:
                 rows.append(self._journal_row(row, job_id))
         return rows
 
+    async def documents(self, kind: str) -> Mapping[str, bytes]:
+        return dict(self._documents.get(kind, {}))
+
+    async def usage(self, since_day: int, tenant_id: TenantId | None = None) -> list[DailyUsage]:
+        return [
+            DailyUsage(*key, self._usage[key])
+            for key in sorted(self._usage)
+            if key[0] >= since_day and tenant_id in (None, key[1])
+        ]
+
+    async def audit(
+        self, *, before: int | None = None, limit: int = 100, tenant_id: TenantId | None = None
+    ) -> list[AuditRow]:
+        matching = (
+            row
+            for row in reversed(self._audit)
+            if (before is None or row.seq < before) and tenant_id in (None, row.tenant_id)
+        )
+        return list(islice(matching, limit))
+
     async def close(self) -> None:
         """Nothing to do: a closed store of this kind can be opened again, with all it had."""
 
@@ -132,8 +186,26 @@ class MemoryStore:
                 self._jobs[number - 1] = replace(self._jobs[number - 1], progress=event.progress)
             case TenantSet():
                 self._tenants[event.tenant.tenant_id] = event.tenant
+            case QueueSet():
+                self._queues[event.queue.tenant_id, event.queue.name] = event.queue
+            case QueueRemoved():
+                self._queues.pop((event.tenant_id, event.name), None)
+            case UsageAdded():
+                key = (day_of(event.at), event.tenant_id, event.queue)
+                self._usage[key] = self._usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
                 self._nodes[event.node.node_id] = event.node
+            case TimePassed():
+                pass  # refused before
+            case _:
+                assert_never(event)
+
+    def _set_document(self, kind: str, name: str, body: bytes | None) -> None:
+        documents = self._documents.setdefault(kind, {})
+        if body is None:
+            documents.pop(name, None)
+        else:
+            documents[name] = body
 
     def _submit(self, event: JobsSubmitted, record: Record) -> None:
         for job in event.jobs:

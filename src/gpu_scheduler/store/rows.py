@@ -9,14 +9,26 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.events import (
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+    UsageAdded,
+)
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL, Detail, Job
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
+from gpu_scheduler.core.usage import NO_USAGE, Usage
 from gpu_scheduler.store import codec
 from gpu_scheduler.store.api import Record
 
-Value = str | int | None
+Value = str | int | bytes | None
+
+_DAY_MS: Final = 86_400_000
 
 _PENDING_STATE: Final = JobState.PENDING.value
 _PENDING: Final = codec.progress_text(PENDING)
@@ -37,51 +49,125 @@ JOB_COLUMNS: Final = (
     "detail",
     "progress",
 )
+AUDIT_COLUMNS: Final = (
+    "seq",
+    "at",
+    "actor",
+    "action",
+    "target",
+    "tenant_id",
+    "origin",
+    "outcome",
+    "detail",
+)
+USAGE_COLUMNS: Final = (
+    "day",
+    "tenant_id",
+    "queue",
+    "gpu_millis_ms",
+    "completed",
+    "failed",
+    "cancelled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last numbers given out: those of a commit go on from there."""
+
+    seq: int = 0  # of the journal
+    number: int = 0  # of the jobs
+    audit: int = 0  # of the audit rows
 
 
 @dataclass(slots=True)
 class Rows:
-    """Flat: one list of values for many rows, which is how a many-row statement binds them."""
+    """Flat: one list of values for many rows, which is how a many-row statement binds them.
 
-    seq: int  # the last one given out
-    number: int  # the last one given out
+    Where a later row replaces an earlier one there is a dictionary instead: a statement of many
+    rows may name each only once.
+    """
+
+    seq: int
+    number: int
     journal: list[Value] = field(default_factory=list)
     jobs: list[Value] = field(default_factory=list)
     # Only the last progress of a job counts, however often it moved within one commit.
     moves: dict[JobId, tuple[JobId, str, int | None, str]] = field(default_factory=dict)
-    tenants: list[Value] = field(default_factory=list)
-    nodes: list[Value] = field(default_factory=list)
+    tenants: dict[TenantId, str] = field(default_factory=dict)
+    queues: dict[tuple[str, str], str | None] = field(default_factory=dict)  # None deletes
+    usage: dict[tuple[int, TenantId, str], Usage] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
     environments: list[Value] = field(default_factory=list)
+    documents: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # None deletes
+    audit: list[Value] = field(default_factory=list)
+    last: Last = Last()  # the numbers once these rows are written
 
     def is_empty(self) -> bool:
-        return not self.journal and not self.environments
+        return not (self.journal or self.environments or self.documents or self.audit)
 
 
-def rows_of(record: Record, seq: int, number: int) -> Rows:
-    """The rows of a record that comes after these last numbers of the journal and the jobs."""
-    rows = Rows(seq, number)
+def day_of(at: int) -> int:
+    """Days since the epoch, UTC."""
+    return at // _DAY_MS
+
+
+def rows_of(record: Record, last: Last) -> Rows:
+    """The rows of a record that comes after these last numbers."""
+    rows = Rows(last.seq, last.number, documents=dict(record.documents))
     for env_id, environment in record.environments.items():
         rows.environments += (env_id, codec.environment_text(environment))
     for event in record.events:
         rows.seq += 1
-        match event:
-            case JobMoved():
-                _add_move(rows, event)
-            case JobsSubmitted():
-                _add_jobs(rows, event, record.details)
-            case TenantSet(at, tenant):
-                text = codec.tenant_text(tenant)
-                rows.tenants += (tenant.tenant_id, text)
-                rows.journal += (rows.seq, at, "tenant_set", None, f'{{"at":{at},"tenant":{text}}}')
-            case NodeSet(at, node):
-                text = codec.node_text(node)
-                rows.nodes += (node.node_id, text)
-                rows.journal += (rows.seq, at, "node_set", None, f'{{"at":{at},"node":{text}}}')
-            case TimePassed():
-                raise InvariantBroken("TimePassed is applied only, never recorded")
-            case _:
-                assert_never(event)
+        if isinstance(event, JobsSubmitted):
+            _add_jobs(rows, event, record.details)
+        elif isinstance(event, JobMoved):
+            _add_move(rows, event)
+        else:
+            _add_setting(rows, event)
+            text = codec.event_text(event, {})
+            rows.journal += (rows.seq, event.at, codec.kind_of(event), None, text)
+    _add_audit(rows, record, last.audit)
+    rows.last = Last(rows.seq, rows.number, last.audit + len(record.audit))
     return rows
+
+
+def _add_setting(rows: Rows, event: codec.Setting) -> None:
+    match event:
+        case TenantSet(_, tenant):
+            rows.tenants[tenant.tenant_id] = codec.tenant_text(tenant)
+        case QueueSet(_, queue):
+            rows.queues[queue.tenant_id, queue.name] = codec.queue_text(queue)
+        case QueueRemoved(_, tenant_id, name):
+            rows.queues[tenant_id, name] = None
+        case UsageAdded(at, tenant_id, queue_name, usage):
+            key = (day_of(at), tenant_id, queue_name)
+            rows.usage[key] = rows.usage.get(key, NO_USAGE) + usage
+        case NodeSet(_, node):
+            rows.nodes[node.node_id] = codec.node_text(node)
+        case TimePassed():
+            raise InvariantBroken("TimePassed is applied only, never recorded")
+        case _:
+            assert_never(event)
+
+
+def _add_audit(rows: Rows, record: Record, seq: int) -> None:
+    for number, row in enumerate(record.audit, seq + 1):
+        rows.audit += (
+            number,
+            row.at,
+            row.actor,
+            row.action,
+            row.target,
+            row.tenant_id,
+            row.origin,
+            row.outcome,
+            row.detail,
+        )
+
+
+def usage_values(key: tuple[int, TenantId, str], usage: Usage) -> tuple[Value, ...]:
+    return (*key, usage.gpu_millis_ms, usage.completed, usage.failed, usage.cancelled)
 
 
 def _add_move(rows: Rows, event: JobMoved) -> None:

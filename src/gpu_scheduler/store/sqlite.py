@@ -10,11 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Progress
 from gpu_scheduler.store import codec, sqlite_read
 from gpu_scheduler.store.api import (
+    AuditRow,
+    DailyUsage,
     JobQuery,
     JournalRow,
     Loaded,
@@ -22,7 +24,7 @@ from gpu_scheduler.store.api import (
     StoredJob,
     StoreUnavailable,
 )
-from gpu_scheduler.store.rows import rows_of
+from gpu_scheduler.store.rows import Last, rows_of
 from gpu_scheduler.store.schema import migrate, migrations
 from gpu_scheduler.store.sqlite_file import check_sqlite, connect, prepare, take_lock, unavailable
 from gpu_scheduler.store.sqlite_write import write
@@ -45,8 +47,7 @@ class SqliteStore:
         self._read_thread: ThreadPoolExecutor | None = None
         self._lock: int | None = None
         self._values = codec.SharedValues()  # used by the reading thread only, once open
-        self._seq = 0  # the last of the journal; changed by the writing thread only
-        self._number = 0  # the last of the jobs; likewise
+        self._last = Last()  # changed by the writing thread only
 
     async def open(self) -> Loaded:
         if self._writer is not None:
@@ -82,6 +83,17 @@ class SqliteStore:
             return await self._read(sqlite_read.journal, after, limit)
         return await self._read(sqlite_read.journal_of, job_id, after, limit)
 
+    async def documents(self, kind: str) -> Mapping[str, bytes]:
+        return await self._read(sqlite_read.documents, kind)
+
+    async def usage(self, since_day: int, tenant_id: TenantId | None = None) -> list[DailyUsage]:
+        return await self._read(sqlite_read.usage, since_day, tenant_id)
+
+    async def audit(
+        self, *, before: int | None = None, limit: int = 100, tenant_id: TenantId | None = None
+    ) -> list[AuditRow]:
+        return await self._read(sqlite_read.audit, before, limit, tenant_id)
+
     async def close(self) -> None:
         """Ends what is under way first. Closing twice is fine."""
         for thread, shut in (
@@ -104,7 +116,8 @@ class SqliteStore:
         self._reader = connect(self.path, self._busy_seconds)
         self._reader.execute("PRAGMA query_only = ON")
         loaded = self._load(self._writer)
-        self._seq, self._number = loaded.last_seq, loaded.last_number
+        audit = sqlite_read.last(self._writer, "seq", "audit")
+        self._last = Last(loaded.last_seq, loaded.last_number, audit)
         return loaded
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
@@ -114,7 +127,9 @@ class SqliteStore:
         try:
             return Loaded(
                 tenants=sqlite_read.tenants(connection),
+                queues=sqlite_read.queues(connection),
                 nodes=sqlite_read.nodes(connection),
+                usage=sqlite_read.all_usage(connection),
                 live=self._load_live(connection),
                 over=sqlite_read.over(connection),
                 last_seq=sqlite_read.last(connection, "seq", "journal"),
@@ -129,11 +144,11 @@ class SqliteStore:
 
     def _commit(self, record: Record) -> int:
         assert self._writer is not None
-        rows = rows_of(record, self._seq, self._number)
+        rows = rows_of(record, self._last)
         if not rows.is_empty():
             write(self._writer, rows)
-            self._seq, self._number = rows.seq, rows.number
-        return self._seq
+            self._last = rows.last
+        return self._last.seq
 
     def _close_reader(self) -> None:
         if self._reader is not None:

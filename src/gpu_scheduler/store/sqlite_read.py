@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Progress
 from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.store import codec
-from gpu_scheduler.store.api import JobQuery, JournalRow, StoredJob
+from gpu_scheduler.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -30,6 +31,15 @@ _EventRow = tuple[int, int, str, JobId | None, str]
 _EVENT: Final = "seq, at, kind, job_id, payload"
 _EVENTS: Final = msgspec.json.Decoder(list[_EventRow])
 
+_UsageRow = tuple[int, TenantId, str, int, int, int, int]
+_USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
+_USAGES: Final = msgspec.json.Decoder(list[_UsageRow])
+
+_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+_AUDITS: Final = msgspec.json.Decoder(
+    list[tuple[int, str, str, str, TenantId | None, str, str, str, int]]
+)
+
 _IDS: Final = msgspec.json.Decoder(set[JobId])
 
 
@@ -39,6 +49,19 @@ _IDS: Final = msgspec.json.Decoder(set[JobId])
 def tenants(connection: sqlite3.Connection) -> tuple[Tenant, ...]:
     rows = connection.execute("SELECT data FROM tenants ORDER BY tenant_id")
     return tuple(codec.decode_tenant(data) for (data,) in rows)
+
+
+def queues(connection: sqlite3.Connection) -> tuple[TenantQueue, ...]:
+    rows = connection.execute("SELECT data FROM queues ORDER BY tenant_id, name")
+    return tuple(codec.decode_queue(data) for (data,) in rows)
+
+
+def all_usage(connection: sqlite3.Connection) -> dict[tuple[TenantId, str], Usage]:
+    rows = connection.execute(
+        "SELECT tenant_id, queue, sum(gpu_millis_ms), sum(completed), sum(failed), sum(cancelled)"
+        " FROM usage GROUP BY tenant_id, queue ORDER BY tenant_id, queue"
+    )
+    return {(TenantId(tenant_id), queue): Usage(*used) for tenant_id, queue, *used in rows}
 
 
 def nodes(connection: sqlite3.Connection) -> tuple[Node, ...]:
@@ -170,6 +193,42 @@ def _submission_in_bulk(
     return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
 
 
+def documents(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
+    # Row by row: there are few, and JSON holds no bytes.
+    return dict(connection.execute("SELECT name, body FROM documents WHERE kind = ?", (kind,)))
+
+
+def usage(
+    connection: sqlite3.Connection, since_day: int, tenant_id: TenantId | None
+) -> list[DailyUsage]:
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_USAGE})) FROM usage"
+        " WHERE day >= ?1 AND (?2 IS NULL OR tenant_id = ?2)",
+        [since_day, tenant_id],
+    )
+    return [
+        DailyUsage(day, tenant, queue, Usage(*used))
+        for day, tenant, queue, *used in sorted(_USAGES.decode(rows))
+    ]
+
+
+def audit(
+    connection: sqlite3.Connection, before: int | None, limit: int, tenant_id: TenantId | None
+) -> list[AuditRow]:
+    optional = [("seq < ?", before), ("tenant_id = ?", tenant_id)]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    where = " AND ".join(["TRUE", *(condition for condition, _ in wanted)])
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_AUDIT})) FROM"
+        f" (SELECT {_AUDIT} FROM audit WHERE {where} ORDER BY seq DESC LIMIT ?)",
+        [*(value for _, value in wanted), limit],
+    )
+    found = [AuditRow(*row) for row in _AUDITS.decode(rows)]
+    return sorted(found, key=lambda row: row.seq, reverse=True)
+
+
 def _events(
     connection: sqlite3.Connection, where: str, parameters: list[str | int]
 ) -> list[JournalRow]:
@@ -185,5 +244,5 @@ def _events(
     ]
 
 
-def _one(connection: sqlite3.Connection, sql: str, parameters: Sequence[str | int]) -> str:
+def _one(connection: sqlite3.Connection, sql: str, parameters: Sequence[str | int | None]) -> str:
     return str(connection.execute(sql, parameters).fetchone()[0])

@@ -6,13 +6,21 @@ switch (5 ms): measured, 600 rows/s. Statements of many rows at once step once: 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Final
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
-from gpu_scheduler.store.rows import JOB_COLUMNS, JOURNAL_COLUMNS, Rows, Value
+from gpu_scheduler.store.rows import (
+    AUDIT_COLUMNS,
+    JOB_COLUMNS,
+    JOURNAL_COLUMNS,
+    USAGE_COLUMNS,
+    Rows,
+    Value,
+    usage_values,
+)
 
 # SQLite takes 32,766 parameters in a statement; a job has 12.
 _MOST_ROWS: Final = 2048
@@ -27,9 +35,21 @@ _MOVE_JOBS: Final = (
     " WHERE jobs.job_id = moved.column1 AND jobs.ended_at IS NULL"
 )
 _SET_TENANTS: Final = f"INSERT OR REPLACE INTO tenants (tenant_id, data) VALUES {_ROWS}"
+_SET_QUEUES: Final = f"INSERT OR REPLACE INTO queues (tenant_id, name, data) VALUES {_ROWS}"
+_DELETE_QUEUES: Final = f"DELETE FROM queues WHERE (tenant_id, name) IN (VALUES {_ROWS})"
+_ADD_USAGE: Final = (
+    f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES {_ROWS}"
+    " ON CONFLICT DO UPDATE SET gpu_millis_ms = gpu_millis_ms + excluded.gpu_millis_ms,"
+    " completed = completed + excluded.completed, failed = failed + excluded.failed,"
+    " cancelled = cancelled + excluded.cancelled"
+)
 _SET_NODES: Final = f"INSERT OR REPLACE INTO nodes (node_id, data) VALUES {_ROWS}"
 # An id stands for its content, so the one that is there is the same.
 _ADD_ENVIRONMENTS: Final = f"INSERT OR IGNORE INTO environments (env_id, data) VALUES {_ROWS}"
+
+_SET_DOCUMENTS: Final = f"INSERT OR REPLACE INTO documents (kind, name, body) VALUES {_ROWS}"
+_DELETE_DOCUMENTS: Final = f"DELETE FROM documents WHERE (kind, name) IN (VALUES {_ROWS})"
+_INSERT_AUDIT: Final = f"INSERT INTO audit ({', '.join(AUDIT_COLUMNS)}) VALUES {_ROWS}"
 
 
 def write(connection: sqlite3.Connection, rows: Rows) -> None:
@@ -39,14 +59,38 @@ def write(connection: sqlite3.Connection, rows: Rows) -> None:
         _execute(connection, _ADD_ENVIRONMENTS, 2, rows.environments)
         _execute(connection, _INSERT_JOURNAL, len(JOURNAL_COLUMNS), rows.journal)
         _insert_jobs(connection, rows)
-        _execute(connection, _SET_TENANTS, 2, rows.tenants)
-        _execute(connection, _SET_NODES, 2, rows.nodes)
         _move_jobs(connection, rows)
+        _set_the_rest(connection, rows)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:  # SQLite itself has rolled back after some errors
             connection.execute("ROLLBACK")
         raise
+
+
+def _set_the_rest(connection: sqlite3.Connection, rows: Rows) -> None:
+    _execute(connection, _SET_TENANTS, 2, _flat(rows.tenants.items()))
+    _set_or_delete(connection, _SET_QUEUES, _DELETE_QUEUES, rows.queues)
+    used = (usage_values(key, usage) for key, usage in rows.usage.items())
+    _execute(connection, _ADD_USAGE, len(USAGE_COLUMNS), _flat(used))
+    _execute(connection, _SET_NODES, 2, _flat(rows.nodes.items()))
+    _set_or_delete(connection, _SET_DOCUMENTS, _DELETE_DOCUMENTS, rows.documents)
+    _execute(connection, _INSERT_AUDIT, len(AUDIT_COLUMNS), rows.audit)
+
+
+def _set_or_delete(
+    connection: sqlite3.Connection,
+    set_sql: str,
+    delete_sql: str,
+    entries: Mapping[tuple[str, str], str | None] | Mapping[tuple[str, str], bytes | None],
+) -> None:
+    kept = ((*key, value) for key, value in entries.items() if value is not None)
+    _execute(connection, set_sql, 3, _flat(kept))
+    _execute(connection, delete_sql, 2, _flat(key for key in entries if entries[key] is None))
+
+
+def _flat(rows: Iterable[tuple[Value, ...]]) -> list[Value]:
+    return list(chain.from_iterable(rows))
 
 
 def _insert_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
@@ -72,7 +116,7 @@ def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
 
 
 def _move_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
-    moves = list(chain.from_iterable(rows.moves.values()))
+    moves = _flat(rows.moves.values())
     if _execute(connection, _MOVE_JOBS, 4, moves) == len(rows.moves):
         return
     connection.execute("ROLLBACK")

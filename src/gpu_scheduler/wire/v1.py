@@ -2,68 +2,107 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 # The widest integers that JSON readers everywhere keep exact, and SQLite stores.
 WIDEST = 2**53 - 1
-Text = Annotated[str, Field(max_length=4096)]
+# What the kernel takes for one argument or variable of a program, without its ending NUL.
+LONGEST_ARGUMENT = 131_071
+
+
+def _no_odd_characters(text: str) -> str:
+    # Half a surrogate pair has no UTF-8, and NUL ends every string of the kernel: neither can be
+    # stored, shown or given to a program.
+    if "\0" in text:
+        raise PydanticCustomError("odd_text", "must not contain NUL characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError(
+            "odd_text", "must be Unicode text, and half a surrogate pair is none"
+        ) from None
+    return text
+
+
+def _fits_a_program(text: str) -> str:
+    if len(text.encode()) > LONGEST_ARGUMENT:
+        raise PydanticCustomError(
+            "too_long_for_a_program",
+            "must have at most {limit} bytes, the most that a program can be given",
+            {"limit": LONGEST_ARGUMENT},
+        )
+    return text
+
+
+_PLAIN = AfterValidator(_no_odd_characters)
+Word = Annotated[str, Field(max_length=256), _PLAIN]
+Text = Annotated[str, Field(max_length=4096), _PLAIN]
+Argument = Annotated[str, _PLAIN, AfterValidator(_fits_a_program)]
 Int = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
+GpuIndex = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-class AfterModel(_Model):
+class _Request(_Model):
+    """Nothing is guessed: true is no number, and "5" is text."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
+
+
+class AfterModel(_Request):
     """Another job that must be over first."""
 
-    job_id: str
+    job_id: Word
     kind: Literal["ok", "any"] = "ok"
 
 
-class ArrayRequest(_Model):
+class ArrayRequest(_Request):
     """A job for each index ("1-100", "1,3,5-9"); at most `max_running` of them at once."""
 
-    indexes: Annotated[str, Field(examples=["1-100"])]
+    indexes: Annotated[Argument, Field(examples=["1-100"])]
     max_running: Annotated[int | None, Field(ge=1, le=WIDEST)] = None
 
 
-class SubmitRequest(_Model):
+class SubmitRequest(_Request):
     """A job to queue. Without a command it is a lease: its GPUs are held until completed."""
 
-    job_id: str | None = None
-    tenant_id: str = Field(
+    job_id: Word | None = None
+    tenant_id: Word = Field(
         default="default", validation_alias=AliasChoices("tenant_id", "project_id")
     )
     name: Text = ""
-    user: Annotated[str, Field(max_length=256)] = ""
-    queue: Annotated[str, Field(min_length=1, max_length=128)] = "default"
-    priority: Int = 500
+    user: Word = ""
+    queue: Annotated[str, Field(min_length=1, max_length=128), _PLAIN] = "default"
+    priority: Int | None = None  # by default what the tenant's tier says: 500 for a normal one
     gpu_count: float | int | str = Field(
         default=1, validation_alias=AliasChoices("gpu_count", "gpus", "num_gpus")
     )
-    gpu_type: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    gpu_type: Annotated[str, Field(min_length=1, max_length=64), _PLAIN] | None = None
     gpu_memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
     cpu_cores: Annotated[float, Field(ge=0, le=1_000_000)] = 0
     memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
-    command: list[str] = []
-    args: list[str] = []
+    command: list[Argument] = []
+    args: list[Argument] = []
     image: Text = ""
-    environment: dict[str, str] = {}
+    environment: dict[Word, Argument] = {}
     # The submitter's whole environment, under `environment`; the command line sends it.
-    base_environment: dict[str, str] = {}
-    working_dir: str = ""
+    base_environment: dict[Argument, Argument] = {}
+    working_dir: Text = ""
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
     gang_scheduling: bool = False
-    allowed_gpus: list[int] = []
+    allowed_gpus: Annotated[list[GpuIndex], Field(max_length=1024)] = []
     requeue: bool = False
     max_retries: Annotated[int, Field(ge=0, le=1000)] = 0
     backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     hold: bool = False
-    after: list[AfterModel] = []
+    after: Annotated[list[AfterModel], Field(max_length=10_000)] = []
     array: ArrayRequest | None = None
-    params: dict[str, list[str]] = {}  # a sweep: {name} in the command is replaced
+    params: dict[Word, list[Argument]] = {}  # a sweep: {name} in the command is replaced
 
 
 class SubmitAnswer(_Model):
@@ -191,8 +230,8 @@ class GpuList(_Model):
     gpus: list[GpuModel]
 
 
-class PauseRequest(_Model):
-    reason: Annotated[str, Field(max_length=500)] = "paused by an operator"
+class PauseRequest(_Request):
+    reason: Annotated[str, Field(min_length=1, max_length=500), _PLAIN] = "paused by an operator"
 
 
 class ClusterStatus(_Model):

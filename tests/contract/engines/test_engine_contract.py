@@ -194,10 +194,15 @@ async def test_stopping_twice_is_stopping_once(world: World) -> None:
     assert await world.engine.observe() == [end]
 
 
-async def test_stopping_an_unknown_attempt_is_no_error_and_no_launch(world: World) -> None:
+async def test_an_attempt_stopped_before_its_launch_arrives_is_never_started(
+    world: World,
+) -> None:
     await world.engine.open()
     await world.engine.stop([AttemptKey("a", 1)])
-    assert await world.engine.observe() == []
+    end = await _end(world.engine, "a")
+    assert (end.phase, end.cause, end.retry) == (Phase.NOT_STARTED, "stopped", False)
+    await world.engine.launch([world.a_launch("a")])
+    assert await world.engine.observe() == [end]
 
 
 async def test_an_end_is_told_until_it_is_forgotten(world: World) -> None:

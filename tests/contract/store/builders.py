@@ -24,8 +24,9 @@ from gpu_scheduler.core.lifecycle import (
     run,
 )
 from gpu_scheduler.core.node import Gpu, Node, Placement, Share
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.store.api import Record
+from gpu_scheduler.core.tenant import Tenant, TenantQueue, Tier
+from gpu_scheduler.core.usage import Usage
+from gpu_scheduler.store.api import AuditRow, Record
 
 ONE_GPU = Request(1000, "A100")
 ON_GPU_0 = Placement(NodeId("n0"), "A100", (Share(0, 1000),))
@@ -62,6 +63,11 @@ def completed(job_id: str, at: int = 40) -> JobMoved:
 def cancelled(job_id: str, at: int = 25) -> JobMoved:
     progress = end(JobId(job_id), PENDING, JobState.CANCELLED, at, cause="asked for")
     return JobMoved(at, JobId(job_id), Move.CANCEL, progress)
+
+
+def audited(at: int, tenant: str | None = "t1") -> AuditRow:
+    tenant_id = None if tenant is None else TenantId(tenant)
+    return AuditRow(at, "key:ci", "POST /api/v1/jobs", "job-1", tenant_id, "127.0.0.1", "ok", "x")
 
 
 # -- strategies --------------------------------------------------------------------------------
@@ -149,6 +155,34 @@ tenants = st.builds(
     max_cpu_millis=st.none() | amounts,
     max_mem_mib=st.none() | amounts,
     max_running_jobs=st.none() | amounts,
+    name=texts,
+    tier=st.sampled_from(Tier),
+    weight_millis=amounts,
+    allow_preemption=st.booleans(),
+    active=st.booleans(),
+    enforce_quota=st.booleans(),
+    created_at=instants,
+)
+queues = st.builds(
+    TenantQueue,
+    tenant_id=texts.map(TenantId),
+    name=texts,
+    priority=st.integers(-(2**53), 2**53),
+    max_running_jobs=st.none() | amounts,
+    enabled=st.booleans(),
+    created_at=instants,
+)
+usages = st.builds(Usage, amounts, amounts, amounts, amounts)
+audit_rows = st.builds(
+    AuditRow,
+    at=instants,
+    actor=texts,
+    action=texts,
+    target=texts,
+    tenant_id=st.none() | texts.map(TenantId),
+    origin=texts,
+    outcome=texts,
+    detail=texts,
 )
 gpus = st.builds(
     Gpu,

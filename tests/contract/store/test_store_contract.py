@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.core.events import (
@@ -14,21 +16,26 @@ from gpu_scheduler.core.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
+    QueueRemoved,
+    QueueSet,
     TenantSet,
     TimePassed,
+    UsageAdded,
 )
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL, Array, Detail, Job
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
 from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.store.api import JobQuery, Loaded, Record, Store
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
+from gpu_scheduler.store.api import AuditRow, DailyUsage, JobQuery, Loaded, Record, Store
 from gpu_scheduler.store.codec import decode_details, decode_event
 from gpu_scheduler.store.memory import MemoryStore
 from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store import builders
 from tests.contract.store.builders import (
     a_job,
+    audited,
     cancelled,
     completed,
     is_over,
@@ -83,7 +90,9 @@ def ids(found: list) -> list[str]:
 async def everything(store: Store) -> tuple:
     """All that can be read, to compare before and after."""
     journal = await store.journal(0, 10_000)
-    return journal, await store.jobs(JobQuery(limit=10_000)), await reopened(store)
+    documents = await store.documents("key")
+    tables = (await store.usage(0), await store.audit(), documents)
+    return journal, await store.jobs(JobQuery(limit=10_000)), tables, await reopened(store)
 
 
 # -- opening -----------------------------------------------------------------------------------
@@ -94,7 +103,7 @@ async def test_a_new_store_is_empty(make_store: MakeStore) -> None:
     loaded = await store.open()
     await store.close()
     over = {JobState.COMPLETED: 0, JobState.FAILED: 0, JobState.CANCELLED: 0}
-    assert loaded == Loaded((), (), (), over, 0, 0)
+    assert loaded == Loaded((), (), (), {}, (), over, 0, 0)
 
 
 async def test_the_name_is_for_people(store: Store) -> None:
@@ -193,18 +202,41 @@ def test_any_event_can_be_read_back_from_the_journal(
 
 
 @ROUND_TRIP
-@given(tenant=builders.tenants, node=builders.nodes)
-def test_any_tenant_and_node_come_back_as_they_were(
-    make_store: MakeStore, tenant: Tenant, node: Node
+@given(tenant=builders.tenants, queue=builders.queues, node=builders.nodes, usage=builders.usages)
+def test_any_tenant_queue_node_and_usage_come_back_as_they_were(
+    make_store: MakeStore, tenant: Tenant, queue: TenantQueue, node: Node, usage: Usage
 ) -> None:
     async def go() -> None:
         async with opened(make_store()) as store:
-            events: list[Event] = [TenantSet(1, tenant), NodeSet(2, node)]
+            events: list[Event] = [
+                TenantSet(1, tenant),
+                NodeSet(2, node),
+                QueueSet(3, queue),
+                UsageAdded(4, queue.tenant_id, queue.name, usage),
+                QueueRemoved(5, tenant.tenant_id, "none of this name"),
+            ]
             await store.commit(Record(events))
             loaded = await reopened(store)
             assert (loaded.tenants, loaded.nodes) == ((tenant,), (node,))
+            assert loaded.queues == (queue,)
+            assert loaded.usage == {(queue.tenant_id, queue.name): usage}
             rows = await store.journal(0, 10)
             assert [decode_event(row.kind, row.payload) for row in rows] == events
+
+    asyncio.run(go())
+
+
+@ROUND_TRIP
+@given(row=builders.audit_rows, kind=builders.texts, name=builders.texts, body=st.binary())
+def test_any_audit_row_and_document_come_back_as_they_were(
+    make_store: MakeStore, row: AuditRow, kind: str, name: str, body: bytes
+) -> None:
+    async def go() -> None:
+        async with opened(make_store()) as store:
+            await store.commit(Record([], documents={(kind, name): body}, audit=[row]))
+            await reopened(store)
+            assert await store.documents(kind) == {name: body}
+            assert await store.audit() == [replace(row, seq=1)]
 
     asyncio.run(go())
 
@@ -265,6 +297,135 @@ async def test_an_environment_may_be_given_again(store: Store) -> None:
     for _ in range(2):
         await store.commit(Record([], environments={"e1": {"A": "1"}}))
     assert await store.environment("e1") == {"A": "1"}
+
+
+# -- queues, usage, documents, audit -----------------------------------------------------------
+
+T1, T2 = TenantId("t1"), TenantId("t2")
+DAY_MS = 86_400_000
+
+
+async def test_queues_are_loaded_by_tenant_and_name(store: Store) -> None:
+    slow, fast, other = TenantQueue(T1, "slow"), TenantQueue(T1, "fast", 7), TenantQueue(T2, "slow")
+    await store.commit(Record([QueueSet(1, other), QueueSet(1, slow), QueueSet(1, fast)]))
+    assert (await reopened(store)).queues == (fast, slow, other)
+
+
+async def test_a_queue_set_again_is_replaced(store: Store) -> None:
+    off = TenantQueue(T1, "q", enabled=False)
+    await store.commit(Record([QueueSet(1, TenantQueue(T1, "q"))]))
+    await store.commit(Record([QueueSet(2, off)]))
+    assert (await reopened(store)).queues == (off,)
+
+
+async def test_a_removed_queue_is_gone_and_the_others_stay(store: Store) -> None:
+    queues = [TenantQueue(T1, "a"), TenantQueue(T1, "b"), TenantQueue(T2, "a")]
+    await store.commit(Record([QueueSet(1, queue) for queue in queues]))
+    await store.commit(Record([QueueRemoved(2, T1, "a")]))
+    assert (await reopened(store)).queues == (queues[1], queues[2])
+
+
+async def test_of_a_queue_set_and_removed_in_one_commit_the_last_word_counts(store: Store) -> None:
+    kept = TenantQueue(T1, "kept", 3)
+    await store.commit(
+        Record(
+            [
+                QueueSet(1, TenantQueue(T1, "gone")),
+                QueueRemoved(1, T1, "gone"),
+                QueueSet(1, TenantQueue(T1, "kept")),
+                QueueRemoved(1, T1, "kept"),
+                QueueSet(1, kept),
+            ]
+        )
+    )
+    assert (await reopened(store)).queues == (kept,)
+
+
+@pytest.fixture
+async def used(store: Store) -> Store:
+    """t1/default on days 0 and 2, t1/night and t2/default on day 2; in two commits."""
+    events = [
+        UsageAdded(5, T1, "default", Usage(10, completed=1)),
+        UsageAdded(2 * DAY_MS, T1, "default", Usage(1000, 1, 2, 3)),
+        UsageAdded(3 * DAY_MS - 1, T1, "default", Usage(1, 1, 1, 1)),
+        UsageAdded(2 * DAY_MS, T2, "default", Usage(7)),
+    ]
+    await store.commit(Record(events))
+    await store.commit(
+        Record(
+            [
+                UsageAdded(2 * DAY_MS + 9, T1, "default", Usage(100)),
+                UsageAdded(2 * DAY_MS, T1, "night", Usage(failed=1)),
+            ]
+        )
+    )
+    return store
+
+
+async def test_usage_is_summed_by_day(used: Store) -> None:
+    assert await used.usage(0) == [
+        DailyUsage(0, T1, "default", Usage(10, completed=1)),
+        DailyUsage(2, T1, "default", Usage(1101, 2, 3, 4)),
+        DailyUsage(2, T1, "night", Usage(failed=1)),
+        DailyUsage(2, T2, "default", Usage(7)),
+    ]
+
+
+async def test_usage_is_read_from_a_day_on_and_of_one_tenant(used: Store) -> None:
+    assert [row.day for row in await used.usage(1)] == [2, 2, 2]
+    assert await used.usage(1, T2) == [DailyUsage(2, T2, "default", Usage(7))]
+    assert await used.usage(3) == []
+
+
+async def test_usage_of_all_time_is_loaded(used: Store) -> None:
+    assert (await reopened(used)).usage == {
+        (T1, "default"): Usage(1111, 3, 3, 4),
+        (T1, "night"): Usage(failed=1),
+        (T2, "default"): Usage(7),
+    }
+
+
+async def test_documents_are_read_by_kind(store: Store) -> None:
+    await store.commit(
+        Record([], documents={("key", "a"): b"1", ("key", "b"): b"\0\xff", ("note", "a"): b""})
+    )
+    assert await store.documents("key") == {"a": b"1", "b": b"\0\xff"}
+    assert await store.documents("note") == {"a": b""}
+    assert await store.documents("nothing") == {}
+
+
+async def test_a_document_is_replaced_or_deleted(store: Store) -> None:
+    await store.commit(Record([], documents={("key", name): b"old" for name in "abc"}))
+    await store.commit(
+        Record([], documents={("key", "a"): b"new", ("key", "b"): None, ("key", "zz"): None})
+    )
+    await reopened(store)
+    assert await store.documents("key") == {"a": b"new", "c": b"old"}
+
+
+async def test_audit_rows_are_read_newest_first_in_pages(store: Store) -> None:
+    await store.commit(Record([], audit=[audited(1), audited(2)]))
+    await reopened(store)
+    await store.commit(Record([], audit=[audited(3), audited(4)]))
+    assert [(row.seq, row.at) for row in await store.audit()] == [(4, 4), (3, 3), (2, 2), (1, 1)]
+    assert [row.seq for row in await store.audit(limit=2)] == [4, 3]
+    assert [row.seq for row in await store.audit(before=3, limit=1)] == [2]
+    assert await store.audit(before=1) == []
+    assert (await store.audit(limit=1))[0] == replace(audited(4), seq=4)
+
+
+async def test_audit_rows_of_one_tenant(store: Store) -> None:
+    rows = [audited(1, "t1"), audited(2, "t2"), audited(3, None), audited(4, "t1")]
+    await store.commit(Record([], audit=rows))
+    assert [row.at for row in await store.audit(tenant_id=T1)] == [4, 1]
+    assert [row.at for row in await store.audit(tenant_id=T1, before=4)] == [1]
+
+
+async def test_a_commit_without_events_leaves_the_journal_as_it_is(store: Store) -> None:
+    assert await store.commit(submission("a")) == 1
+    record = Record([], documents={("key", "a"): b"1"}, audit=[audited(1)])
+    assert await store.commit(record) == 1
+    assert len(await store.journal(0, 10)) == 1
 
 
 # -- lists -------------------------------------------------------------------------------------
@@ -399,7 +560,12 @@ async def test_of_a_refused_commit_nothing_is_recorded(
     before = await everything(store)
     with pytest.raises(error):
         await store.commit(
-            Record([TenantSet(1, Tenant(TenantId("t"))), *record.events], {}, {"e": {"A": "1"}})
+            Record(
+                [TenantSet(1, Tenant(T1)), QueueSet(1, TenantQueue(T1, "q")), *record.events],
+                environments={"e": {"A": "1"}},
+                documents={("key", "a"): b"1"},
+                audit=[audited(1)],
+            )
         )
     assert await everything(store) == before
     assert await store.environment("e") == {}

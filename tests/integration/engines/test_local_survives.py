@@ -74,6 +74,21 @@ async def test_a_job_goes_on_when_its_runner_is_killed(box: Box) -> None:
     assert (end.phase, end.exit_code, end.cause) == (Phase.EXITED, 9, None)
 
 
+async def test_of_two_jobs_without_runners_the_end_of_one_leaves_the_other_alone(box: Box) -> None:
+    engine = await box.engine()
+    detached = "setsid sleep 600 >/dev/null 2>&1 & echo x >> $WORK/ran; "
+    short = detached + "while [ ! -e $WORK/go ]; do sleep 0.02; done; exit 9"
+    await engine.launch([box.shell("short", short), box.shell("long", detached + "sleep 600")])
+    await until_true(lambda: len(box.lines("ran")) == 2, "both jobs to run")
+    await kill_and_wait(box.runner_of("short"), box.runner_of("long"))
+    (box.work / "go").touch()
+    assert (await box.end(engine, "short")).exit_code == 9
+    assert (await box.running(engine, "long")).phase is Phase.RUNNING
+    await engine.stop([AttemptKey("long", 1)])
+    assert (await box.end(engine, "long")).cause == "stopped"
+    assert box.job_processes() == {}
+
+
 async def test_a_job_whose_runner_was_killed_can_be_stopped_whole(box: Box) -> None:
     engine = await box.engine()
     script = "setsid sleep 600 >/dev/null 2>&1 & echo x >> $WORK/ran; sleep 600"

@@ -13,6 +13,7 @@ import pytest
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.store.api import JobQuery, Record, StoreUnavailable
+from gpu_scheduler.store.schema import migrations
 from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store.builders import a_job, started, submission, submitted
 
@@ -152,7 +153,9 @@ async def test_a_newer_schema_is_refused_with_both_versions(path: Path) -> None:
     with connection:
         connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
     connection.close()
-    await assert_refused(path, "version 99", "up to 1", "install the newer gpu-scheduler")
+    await assert_refused(
+        path, "version 99", f"up to {migrations()[-1].version}", "install the newer gpu-scheduler"
+    )
 
 
 async def test_a_database_locked_by_a_shell_is_refused(path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.builders import (
     a_job,
     a_node,
     a_placement,
+    a_queue,
     a_state,
     a_tenant,
     entry_of,
@@ -198,3 +199,16 @@ def test_quotas_are_counted_start_by_start(limits, what: str) -> None:
     check_plan(state, Plan(plan.starts[:1]))
     with pytest.raises(InvariantBroken, match=f"job b makes {what}"):
         check_plan(state, plan)
+
+
+@pytest.mark.parametrize(
+    ("world", "sentence"),
+    [
+        ({"tenants": [a_tenant(active=False)]}, "tenant default, which is inactive"),
+        ({"queues": [a_queue("q", enabled=False)]}, "disabled queue q"),
+        ({"queues": [a_queue("q", max_running_jobs=0)]}, "1 jobs of its queue of 0"),
+    ],
+)
+def test_a_start_that_its_queue_or_tenant_forbids_is_found(world, sentence: str) -> None:
+    with pytest.raises(InvariantBroken, match=sentence):
+        check_plan(a_state(a_job("j", queue="q"), **world), on("j", a_placement(0)))

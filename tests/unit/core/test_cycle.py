@@ -1,13 +1,19 @@
+import pytest
+
+from gpu_scheduler.core.check import check_plan
 from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import TimePassed
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.policy import ChoicePolicy
 from gpu_scheduler.core.state import State
 from tests.builders import (
     a_gpu,
     a_job,
     a_node,
+    a_queue,
     a_state,
     a_tenant,
     carry_out,
@@ -68,6 +74,15 @@ def test_a_steered_tenant_finding_no_room_does_not_close_the_shape_for_others() 
     assert started(plan_at(state)) == ["free"]
 
 
+def test_a_list_of_gpus_that_is_taken_does_not_close_the_shape_for_others() -> None:
+    state = a_state(
+        a_job("picky", priority=900, allowed_gpus=(0,)),
+        a_job("easy"),
+        nodes=[a_node(gpus=[a_gpu(0, paused="no"), a_gpu(1)])],
+    )
+    assert started(plan_at(state)) == ["easy"]
+
+
 def test_an_array_starts_no_more_than_its_cap() -> None:
     jobs = [a_job(f"j{number}", array="x", array_max=2) for number in range(5)]
     assert started(plan_at(a_state(*jobs))) == ["j0", "j1"]
@@ -108,3 +123,67 @@ def test_halves_share_a_gpu_and_wholes_do_not() -> None:
         nodes=[a_node(gpus=1)],
     )
     assert started(plan_at(state)) == ["a", "b"]
+
+
+def test_a_higher_queue_comes_first_whatever_the_priority() -> None:
+    state = a_state(
+        a_job("important", priority=2000),
+        a_job("a", queue="fast", priority=1),
+        queues=[a_queue("fast", priority=1)],
+    )
+    assert started(plan_at(state)) == ["a", "important"]
+
+
+def test_a_queue_starts_no_more_than_its_cap() -> None:
+    jobs = [a_job(f"j{number}", queue="q", gpus=number + 1) for number in range(3)]
+    state = a_state(*jobs, queues=[a_queue("q", max_running_jobs=2)])
+    assert started(plan_at(state)) == ["j0", "j1"]
+
+
+class TestChoice:
+    """A policy that is asked for one job after another."""
+
+    def test_it_decides_the_order(self) -> None:
+        state = a_state(a_job("a"), a_job("b"), a_job("c"))
+        youngest = ChoicePolicy("youngest", lambda queue, jobs: jobs[-1])
+        assert started(schedule(state, 0, youngest)) == ["c", "b", "a"]
+
+    def test_none_serves_no_more_of_the_queue(self) -> None:
+        state = a_state(a_job("a"), a_job("b"))
+        one = ChoicePolicy("one", lambda queue, jobs: jobs[0] if len(jobs) == 2 else None)
+        assert started(schedule(state, 0, one)) == ["a"]
+
+    def test_a_choice_that_does_not_fit_lets_the_next_try(self) -> None:
+        state = a_state(a_job("a", gpus=9), a_job("b"))
+        first = ChoicePolicy("first", lambda queue, jobs: jobs[0])
+        assert started(schedule(state, 0, first)) == ["b"]
+
+    def test_it_is_shown_eligible_jobs_oldest_first_queue_by_queue(self) -> None:
+        state = a_state(
+            a_job("b", submitted_at=2),
+            a_job("a", submitted_at=2, gpus=2),
+            a_job("c", submitted_at=1),
+            a_job("d", queue="fast"),
+            a_job("e", after=("a",)),
+            queues=[a_queue("fast", priority=1)],
+        )
+        shown = []
+
+        def watch(queue, jobs):
+            shown.append((queue.name, [job.job_id for job in jobs]))
+
+        schedule(state, 0, ChoicePolicy("watch", watch))
+        assert shown == [("fast", ["d"]), ("default", ["c", "a", "b"])]
+
+    def test_a_changed_copy_of_a_job_is_placed_as_the_job_itself(self) -> None:
+        state = a_state(a_job("a", gpus=2))
+        forger = ChoicePolicy("forger", lambda queue, jobs: a_job("a", gpus=1))
+        plan = schedule(state, 0, forger)
+        check_plan(state, plan)
+        assert len(plan.starts[0].placement.shares) == 2
+
+    def test_a_job_it_was_not_shown_is_refused(self) -> None:
+        state = a_state(a_job("a"))
+        wild = ChoicePolicy("wild", lambda queue, jobs: a_job("other"))
+        with pytest.raises(InvariantBroken, match="policy wild chose job other"):
+            schedule(state, 0, wild)

@@ -7,6 +7,7 @@ import pytest
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import NodeSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain, never_reason
+from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import Job, class_of
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.node import Node
@@ -17,6 +18,7 @@ from tests.builders import (
     a_gpu,
     a_job,
     a_node,
+    a_queue,
     a_state,
     a_tenant,
     end,
@@ -234,6 +236,18 @@ def test_memory_busy() -> None:
     assert starts_next(state)
 
 
+def test_the_nearest_node_is_the_one_whose_gpus_would_do() -> None:
+    """The other has more free, but in pieces."""
+    nodes = [a_node("n0", gpus=1, cpus=1), a_node("n1", gpus=3)]
+    halves = [a_job(f"h{index}", gpus=0.5) for index in range(3)]
+    state = a_state(*halves, a_job("j", cpus=1), nodes=nodes)
+    for index, half in enumerate(halves):
+        start(state, half.job_id, index, node="n1", millis=500)
+    state.ledger.node(NodeId("n0")).cpu_millis = 1000  # taken by something without a GPU
+    assert why(state).code is ReasonCode.CPU_BUSY
+    assert why(state).fact("node") == "n0"
+
+
 def test_gpus_are_named_before_cores_where_both_are_short() -> None:
     state = a_state(a_job("a", cpus=8), a_job("j", cpus=8), nodes=[a_node(gpus=1, cpus=8)])
     start(state, "a", 0)
@@ -273,6 +287,13 @@ WORLDS: dict[ReasonCode, Callable[[], State]] = {
     ReasonCode.DEPENDENCY_FAILED: lambda: _after(JobState.CANCELLED),
     ReasonCode.BACKING_OFF: _backing_off,
     ReasonCode.ARRAY_CAP: lambda: a_state(a_job("j", array="x", array_max=0)),
+    ReasonCode.TENANT_INACTIVE: lambda: a_state(a_job("j"), tenants=[a_tenant(active=False)]),
+    ReasonCode.QUEUE_DISABLED: lambda: a_state(
+        a_job("j", queue="q"), queues=[a_queue("q", enabled=False)]
+    ),
+    ReasonCode.QUEUE_CAP: lambda: a_state(
+        a_job("j", queue="q"), queues=[a_queue("q", max_running_jobs=0)]
+    ),
     ReasonCode.TENANT_QUOTA: lambda: a_state(a_job("j"), tenants=[a_tenant(gpus=0)]),
     ReasonCode.NO_SUCH_GPU: lambda: a_state(a_job("j", gpu_type="T4")),
     ReasonCode.TOO_LARGE: lambda: a_state(a_job("j", gpus=9)),

@@ -2,14 +2,22 @@ import pytest
 
 from gpu_scheduler.core.check import check_invariants
 from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.events import JobMoved, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.events import (
+    JobMoved,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+)
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
 from gpu_scheduler.core.state import State, doom_cause
 from tests.builders import (
     a_job,
     a_node,
     a_placement,
+    a_queue,
     a_state,
     a_tenant,
     end,
@@ -277,4 +285,20 @@ def test_a_new_quota_or_node_keeps_what_is_in_use() -> None:
     check_invariants(state)
     assert entry_of(state, "a").progress.state is JobState.SCHEDULED
     end(state, "a")
+    check_invariants(state)
+
+
+def test_a_queue_made_or_removed_under_running_jobs_counts_right() -> None:
+    state = a_state(a_job("a", queue="q"), a_job("b", queue="q"))
+    start(state, "a", 0)
+    state.apply(QueueSet(0, a_queue("q")))
+    start(state, "b", 1)
+    use = state.ledger.queue(TenantId("default"), "q")
+    assert use is not None
+    assert use.running == 2
+    state.apply(QueueRemoved(0, TenantId("default"), "q"))
+    end(state, "a")
+    state.apply(QueueSet(0, a_queue("q")))
+    check_invariants(state)
+    end(state, "b")
     check_invariants(state)

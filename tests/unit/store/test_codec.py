@@ -4,6 +4,7 @@ from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
 from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.tenant import Tenant, Tier
 from gpu_scheduler.store import codec
 from tests.contract.store.builders import a_job, started
 
@@ -69,3 +70,9 @@ def test_options_that_say_the_default_are_left_out() -> None:
 
 def test_a_value_written_by_hand_in_the_shell_is_read() -> None:
     assert codec.SharedValues().progress('{"held": true}') == Progress(held=True)
+
+
+def test_a_tenant_written_before_it_had_a_name_and_a_tier_is_read() -> None:
+    old = codec.decode_tenant('{"tenant_id":"t","max_gpu_millis":2000}')
+    assert old == Tenant(TenantId("t"), max_gpu_millis=2000)
+    assert (old.tier, old.weight_millis, old.active) == (Tier.NORMAL, 1000, True)

@@ -55,3 +55,11 @@ def test_a_newer_database_is_refused(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE meta SET value = '7777' WHERE key = 'schema_version'")
     with pytest.raises(StoreUnavailable, match=r"tgpu\.db has schema version 7777.*up to"):
         migrate(connection, PATH, migrations())
+
+
+def test_a_database_of_the_first_version_keeps_what_it_has(connection: sqlite3.Connection) -> None:
+    migrate(connection, PATH, migrations()[:1])
+    connection.execute("INSERT INTO tenants VALUES ('t', '{\"tenant_id\":\"t\"}')")
+    migrate(connection, PATH, migrations())
+    assert connection.execute("SELECT tenant_id FROM tenants").fetchall() == [("t",)]
+    assert connection.execute("SELECT count(*) FROM queues").fetchone() == (0,)

@@ -1,6 +1,5 @@
 """The HTTP application: routes, and one shape for every error."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -11,13 +10,21 @@ from starlette.exceptions import HTTPException
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.errors import body, http_error
-from gpu_scheduler.api.rest import cluster, jobs, root
+from gpu_scheduler.api.rest import cluster, jobs, queues, root, tenants
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
+from gpu_scheduler.wire.v1 import ErrorAnswer
 
 _log = structlog.get_logger("gpu_scheduler.api")
 
 _HTTP_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+# Every path may answer with it; named for 422 too, where FastAPI would show its own shape.
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    422: {"model": ErrorAnswer, "description": "A field has a value that cannot be"},
+    "default": {"model": ErrorAnswer, "description": "Any other error"},
+}
 
 
 def make_app(*, data_dir: str | None) -> FastAPI:
@@ -29,8 +36,8 @@ def make_app(*, data_dir: str | None) -> FastAPI:
     )
     app.state.service = None
     app.state.data_dir = data_dir
-    for router in (root.router, jobs.router, cluster.router):
-        app.include_router(router)
+    for router in (root.router, queues.router, jobs.router, tenants.router, cluster.router):
+        app.include_router(router, responses=_ERRORS)
     app.add_exception_handler(SchedulerError, _scheduler_error)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -54,27 +61,18 @@ async def _problem(_: Request, error: Exception) -> JSONResponse:
 
 async def _validation_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    details = [_complaint(found) for found in error.errors()]
-    message = "; ".join(f"{d['field']}: {d['remedy']} (got {d['value']})" for d in details[:3])
-    return JSONResponse(body("VALIDATION_ERROR", message, details), 422)
-
-
-def _complaint(found: dict[str, Any]) -> dict[str, object]:
-    place: Sequence[Any] = found.get("loc", ())
-    field = ".".join(str(part) for part in place if part not in ("body", "query", "path"))
-    value = repr(found.get("input"))
-    remedy = str(found.get("msg", "not valid"))
-    return {
-        "field": field or "body",
-        "value": value if len(value) <= 80 else value[:77] + "...",
-        "remedy": remedy[:1].lower() + remedy[1:],
-    }
+    found = complaints(error.errors())
+    return JSONResponse(body("VALIDATION_ERROR", sentence(found), found), 422)
 
 
 async def _http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "HTTP_ERROR")
     message = str(error.detail)
+    if isinstance(error.__cause__, RecursionError | UnicodeDecodeError):
+        problem = f"must be JSON: {of_bad_json(str(error.__cause__))}"
+        found: list[dict[str, object]] = [{"field": "body", "value": "", "remedy": problem}]
+        return JSONResponse(body("VALIDATION_ERROR", sentence(found), found), 422)
     if error.status_code == 404:
         message = f"there is nothing at {request.url.path}; GET /docs shows what there is"
     elif error.status_code == 405:

@@ -76,10 +76,10 @@ async def gpus(request: Request) -> GpuList:
 
 
 @router.post("/api/v1/gpus/{index}/pause")
-async def pause(request: Request, index: GpuIndex, body: PauseRequest) -> GpuModel:
+async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = None) -> GpuModel:
     """Give a GPU no new jobs; what runs on it goes on."""
     service = service_of(request)
-    await service.pause_gpu(index, body.reason)
+    await service.pause_gpu(index, (body or PauseRequest()).reason)
     return _one(service, index)
 
 

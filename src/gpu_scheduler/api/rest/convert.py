@@ -11,6 +11,7 @@ from gpu_scheduler.service.submission import Submission, parse_indexes
 from gpu_scheduler.wire.v1 import SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"[A-Za-z0-9_.-]+")
 _LONGEST_SECONDS = 100 * 365 * 86_400  # a hundred years: a typing error, not a limit
 
 
@@ -19,7 +20,8 @@ def submission_of(body: SubmitRequest) -> Submission:
     try:
         millis = gpu_millis(body.gpu_count)
     except ValueError as error:
-        raise InvalidRequest("gpu_count", body.gpu_count, str(error)) from None
+        remedy = str(error).partition(", not ")[0]  # the value is quoted anyway
+        raise InvalidRequest("gpu_count", body.gpu_count, remedy) from None
     return Submission(
         request=Request(
             gpu_millis=millis,
@@ -42,7 +44,7 @@ def submission_of(body: SubmitRequest) -> Submission:
         after=tuple(Dependency(JobId(a.job_id), DependencyKind(a.kind)) for a in body.after),
         indexes=parse_indexes(body.array.indexes) if body.array is not None else (),
         max_running=body.array.max_running if body.array is not None else None,
-        params=tuple((name, tuple(values)) for name, values in body.params.items()),
+        params=_params(body),
         held=body.hold,
         detail=Detail(
             name=body.name,
@@ -61,33 +63,35 @@ def _argv(body: SubmitRequest) -> tuple[str, ...]:
         raise InvalidRequest("args", body.args, "arguments need a command")
     argv = (*body.command, *body.args)
     if argv and not argv[0].strip():
-        raise InvalidRequest("command", body.command, "the command is empty")
-    for argument in argv:
-        _no_nul("command", argument)
+        raise InvalidRequest(
+            "command", body.command, "begins with no program; leave it out for a lease"
+        )
     return argv
 
 
+def _params(body: SubmitRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    for name, values in body.params.items():
+        if not _PARAMETER.fullmatch(name):
+            raise InvalidRequest("params", name, "a parameter is letters, digits, '.', '_', '-'")
+        if not values:
+            raise InvalidRequest(f"params.{name}", values, "needs at least one value")
+    return tuple((name, tuple(values)) for name, values in body.params.items())
+
+
 def _working_dir(path: str) -> str:
-    _no_nul("working_dir", path)
     if path and not path.startswith("/"):
         raise InvalidRequest("working_dir", path, "must be an absolute path")
     return path
 
 
 def _environment(field: str, variables: dict[str, str]) -> dict[str, str]:
-    for name, value in variables.items():
+    for name in variables:
         # A shell may carry names that are no identifiers (BASH_FUNC_x%%); a job's own may not.
         if field == "environment" and not _VARIABLE.fullmatch(name):
             raise InvalidRequest(field, name, "variable names have letters, digits and _ only")
-        if not name or "=" in name or "\0" in name:
+        if not name or "=" in name:
             raise InvalidRequest(field, name, "not a variable's name")
-        _no_nul(f"{field}.{name}", value)
     return variables
-
-
-def _no_nul(field: str, text: str) -> None:
-    if "\0" in text:
-        raise InvalidRequest(field, text, "must not contain NUL bytes")
 
 
 def _time_limit(body: SubmitRequest) -> int | None:
@@ -95,11 +99,12 @@ def _time_limit(body: SubmitRequest) -> int | None:
         raise InvalidRequest(
             "max_runtime", body.max_runtime, "give max_runtime or max_runtime_minutes, not both"
         )
-    seconds = body.max_runtime
+    field, seconds = "max_runtime", body.max_runtime
     if body.max_runtime_minutes is not None:
-        seconds = body.max_runtime_minutes * 60
+        field, seconds = "max_runtime_minutes", body.max_runtime_minutes * 60
     if seconds is None:
         return None
     if seconds > _LONGEST_SECONDS:
-        raise InvalidRequest("max_runtime", seconds, "at most a hundred years, in seconds")
+        given = body.max_runtime or body.max_runtime_minutes
+        raise InvalidRequest(field, given, "must be at most a hundred years")
     return max(1, round(seconds * SECOND))

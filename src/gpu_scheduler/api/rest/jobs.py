@@ -1,6 +1,6 @@
 """/api/v1/jobs: submit, list, look, change, wait, why, logs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -152,7 +152,7 @@ async def logs(
     request: Request,
     job: str,
     *,
-    stream: Annotated[str, Query(pattern="^(stdout|stderr)$")] = "stdout",
+    stream: Literal["stdout", "stderr"] = "stdout",
     offset: Annotated[int, Query(ge=-(2**53), le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000_000)] = 1_000_000,
     attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,

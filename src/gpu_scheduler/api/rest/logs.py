@@ -37,7 +37,8 @@ async def read_log(
         # First whether it is over, then what is there: what is read then is all there is.
         complete = _is_over(service, stored, number)
         piece = await asyncio.to_thread(_read, path, offset, limit, complete)
-        if piece.data or complete or asyncio.get_running_loop().time() >= deadline:
+        over_time = service.is_ending or asyncio.get_running_loop().time() >= deadline
+        if piece.data or complete or over_time:
             return piece
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -72,7 +73,8 @@ def _read(path: Path, offset: int, limit: int, complete: bool) -> LogPiece:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            start = max(0, size + offset) if offset < 0 else offset
+            # Never behind the end: the file system refuses to go very far, and nothing is there.
+            start = max(0, size + offset) if offset < 0 else min(offset, size)
             file.seek(start)
             data = file.read(limit)
     except FileNotFoundError:

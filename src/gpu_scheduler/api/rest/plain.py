@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.api.rest.wording import of_bad_json, of_msgspec
+from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JOB_ID_RULE, JobId, TenantId, is_job_id
 from gpu_scheduler.core.job import Job, Options, Request
 from gpu_scheduler.core.units import GPU, SECOND
@@ -23,7 +24,7 @@ class PlainJob(msgspec.Struct, gc=False):
     tenant_id: _Name
     gpu_type: _Name
     gpus: Annotated[int, msgspec.Meta(gt=0, le=100_000)]
-    priority: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+    priority: Annotated[int, msgspec.Meta(ge=-(2**53 - 1), le=2**53 - 1)]
     submitted_at: _Seconds
     max_runtime: Annotated[float, msgspec.Meta(gt=0, le=_FARTHEST)] | None = None
 
@@ -46,6 +47,8 @@ class Interned:
         shape = (plain.gpu_type, plain.gpus)
         request = self._requests.get(shape)
         if request is None:
+            if "\0" in plain.gpu_type:
+                raise InvalidRequest("gpu_type", plain.gpu_type, "must not contain NUL characters")
             request = self._requests[shape] = Request(plain.gpus * GPU, plain.gpu_type)
         options = _LEASE
         if plain.max_runtime is not None:
@@ -69,9 +72,20 @@ def decode(data: bytes) -> PlainJob:
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error), data) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotAnObject(str(error)) from None
+        raise _invalid(str(error), _loosely(data)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAnObject(of_bad_json(str(error))) from None
+
+
+def decode_list(data: bytes) -> list[Any]:
+    """A JSON list of anything; NotAnObject says what it is instead."""
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAnObject(of_bad_json(str(error))) from None
+    if not isinstance(found, list):
+        raise NotAnObject(f"this is {_kind(found)}")
+    return found
 
 
 def convert(value: Any) -> PlainJob:
@@ -88,7 +102,7 @@ class NotAnObject(Exception):
 
 def ndjson_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers from 1; blank ones are passed over."""
-    for number, line in enumerate(data.split(b"\n"), 1):
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         stripped = line.strip()
         if stripped:
             yield number, stripped
@@ -97,9 +111,16 @@ def ndjson_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 def csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Rows with their line numbers; a row that does not fit the header comes as a complaint."""
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = [name.strip() for name in next(reader, [])]
-    for row in reader:
-        if not row:
+    header = _header(reader)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield reader.line_num, str(error)
+            continue
+        if not any(value.strip() for value in row):
             continue
         if len(row) != len(header):
             yield reader.line_num, f"{len(row)} values under a header of {len(header)}"
@@ -108,10 +129,19 @@ def csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def csv_header_complaint(text: str) -> str | None:
-    first = text.split("\n", maxsplit=1)[0]
-    names = {name.strip() for name in first.split(",")}
+    try:
+        names = _header(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        return f"the header cannot be read: {error}"
     missing = [f for f in PlainJob.__struct_fields__ if f not in names and f != "max_runtime"]
-    return f"the header lacks: {', '.join(missing)}" if missing else None
+    if missing:
+        return f"the header lacks: {', '.join(missing)}"
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return f"the header has twice: {', '.join(twice)}" if twice else None
+
+
+def _header(reader: Iterator[list[str]]) -> list[str]:
+    return [name.strip() for name in next(reader, [])]
 
 
 _NUMBERS = ("gpus", "priority", "submitted_at", "max_runtime")
@@ -136,15 +166,43 @@ def _number(text: str) -> int | float | str:
     return text
 
 
+class _Missing(InvalidRequest):
+    """There is no value to quote."""
+
+    def __init__(self, field: str) -> None:
+        remedy = "is required"
+        details: list[dict[str, object]] = [{"field": field, "value": "", "remedy": remedy}]
+        SchedulerError.__init__(self, f"{field}: {remedy}", details)
+        self.field = field
+
+
 def _invalid(message: str, value: object) -> InvalidRequest:
     """msgspec says "Expected `int`, got `str` - at `$.gpus`"; name the field and its value."""
     complaint, _, place = message.partition(" - at `$")
     field = place.rstrip("`").lstrip(".")
     if not field and "missing required field" in complaint:
-        field = complaint.split("`")[-2]
-        return InvalidRequest(field, None, "this field is required")
-    raw: Any = value
-    if isinstance(raw, bytes):
-        raw = msgspec.json.decode(raw)
-    shown = raw.get(field, raw) if isinstance(raw, dict) else raw
-    return InvalidRequest(field or "body", shown, complaint[:1].lower() + complaint[1:])
+        return _Missing(complaint.split("`")[-2])
+    if not field:
+        return InvalidRequest("body", value, "must be a JSON object")
+    shown = value.get(field) if isinstance(value, dict) else value
+    return InvalidRequest(field, shown, of_msgspec(complaint))
+
+
+def _loosely(data: bytes) -> Any:
+    """What stands there, to quote it; what comes behind the first mistake may be no JSON at all."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data[:80].decode(errors="replace")
+
+
+def job_id_in(item: Any) -> str | None:
+    """The id that a refused job gives itself, as far as it does."""
+    found = _loosely(item) if isinstance(item, bytes) else item
+    job_id = found.get("job_id") if isinstance(found, dict) else None
+    return job_id if isinstance(job_id, str) else None
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", str: "text", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")

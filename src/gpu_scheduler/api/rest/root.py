@@ -18,6 +18,8 @@ from gpu_scheduler.api.rest.plain import (
     csv_header_complaint,
     csv_rows,
     decode,
+    decode_list,
+    job_id_in,
     ndjson_lines,
 )
 from gpu_scheduler.api.rest.problem import Problem
@@ -52,15 +54,15 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(_encode(value), status, media_type="application/json")
 
 
-_PLAIN_SCHEMA = msgspec.json.schema(PlainJob)["$defs"]["PlainJob"]
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": msgspec.json.schema(PlainJob)["$defs"]["PlainJob"]}
-        },
-    }
-}
+def _body(**content: dict[str, Any]) -> dict[str, Any]:
+    """What a path reads by itself, for the OpenAPI document."""
+    kinds = {"json": "application/json", "form": "multipart/form-data"}
+    described = {kinds[kind]: {"schema": schema} for kind, schema in content.items()}
+    return {"requestBody": {"required": True, "content": described}}
+
+
+_PLAIN = msgspec.json.schema(PlainJob)["$defs"]["PlainJob"]
+_FILE = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
 
 
 @router.get("/healthz")
@@ -70,13 +72,13 @@ async def healthz(request: Request) -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.post("/jobs", status_code=201, openapi_extra=_BODY)
+@router.post("/jobs", status_code=201, openapi_extra=_body(json=_PLAIN))
 async def submit(request: Request) -> Response:
     """Queue one job."""
     try:
         plain = decode(await request.body())
     except NotAnObject as error:
-        raise InvalidRequest("body", "", f"must be a JSON object: {error}") from None
+        raise Problem(422, "VALIDATION_ERROR", f"body: must be a JSON object: {error}") from None
     job = Interned().job(plain)
     (refused,) = await service_of(request).jobs.submit_plain([job])
     if refused is not None:
@@ -84,19 +86,18 @@ async def submit(request: Request) -> Response:
     return _json({"job_id": job.job_id, "status": "WAITING"}, 201)
 
 
-@router.post("/jobs/batch")
+@router.post("/jobs/batch", openapi_extra=_body(json={"type": "array", "items": _PLAIN}))
 async def submit_batch(request: Request) -> Response:
     """Queue a list of jobs, each for itself."""
     try:
-        values = msgspec.json.decode(await request.body())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest("body", "", f"must be a JSON list of jobs: {error}") from None
-    if not isinstance(values, list):
-        raise InvalidRequest("body", values, "must be a JSON list of jobs")
+        values = decode_list(await request.body())
+    except NotAnObject as error:
+        message = f"body: must be a JSON list of jobs: {error}"
+        raise Problem(422, "VALIDATION_ERROR", message) from None
     return _json(await _load(service_of(request), "index", enumerate(values), convert))
 
 
-@router.post("/ingest")
+@router.post("/ingest", openapi_extra=_body(form=_FILE))
 async def ingest(request: Request, fmt: str = "") -> Response:
     """Queue the jobs of an uploaded file: one JSON object a line, or CSV with a header."""
     if fmt not in ("ndjson", "csv"):
@@ -223,7 +224,7 @@ class _Loader:
             self._reject(number, None, "PARSE_ERROR", str(error))
         except InvalidRequest as error:
             code = "PARSE_ERROR" if error.field == "body" else "VALIDATION_ERROR"
-            self._reject(number, _job_id_in(item), code, error.message)
+            self._reject(number, job_id_in(item), code, error.message)
         else:
             self.jobs.append(job)
             self._numbers.append(number)
@@ -255,13 +256,6 @@ def _from_row(row: dict[str, Any] | str) -> PlainJob:
     if isinstance(row, str):
         raise NotAnObject(row)
     return convert(row)
-
-
-def _job_id_in(item: Any) -> str | None:
-    if isinstance(item, bytes):
-        item = msgspec.json.decode(item)
-    job_id = item.get("job_id") if isinstance(item, dict) else None
-    return job_id if isinstance(job_id, str) else None
 
 
 def _capacity(service: Service) -> dict[str, dict[str, int | float]]:

@@ -1,5 +1,7 @@
 """The file of an upload: one part of a multipart form, or the body itself."""
 
+from collections.abc import Callable
+
 from fastapi import Request
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -22,25 +24,62 @@ async def uploaded_file(request: Request) -> bytes:
     boundary = options.get(b"boundary")
     if boundary is None:
         raise Problem(422, "VALIDATION_ERROR", "file: the form has no boundary")
-    return _first_file(bytes(body), boundary)
+    return _file_part(bytes(body), boundary)
 
 
-def _first_file(body: bytes, boundary: bytes) -> bytes:
-    parts: list[bytearray] = []
-    parser = MultipartParser(
-        boundary,
-        {
-            "on_part_begin": lambda: parts.append(bytearray()),
-            "on_part_data": lambda data, start, end: parts[-1].extend(data[start:end]),
-        },
-    )
+class _Parts:
+    """The parts of a form as the parser reports them: names and contents."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.contents: list[bytearray] = []
+        self.is_whole = False
+        self._header = bytearray()
+        self._value = bytearray()
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        return {
+            "on_part_begin": self._begin,
+            "on_part_data": lambda data, start, end: self.contents[-1].extend(data[start:end]),
+            "on_header_begin": self._begin_header,
+            "on_header_field": lambda data, start, end: self._header.extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+            "on_header_end": self._end_header,
+            "on_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        self.names.append("")
+        self.contents.append(bytearray())
+
+    def _begin_header(self) -> None:
+        self._header.clear()
+        self._value.clear()
+
+    def _end_header(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            _, options = parse_options_header(bytes(self._value))
+            self.names[-1] = options.get(b"name", b"").decode(errors="replace")
+
+    def _end(self) -> None:
+        self.is_whole = True
+
+
+def _file_part(body: bytes, boundary: bytes) -> bytes:
+    parts = _Parts()
+    parser = MultipartParser(boundary, parts.callbacks())  # type: ignore[arg-type]
     try:
         parser.write(body)
         parser.finalize()
     except MultipartParseError as error:
         raise Problem(422, "VALIDATION_ERROR", f"file: the form is broken: {error}") from None
-    if not parts:
+    if not parts.is_whole:
+        raise Problem(422, "VALIDATION_ERROR", "file: the form ends too early; send it again")
+    if "file" not in parts.names:
+        named = ", ".join(parts.names) or "nothing"
         raise Problem(
-            422, "VALIDATION_ERROR", "file: the form has no file; use -F file=@jobs.ndjson"
+            422,
+            "VALIDATION_ERROR",
+            f"file: the form has no file, but {named}; use -F file=@jobs.ndjson",
         )
-    return bytes(parts[0])
+    return bytes(parts.contents[parts.names.index("file")])

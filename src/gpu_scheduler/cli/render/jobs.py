@@ -15,6 +15,7 @@ from gpu_scheduler.cli.render.words import (
     instant_ms,
     mebibytes_text,
     number_text,
+    roughly_since,
     since,
 )
 from gpu_scheduler.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest, WhyAnswer
@@ -43,7 +44,7 @@ _STYLES: Final = {
 }
 _COLUMNS: Final = (
     Column("JOB", least=8),
-    Column("NAME", least=12, leave_out=1),
+    Column("NAME", least=10, leave_out=1),
     Column("STATE"),
     Column("GPUS"),
     Column("ON", least=3, leave_out=4),
@@ -51,7 +52,7 @@ _COLUMNS: Final = (
     Column("USER", least=6, leave_out=5),
     Column("PRIO", leave_out=6, right=True),
     Column("TIME", right=True),
-    Column("REASON", least=42),
+    Column("REASON", least=30),
 )
 
 
@@ -96,10 +97,11 @@ def title(job: JobModel) -> str:
 def outcome(job: JobModel, now_ms: int) -> str:
     """Why it waits, or how it ended and when."""
     if job.state in ENDED:
-        ago = f"{since(job.ended_at, now_ms)} ago" if job.ended_at else ""
+        ago = f"{roughly_since(job.ended_at, now_ms)} ago" if job.ended_at else ""
         return ", ".join(part for part in (ending(job), ago) if part)
     if job.reason is not None:
-        return clean(job.reason.message)
+        # In a table every column counts; `tgpu why` has the whole sentence.
+        return clean(job.reason.message).replace(" on this node", "")
     return clean(job.cause or "")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from gpu_scheduler.cli.durations import duration_text
+from gpu_scheduler.cli.durations import duration_text, roughly_text
 from gpu_scheduler.cli.render.grid import clean
 
 _GIB: Final = 1024
@@ -58,6 +58,11 @@ def instant_ms(text: str) -> int:
 def since(text: str | None, now_ms: int) -> str:
     """How long ago, or "" for never."""
     return duration_text((now_ms - instant_ms(text)) / 1000) if text else ""
+
+
+def roughly_since(text: str, now_ms: int) -> str:
+    """How long ago, in the largest unit only."""
+    return roughly_text((now_ms - instant_ms(text)) / 1000)
 
 
 def between(first: str | None, last: str | None) -> str:

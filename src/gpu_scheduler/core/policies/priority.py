@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import JobClass
+from gpu_scheduler.core.ledger import TenantUse
 from gpu_scheduler.core.policy import SortKey
 
 
@@ -13,6 +14,9 @@ class PriorityWithAging:
     name: ClassVar[str] = "priority"
 
     aging_ms: int = 60_000
+
+    def share(self, use: TenantUse) -> int:
+        return 0  # whoever has how much, the key alone decides
 
     def sort_key(self, job_class: JobClass, submitted_at: int, job_id: JobId, now: int) -> SortKey:
         # Floor division, also below zero: a job dated in the future ranks under its priority.

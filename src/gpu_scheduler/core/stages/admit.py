@@ -11,11 +11,29 @@ def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
         running = books.array_running(job_class.array_id)
         if running >= job_class.array_max:
             return reason(ReasonCode.ARRAY_CAP, running=running, limit=job_class.array_max)
-    return _over_quota(books.tenant(job_class.tenant_id), job_class)
+    use = books.tenant(job_class.tenant_id)
+    if not use.tenant.active:
+        return reason(ReasonCode.TENANT_INACTIVE, tenant=use.tenant.tenant_id)
+    return _queue_refuses(books, job_class) or _over_quota(use, job_class)
+
+
+def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
+    use = books.queue(job_class.tenant_id, job_class.queue)
+    if use is None:
+        return None
+    names = {"queue": use.queue.name, "tenant": use.queue.tenant_id}
+    if not use.queue.enabled:
+        return reason(ReasonCode.QUEUE_DISABLED, **names)
+    limit = use.queue.max_running_jobs
+    if limit is not None and use.running >= limit:
+        return reason(ReasonCode.QUEUE_CAP, **names, running=use.running, limit=limit)
+    return None
 
 
 def _over_quota(use: TenantUse, job_class: JobClass) -> Reason | None:
     request, tenant = job_class.request, use.tenant
+    if not tenant.enforce_quota:
+        return None
     limits: tuple[tuple[str, int, int | None, int], ...] = (
         ("gpus", request.gpu_millis, tenant.max_gpu_millis, use.gpu_millis),
         ("gpu_memory_mib", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib),
@@ -33,7 +51,7 @@ def _over_quota(use: TenantUse, job_class: JobClass) -> Reason | None:
 
 
 def over_type_quota(use: TenantUse, gpu_type: str, gpu_millis: int) -> Reason | None:
-    limit = use.tenant.max_of_type(gpu_type)
+    limit = use.tenant.max_of_type(gpu_type) if use.tenant.enforce_quota else None
     current = use.gpu_millis_by_type.get(gpu_type, 0)
     if limit is None or current + gpu_millis <= limit:
         return None

@@ -1,12 +1,9 @@
-"""Attempts whose runner is not ours, or no longer there: what their files and processes tell.
+"""Attempts that a former supervisor left: what their records and processes tell.
 
-Every attempt that was live when a supervisor died comes through here once, and so does one whose
-runner was killed. Each is told apart by facts that cannot be mistaken: the claim, the lock on the
-directory, the exit record, and pid with start time.
+Every attempt that was live when a supervisor died comes through here once. Each is told apart by
+facts that cannot be mistaken: the claim, the lock on the directory, the exit record, and pid with
+start time.
 """
-
-import os
-from collections.abc import Callable
 
 from gpu_scheduler.engines.local import record
 from gpu_scheduler.engines.local.attempts import Attempt, Attempts, Keeper, Stage, now_ms
@@ -14,10 +11,8 @@ from gpu_scheduler.engines.local.ending import Ending
 from gpu_scheduler.engines.local.loop import Loop
 from gpu_scheduler.engines.local.processes import (
     all_processes,
-    descendants,
-    has_open_output,
     is_alive,
-    start_time,
+    output_directories,
 )
 
 REBOOTED = "the machine was rebooted"
@@ -37,15 +32,12 @@ class Adoption:
         self._loop = loop
         self._attempts = attempts
         self._ending = ending
-        # Ends of children not known as anybody's command. They matter only until the deaths of
-        # runners noticed in the same moment are handled, which may claim one of them.
-        self.reaped: dict[int, record.Exit] = {}
 
     def resolve(self, attempt: Attempt) -> None:
         """Find out what became of an attempt that another supervisor handed to a runner."""
         if attempt.stage is Stage.ENDED:
             return
-        if self._over(attempt):
+        if self.over(attempt):
             return
         if attempt.boot != self._attempts.boot:
             self._attempts.lost(attempt, REBOOTED)
@@ -56,36 +48,8 @@ class Adoption:
         elif record.is_locked(attempt.path):
             self._watch_runner(attempt, claim)
         # The lock is given up after the last write, so only now the files are final.
-        elif not self._over(attempt):
+        elif not self.over(attempt):
             self._without_runner(attempt, record.read_claim(attempt.path) or claim)
-
-    def runner_died(self, attempt: Attempt, requeue: Callable[[Attempt], None]) -> None:
-        """A runner of ours was killed; we are the parent of what it started."""
-        if attempt.stage is Stage.ENDED or self._over(attempt):
-            return
-        claim = record.read_claim(attempt.path)
-        if claim is None:
-            requeue(attempt)  # nothing was started, and its runner never can
-        elif claim.runner == 0:
-            self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
-        else:
-            attempt.keeper = Keeper.SUPERVISOR
-            self._name_main(attempt, claim, among=os.getpid())
-            attempt.ended = attempt.ended or self.reaped.pop(attempt.main, None)
-            if attempt.main == 0:
-                self._attempts.lost(attempt, KILLED_AT_START)
-            elif attempt.ended is not None or start_time(attempt.main) != attempt.main_start:
-                self.main_over(attempt)
-            # Else it is our child now, alive or a zombie, and `child_ended` will tell.
-
-    def child_ended(self, pid: int, end: record.Exit) -> None:
-        """A child of ours that is not a runner was reaped: a command, or something it left."""
-        for attempt in self._attempts.live.values():
-            if attempt.keeper is Keeper.SUPERVISOR and attempt.main == pid:
-                attempt.ended = end
-                self.main_over(attempt)
-                return
-        self.reaped[pid] = end
 
     def main_over(self, attempt: Attempt) -> None:
         """The command has ended and no runner cleans up after it."""
@@ -95,7 +59,8 @@ class Adoption:
             attempt.ended = record.read_exit(attempt.path)
         self._ending.when_gone(attempt, lambda: self._close(attempt))
 
-    def _over(self, attempt: Attempt) -> bool:
+    def over(self, attempt: Attempt) -> bool:
+        """Whether the record says how it ended, and nothing of it is left."""
         end = record.read_exit(attempt.path)
         if end is None:
             return False
@@ -143,7 +108,7 @@ class Adoption:
         if claim.runner == 0:
             self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
             return
-        self._name_main(attempt, claim, among=None)
+        self._name_main(attempt, claim)
         if attempt.main == 0:
             self._attempts.lost(attempt, KILLED_AT_START)
         elif is_alive(attempt.main, attempt.main_start):
@@ -158,21 +123,16 @@ class Adoption:
             attempt.stage = Stage.RUNNING
             self.main_over(attempt)
 
-    def _name_main(self, attempt: Attempt, claim: record.Claim, among: int | None) -> None:
+    def _name_main(self, attempt: Attempt, claim: record.Claim) -> None:
         """Which process is the command. A runner killed right after starting it did not say."""
         if claim.main:
             attempt.main, attempt.main_start = claim.main, claim.main_start
             attempt.started_at = claim.started_at
-        elif attempt.main == 0:
-            candidates = all_processes() if among is None else descendants(among)
-            writing = [p for p in candidates if has_open_output(p.pid, attempt.path)]
-            if writing:
-                first = min(writing, key=lambda process: (process.start, process.pid))
-                attempt.main, attempt.main_start = first.pid, start_time(first.pid)
-        if attempt.keeper is Keeper.SUPERVISOR and attempt.main and attempt.stage is Stage.HANDED:
-            started_at = attempt.started_at or now_ms()
-            self._attempts.started(attempt, attempt.main, attempt.main_start, started_at)
-            self._ending.arm(attempt)
+            return
+        writing = [p for p in all_processes() if attempt.path in output_directories(p.pid)]
+        if writing:
+            first = min(writing, key=lambda process: (process.start, process.pid))
+            attempt.main, attempt.main_start = first.pid, first.start
 
     def _close(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.ENDED:

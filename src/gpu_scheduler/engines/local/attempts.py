@@ -82,6 +82,12 @@ class Attempts:
         self.queue.append(attempt)
         self._journal.append("launch", *key, self.boot, grace_ms, time_limit_ms)
 
+    def bar(self, key: Key, cause: str) -> None:
+        """See to it that an attempt not known yet never starts: its launch may be on the way."""
+        if key not in self.by_key:
+            self.take(key, 0, None, b"")
+            self.not_started(self.queue.pop(), cause, retry=False)
+
     def started(self, attempt: Attempt, main: int, main_start: int, at: int) -> None:
         attempt.stage = Stage.RUNNING
         attempt.line = b""

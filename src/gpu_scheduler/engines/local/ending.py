@@ -20,7 +20,8 @@ from gpu_scheduler.engines.local.processes import (
     Process,
     all_processes,
     descendants,
-    has_open_output,
+    output_directories,
+    read_process,
     send_signal,
 )
 
@@ -89,31 +90,43 @@ class Ending:
     def _terminate(self, attempt: Attempt) -> None:
         # Each process gets TERM once: to some, a second one means "at once". A program that starts
         # another to clean up is left alone until the grace is over.
+        if attempt.stage is Stage.ENDED:
+            return
         told: set[tuple[int, int]] = set()
         for _ in range(3):
             new = [p for p in self.members(attempt) if (p.pid, p.start) not in told]
-            if not new:
-                return
             for process in new:
                 told.add((process.pid, process.start))
                 send_signal(process, signal.SIGTERM)
                 send_signal(process, signal.SIGCONT)  # a stopped process cannot obey
+        if not told:
+            # Over by now, or its runner was killed this moment and its processes are found below
+            # us only after we have noticed.
+            self._loop.call_later(_REPEAT_SECONDS, lambda: self._terminate(attempt))
+
+    def owner(self, root: Process) -> Attempt | None:
+        """Whose a child of ours is, if it is not a runner: its runner was killed."""
+        outputs = output_directories(root.pid)
+        live = self._attempts.live.values()
+        for attempt in live:
+            if attempt.main in (root.pid, root.session) or attempt.path in outputs:
+                return attempt
+        # It cut all ties. If only one attempt has lost its runner it is that one's. With several
+        # it stays unassigned until one is left: better late than killed with the wrong job.
+        orphaned = [attempt for attempt in live if attempt.keeper is Keeper.SUPERVISOR]
+        return orphaned[0] if len(orphaned) == 1 and self._all_runners_live() else None
 
     def _orphans(self, attempt: Attempt) -> list[Process]:
         """Those of our own children, runners apart, that came from this attempt's dead runner."""
         mine = descendants(os.getpid(), skip=self._pool)
         roots = [process for process in mine if process.ppid == os.getpid()]
-        foreign = [root.pid for root in roots if self._owner(root) is not attempt]
+        foreign = [root.pid for root in roots if self.owner(root) is not attempt]
         return descendants(os.getpid(), skip=[*self._pool, *foreign])
 
-    def _owner(self, root: Process) -> Attempt | None:
-        orphaned = [a for a in self._attempts.live.values() if a.keeper is Keeper.SUPERVISOR]
-        for attempt in orphaned:
-            if attempt.main in (root.pid, root.session) or has_open_output(root.pid, attempt.path):
-                return attempt
-        # A daemon that cut all ties, and several runners were killed: it must end with one of
-        # them, so that it does not outlive all of them.
-        return orphaned[0] if orphaned else None
+    def _all_runners_live(self) -> bool:
+        """Else one has just died, and its job's processes are ours before we know it."""
+        found = [read_process(pid) for pid in self._pool]
+        return all(process is not None and process.state not in "ZX" for process in found)
 
 
 class _Killer:
@@ -167,7 +180,7 @@ def _strays(attempt: Attempt) -> list[Process]:
         process
         for process in everyone
         if (session and process.session == session and process.start >= attempt.main_start)
-        or has_open_output(process.pid, attempt.path)
+        or attempt.path in output_directories(process.pid)
     ]
     found = {process.pid: process for process in roots}
     for root in roots:

@@ -3,6 +3,7 @@
 A process is named by pid and start time together, because pids are used again.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -75,22 +76,24 @@ def descendants(root: int, skip: Iterable[int] = ()) -> list[Process]:
     return [process for process in found if process.state not in "ZX"]
 
 
+def children(pid: int) -> list[Process]:
+    """Direct children, zombies included."""
+    return [process for child in _children(pid) if (process := read_process(child))]
+
+
 def all_processes() -> list[Process]:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     found = [process for pid in pids if (process := read_process(pid))]
     return [process for process in found if process.state not in "ZX"]
 
 
-def has_open_output(pid: int, directory: str) -> bool:
-    """Whether standard output or error of a process goes to a file of this directory."""
+def output_directories(pid: int) -> set[str]:
+    """The directories of the files that standard output and error of a process go to."""
+    found: set[str] = set()
     for descriptor in (1, 2):
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
-        except OSError:
-            continue
-        if os.path.dirname(target) == directory:
-            return True
-    return False
+        with contextlib.suppress(OSError):  # gone, or a zombie: that has none any more
+            found.add(os.path.dirname(os.readlink(f"/proc/{pid}/fd/{descriptor}")))
+    return found
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:

@@ -106,11 +106,9 @@ def read_claim(path: str) -> Claim | None:
 def read_exit(path: str) -> Exit | None:
     """The last word on how the attempt ended, if there is one."""
     ends = [line["exit"] for line in _lines(path) or () if "exit" in line]
-    return (
-        Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
-        if ends
-        else None
-    )
+    if not ends:
+        return None
+    return Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
 
 
 def write_claim(record: int, runner: dict[str, object], spec: dict[str, object]) -> None:
@@ -120,6 +118,12 @@ def write_claim(record: int, runner: dict[str, object], spec: dict[str, object])
 def write_main(record: int, main: int, main_start: int, started_at: int) -> None:
     line = b'{"main":%d,"main_start":%d,"started_at":%d}\n' % (main, main_start, started_at)
     os.write(record, line)
+
+
+def write_exit_code(record: int, end: Exit) -> None:
+    """The least that must be known; `write_exit` says it all a moment later."""
+    bare = {"exit_code": end.exit_code, "signal": end.signal, "ended_at": end.ended_at}
+    os.write(record, b"\n" + json.dumps({"exit": bare}).encode() + b"\n")
 
 
 def write_exit(record: int, end: Exit) -> None:

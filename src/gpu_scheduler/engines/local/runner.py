@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import time
@@ -190,30 +191,35 @@ class _Runner:
 
     def _wait(self, paper: int, main: int) -> None:
         """Until nothing of the attempt is left. Reports the command's end and the last one's."""
-        ended = record.Exit()
-        flags = 0
-        user = system = 0.0
-        rss = 0
+        usage = _Usage()
+        ended = self._wait_for_main(paper, main, usage)
+        flags = os.WNOHANG
         while True:
             try:
-                pid, status, usage = os.wait4(-1, flags)
+                pid, _, used = os.wait4(-1, flags)
             except ChildProcessError:
                 break
-            if pid == 0:  # the command is over, others of its processes are not
-                self._end(paper, ended)
+            if pid:
+                usage.add(used)
+            else:  # the command is over, others of its processes are not
+                self._end(paper, usage.added_to(ended))
                 flags = 0
-                continue
-            user, system = user + usage.ru_utime, system + usage.ru_stime
-            rss = max(rss, usage.ru_maxrss)
-            if pid == main:
-                ended = _exit_of(status)
-                flags = os.WNOHANG
-            ended = ended._replace(
-                user_cpu_ms=round(user * 1000),
-                system_cpu_ms=round(system * 1000),
-                max_rss_kib=rss,
-            )
-        self._end(paper, ended._replace(gone_at=_now_ms()))
+        self._end(paper, usage.added_to(ended._replace(gone_at=_now_ms())))
+
+    def _wait_for_main(self, paper: int, main: int, usage: "_Usage") -> record.Exit:
+        while True:
+            zombie = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            assert zombie is not None  # only WNOHANG returns without one
+            if zombie.si_pid == main:
+                break
+            usage.add(os.wait4(zombie.si_pid, 0)[2])
+        # Written before it is reaped: if we are killed in between, the code is in the record, and
+        # before that the supervisor inherits the zombie.
+        ended = _exit_of(zombie)
+        with contextlib.suppress(OSError):
+            record.write_exit_code(paper, ended)
+        usage.add(os.wait4(main, 0)[2])
+        return ended
 
     def _command_failed(self, paper: int, failure: _CommandFailed) -> None:
         now = _now_ms()
@@ -240,15 +246,34 @@ class _Runner:
             os.write(self._reports, encode(self._pid, *message))
 
 
-def exit_status(status: int) -> tuple[int, int | None]:
-    """The exit code as a shell shows it, and the signal if there was one."""
-    code = os.waitstatus_to_exitcode(status)
-    return (code, None) if code >= 0 else (128 - code, -code)
+class _Usage:
+    """What the processes reaped so far have used."""
+
+    __slots__ = ("_rss", "_system", "_user")
+
+    def __init__(self) -> None:
+        self._user = self._system = 0.0
+        self._rss = 0
+
+    def add(self, used: resource.struct_rusage) -> None:
+        self._user += used.ru_utime
+        self._system += used.ru_stime
+        self._rss = max(self._rss, used.ru_maxrss)
+
+    def added_to(self, end: record.Exit) -> record.Exit:
+        return end._replace(
+            user_cpu_ms=round(self._user * 1000),
+            system_cpu_ms=round(self._system * 1000),
+            max_rss_kib=self._rss,
+        )
 
 
-def _exit_of(status: int) -> record.Exit:
-    code, number = exit_status(status)
-    return record.Exit(exit_code=code, signal=number, ended_at=_now_ms())
+def _exit_of(zombie: os.waitid_result) -> record.Exit:
+    """With the exit code as a shell shows it."""
+    status = zombie.si_status
+    if zombie.si_code == os.CLD_EXITED:
+        return record.Exit(exit_code=status, ended_at=_now_ms())
+    return record.Exit(exit_code=128 + status, signal=status, ended_at=_now_ms())
 
 
 def _find(name: str, env: dict[str, str]) -> str:

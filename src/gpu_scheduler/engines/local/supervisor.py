@@ -17,10 +17,11 @@ from gpu_scheduler.engines.local.clients import Clients
 from gpu_scheduler.engines.local.ending import Ending
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.orphans import EndedChild, Orphans
 from gpu_scheduler.engines.local.pool import Pool, Runner
+from gpu_scheduler.engines.local.processes import read_process
 from gpu_scheduler.engines.local.protocol import Key, Lines, Seen, decode
 from gpu_scheduler.engines.local.record import Exit
-from gpu_scheduler.engines.local.runner import exit_status
 
 # A fork takes about a millisecond: a few at a time, so that ends are handled in between and
 # runners that become free take what is queued.
@@ -33,6 +34,8 @@ _STARTS_AT_ONCE = 8 * (os.cpu_count() or 1)
 _SLOW_START_SECONDS = 0.05
 _FIRST_RUNNERS = 2
 _RETRY_SECONDS = 0.5
+# On a busy machine, whoever started us may take a while to connect.
+_FIRST_CLIENT_SECONDS = 10.0
 
 
 class Supervisor:
@@ -45,10 +48,13 @@ class Supervisor:
         self._pool = Pool(root, boot, reports)
         self._ending = Ending(self._loop, self._attempts, self._pool)
         self._adoption = Adoption(self._loop, self._attempts, self._ending)
+        self._orphans = Orphans(
+            self._loop, self._attempts, self._ending, self._adoption, self._pool
+        )
         self._clients = Clients(self._loop, listener, self)
         self._report_lines = Lines()
         self._idle_seconds = idle_seconds
-        self._busy_at = time.monotonic()
+        self._busy_at = time.monotonic() + _FIRST_CLIENT_SECONDS
         self._starting: list[Attempt] = []
         self._looks_again = False
         self._is_blocked = False  # nothing can be started now: no disk space, no processes
@@ -74,10 +80,12 @@ class Supervisor:
         self._attempts.take(key, grace_ms, time_limit_ms, line)
 
     def stop(self, keys: list[Key]) -> None:
-        """Attempts that are unknown or over are passed over; observing tells."""
+        """Attempts that are over are passed over; observing tells."""
+        self._reap()  # a runner that has just died no longer leads to its job's processes
         for key in keys:
             attempt = self._attempts.live.get(key)
             if attempt is None:
+                self._attempts.bar(key, STOPPED)
                 continue
             if attempt in self._attempts.queue:
                 self._attempts.queue.remove(attempt)
@@ -190,35 +198,17 @@ class Supervisor:
         """Runners that died, and orphans we inherited from them."""
         self._read_reports()  # what a runner said before it died comes first
         orphaned: list[Attempt] = []
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            if pid in self._pool:
-                attempt = self._pool.died(pid)
+        ended: list[EndedChild] = []
+        while child := _ended_child():
+            if child.pid in self._pool:
+                attempt = self._pool.died(child.pid)
                 if attempt is not None:
+                    log(f"runner {child.pid} of {attempt.key} was killed")
                     orphaned.append(attempt)
-                continue
-            code, number = exit_status(status)
-            self._adoption.child_ended(
-                pid,
-                Exit(
-                    code,
-                    number,
-                    now_ms(),
-                    None,
-                    round(usage.ru_utime * 1000),
-                    round(usage.ru_stime * 1000),
-                    usage.ru_maxrss,
-                ),
-            )
-        for attempt in orphaned:
-            log(f"runner {attempt.runner} of {attempt.key} was killed")
-            self._adoption.runner_died(attempt, self._requeue)
-        self._adoption.reaped.clear()
+            else:
+                ended.append(child)
+        if orphaned or ended:
+            self._orphans.take_over(orphaned, ended, self._requeue)
 
     def _requeue(self, attempt: Attempt) -> None:
         if attempt.cause is not None:
@@ -251,6 +241,23 @@ class Supervisor:
             self._reap()
 
         self._loop.watch(woken, wake)
+
+
+def _ended_child() -> EndedChild | None:
+    """Reap one child, if any has ended."""
+    try:
+        zombie = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if zombie is None:
+        return None
+    process = read_process(zombie.si_pid)  # while it is a zombie it can still be asked
+    pid, status, usage = os.wait4(zombie.si_pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    code, number = (code, None) if code >= 0 else (128 - code, -code)
+    cpu_ms = round(usage.ru_utime * 1000), round(usage.ru_stime * 1000)
+    end = Exit(code, number, now_ms(), None, *cpu_ms, usage.ru_maxrss)
+    return EndedChild(pid, process is not None and process.session == pid, end)
 
 
 def log(message: str) -> None:

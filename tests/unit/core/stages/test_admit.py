@@ -3,7 +3,7 @@ import pytest
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.core.stages.admit import refuse
-from tests.builders import a_job, a_state, a_tenant, start
+from tests.builders import a_job, a_queue, a_state, a_tenant, start
 
 
 def test_without_limits_everything_is_admitted() -> None:
@@ -42,6 +42,12 @@ def test_a_job_that_just_fits_its_quota_is_admitted() -> None:
     assert refuse(state.ledger, class_of(a_job("b", gpu_type="A100"))) is None
 
 
+def test_a_quota_by_type_is_not_overstepped_by_the_last_job() -> None:
+    state = a_state(a_job("a"), tenants=[a_tenant(by_type={"A100": 2})])
+    start(state, "a", 0)
+    assert refuse(state.ledger, class_of(a_job("b", gpus=2, gpu_type="A100"))) is not None
+
+
 def test_a_quota_by_type_leaves_other_types_alone() -> None:
     state = a_state(tenants=[a_tenant(by_type={"A100": 0})])
     assert refuse(state.ledger, class_of(a_job(gpu_type="H100"))) is None
@@ -69,3 +75,43 @@ def test_an_array_at_its_cap_is_refused_and_others_are_not() -> None:
     assert refused is not None
     assert (refused.code, refused.facts) == (ReasonCode.ARRAY_CAP, (("running", 1), ("limit", 1)))
     assert refuse(state.ledger, class_of(a_job("c", array="y", array_max=1))) is None
+
+
+def test_limits_that_are_not_enforced_do_not_limit() -> None:
+    tenant = a_tenant(gpus=0, by_type={"A100": 0}, max_running_jobs=0, enforce_quota=False)
+    state = a_state(tenants=[tenant])
+    assert refuse(state.ledger, class_of(a_job(gpu_type="A100"))) is None
+
+
+def test_an_inactive_tenant_starts_nothing() -> None:
+    state = a_state(tenants=[a_tenant(active=False)])
+    refused = refuse(state.ledger, class_of(a_job()))
+    assert refused is not None
+    assert (refused.code, refused.facts) == (
+        ReasonCode.TENANT_INACTIVE,
+        (("tenant", "default"),),
+    )
+
+
+def test_a_disabled_queue_starts_nothing_and_others_do() -> None:
+    state = a_state(queues=[a_queue("night", enabled=False)])
+    refused = refuse(state.ledger, class_of(a_job(queue="night")))
+    assert refused is not None
+    assert refused.code is ReasonCode.QUEUE_DISABLED
+    assert refuse(state.ledger, class_of(a_job())) is None
+
+
+def test_a_queue_at_its_cap_says_how_many_run() -> None:
+    state = a_state(a_job("a", queue="night"), queues=[a_queue("night", max_running_jobs=1)])
+    start(state, "a", 0)
+    refused = refuse(state.ledger, class_of(a_job("b", queue="night")))
+    assert refused is not None
+    assert refused.code is ReasonCode.QUEUE_CAP
+    assert (refused.fact("running"), refused.fact("limit")) == (1, 1)
+
+
+def test_a_queue_of_the_same_name_of_another_tenant_has_rules_of_its_own() -> None:
+    state = a_state(
+        tenants=[a_tenant("x"), a_tenant("y")], queues=[a_queue("night", "x", enabled=False)]
+    )
+    assert refuse(state.ledger, class_of(a_job(tenant="y", queue="night"))) is None

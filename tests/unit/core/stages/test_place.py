@@ -55,6 +55,9 @@ class TestFractions:
         occupy(state, 0, 500)
         assert shares(state, gpus=1.5) == {0: 500, 1: 1000}
 
+    def test_the_half_does_not_lie_on_the_whole(self) -> None:
+        assert shares(on_one_node(a_gpu(0)), gpus=1.5) is None
+
     def test_two_halves_are_not_a_whole(self) -> None:
         state = on_one_node(a_gpu(0), a_gpu(1))
         occupy(state, 0, 500)

@@ -45,6 +45,14 @@ def test_the_last_exit_written_is_the_one_that_counts(tmp_path: Path) -> None:
     os.close(paper)
 
 
+def test_the_bare_exit_code_is_read_like_a_full_record(tmp_path: Path) -> None:
+    paper = _new_record(tmp_path)
+    for end in (Exit(3, None, 10), Exit(137, 9, 10)):
+        record.write_exit_code(paper, end)
+        assert record.read_exit(str(tmp_path)) == end
+    os.close(paper)
+
+
 def test_an_exit_is_read_also_behind_a_line_cut_short_by_a_full_disk(tmp_path: Path) -> None:
     paper = _new_record(tmp_path)
     os.write(paper, b'{"main":7,"mai')

@@ -1,0 +1,211 @@
+"""/api/v1/queues and quotas, and the scheduler's own info and trigger."""
+
+import math
+
+from fastapi import APIRouter, Request, Response
+
+from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.tenants import core_fields
+from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.core.errors import NotFound
+from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.tenant import TenantQueue
+from gpu_scheduler.core.units import CPU, GPU
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.service.tenants import queue_of, queues_of, tenant_use, usage_total
+from gpu_scheduler.wire.tenants_v1 import (
+    QueueCreate,
+    QueueModel,
+    QueuePatch,
+    QuotaModel,
+    QuotaPatch,
+    SchedulerInfo,
+    TriggerAnswer,
+    TriggerRequest,
+)
+
+router = APIRouter(tags=["queues"])
+
+_GIB = 1024  # MiB
+
+
+@router.get("/api/v1/queues")
+async def list_queues(request: Request, project_id: str | None = None) -> list[QueueModel]:
+    """The queues of a project, or of all, higher ones first."""
+    service = service_of(request)
+    owner = None if project_id is None else TenantId(project_id)
+    if owner is not None:
+        tenant_use(service.state, owner)
+    return [_queue_model(service, queue) for queue in queues_of(service.state, owner)]
+
+
+@router.post("/api/v1/queues", status_code=201)
+async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
+    """Make a queue."""
+    service = service_of(request)
+    queue = await service.tenants.create_queue(
+        TenantId(body.project_id),
+        body.name,
+        priority=body.priority,
+        max_running_jobs=body.max_concurrent_jobs,
+        enabled=body.enabled,
+    )
+    return _queue_model(service, queue)
+
+
+@router.get("/api/v1/queues/quota/{project_id}")
+async def get_quota(request: Request, project_id: str) -> QuotaModel:
+    """A project's quota and how much of it is in use."""
+    service = service_of(request)
+    return _quota_model(service, TenantId(project_id))
+
+
+@router.patch("/api/v1/queues/quota/{project_id}")
+async def change_quota(request: Request, project_id: str, body: QuotaPatch) -> QuotaModel:
+    """Change a project's quota."""
+    service = service_of(request)
+    given = body.model_dump(exclude_unset=True)
+    names = {"cpu_quota": "max_cpu_cores", "gpu_quota": "max_gpus"}
+    fields = {names.get(name, name): value for name, value in given.items()}
+    if "memory_quota" in fields:
+        gibibytes = fields.pop("memory_quota")
+        fields["max_memory_mb"] = None if gibibytes is None else math.floor(gibibytes * _GIB)
+    await service.tenants.change(TenantId(project_id), core_fields(fields))
+    return _quota_model(service, TenantId(project_id))
+
+
+@router.post("/api/v1/queues/quota/{project_id}/sync")
+async def sync_quota(request: Request, project_id: str) -> QuotaModel:
+    """Read a project's quota anew from its provider. Local quotas are always in step."""
+    return _quota_model(service_of(request), TenantId(project_id))
+
+
+@router.get("/api/v1/queues/{queue_id}")
+async def get_queue(request: Request, queue_id: str) -> QueueModel:
+    """A queue by its id, `project:name`."""
+    service = service_of(request)
+    return _queue_model(service, queue_of(service.state, *_split(queue_id)))
+
+
+@router.patch("/api/v1/queues/{queue_id}")
+async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> QueueModel:
+    """Change a queue's priority or cap, enable or disable it."""
+    service = service_of(request)
+    changes = body.model_dump(exclude_unset=True)
+    if "max_concurrent_jobs" in changes:
+        changes["max_running_jobs"] = changes.pop("max_concurrent_jobs")
+    queue = await service.tenants.change_queue(*_split(queue_id), changes)
+    return _queue_model(service, queue)
+
+
+@router.delete("/api/v1/queues/{queue_id}", status_code=204)
+async def remove_queue(request: Request, queue_id: str) -> Response:
+    """Remove an empty queue."""
+    await service_of(request).tenants.remove_queue(*_split(queue_id))
+    return Response(status_code=204)
+
+
+@router.get("/api/v1/jobs/scheduler/info")
+async def scheduler_info(request: Request) -> SchedulerInfo:
+    """What decides, and how much waits."""
+    service = service_of(request)
+    enabled = [queue for queue in queues_of(service.state, None) if queue.enabled]
+    return SchedulerInfo(
+        policy=service.settings.policy.name,
+        quota_provider=service.gate.name,
+        active_queues=len(enabled),
+        pending_jobs=service.state.pending_count(),
+    )
+
+
+@router.post("/api/v1/jobs/scheduler/trigger")
+async def trigger(request: Request, body: TriggerRequest | None = None) -> TriggerAnswer:
+    """Run a scheduling cycle now. The numbers are of one project where one is named."""
+    service = service_of(request)
+    owner = None if body is None or body.project_id is None else TenantId(body.project_id)
+    if owner is not None:
+        tenant_use(service.state, owner)
+    plan = await service.trigger()
+    entries = [service.state.entry(start.job_id) for start in plan.starts]
+    mine = [e for e in entries if e is not None and owner in (None, e.job.tenant_id)]
+    return TriggerAnswer(
+        scheduled_count=len(mine),
+        remaining_pending=sum(
+            _pending(service, queue) for queue in queues_of(service.state, owner)
+        ),
+    )
+
+
+def _split(queue_id: str) -> tuple[TenantId, str]:
+    tenant_id, colon, name = queue_id.partition(":")
+    if not colon:
+        raise NotFound("queue", queue_id, "a queue's id is project:name")
+    return TenantId(tenant_id), name
+
+
+def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
+    live = service.state.waiting.members(queue.tenant_id, queue.name)
+    running = _running(service, queue)
+    ended = usage_total(service.state, queue.tenant_id, queue.name).ended
+    return QueueModel(
+        id=f"{queue.tenant_id}:{queue.name}",
+        project_id=queue.tenant_id,
+        name=queue.name,
+        priority=queue.priority,
+        max_concurrent_jobs=queue.max_running_jobs,
+        enabled=queue.enabled,
+        running_jobs=running,
+        pending_jobs=live - running,
+        total_jobs=live + ended,
+    )
+
+
+def _running(service: Service, queue: TenantQueue) -> int:
+    use = service.state.ledger.queue(queue.tenant_id, queue.name)
+    if use is not None:
+        return use.running
+    return sum(
+        (entry.job.tenant_id, entry.job.queue) == (queue.tenant_id, queue.name)
+        for entry in service.state.placed()
+    )
+
+
+def _pending(service: Service, queue: TenantQueue) -> int:
+    live = service.state.waiting.members(queue.tenant_id, queue.name)
+    return live - _running(service, queue)
+
+
+def _quota_model(service: Service, tenant_id: TenantId) -> QuotaModel:
+    use = tenant_use(service.state, tenant_id)
+    tenant = use.tenant
+    cpu = _parts(tenant.max_cpu_millis, use.cpu_millis, CPU)
+    memory = _parts(tenant.max_mem_mib, use.mem_mib, _GIB)
+    gpu = _parts(tenant.max_gpu_millis, use.gpu_millis, GPU)
+    return QuotaModel(
+        project_id=tenant_id,
+        cpu_quota=cpu[0],
+        used_cpu=use.cpu_millis / CPU,
+        available_cpu=cpu[1],
+        cpu_usage_percent=cpu[2],
+        memory_quota=memory[0],
+        used_memory=use.mem_mib / _GIB,
+        available_memory=memory[1],
+        memory_usage_percent=memory[2],
+        gpu_quota=gpu[0],
+        used_gpu=use.gpu_millis / GPU,
+        available_gpu=gpu[1],
+        gpu_usage_percent=gpu[2],
+        enforce_quota=tenant.enforce_quota,
+        provider=service.gate.name,
+        synced_at=iso(service.clock.now()),
+    )
+
+
+def _parts(
+    limit: int | None, used: int, unit: int
+) -> tuple[float | None, float | None, float | None]:
+    """Limit, what is left of it, and the part in use in percent; None where nothing limits."""
+    if limit is None:
+        return None, None, None
+    percent = 100.0 * used / limit if limit else 100.0 * bool(used)
+    return limit / unit, max(0, limit - used) / unit, round(percent, 2)

@@ -1,0 +1,138 @@
+"""The commands on tenants and their queues."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
+from gpu_scheduler.core.events import QueueRemoved, QueueSet, TenantSet
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, TenantId
+from gpu_scheduler.core.ledger import TenantUse
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import NO_USAGE, Usage
+from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.writer import Decision, Writer
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+NAME_RULE: Final = "1 to 128 letters, digits, '.', '_' or '-', starting with none of '.' and '-'"
+
+
+class TenantCommands:
+    def __init__(self, state: State, writer: Writer, clock: Clock) -> None:
+        self._state = state
+        self._writer = writer
+        self._clock = clock
+
+    # -- tenants -----------------------------------------------------------------------------
+
+    async def create(self, tenant_id: TenantId | None, **fields: Any) -> Tenant:
+        """A new tenant; without an id it gets one from the clock, as `tenant-1765705491822`."""
+        if tenant_id is not None and not _NAME.fullmatch(tenant_id):
+            raise InvalidRequest("tenant_id", tenant_id, f"an id is {NAME_RULE}")
+
+        def decide(state: State) -> Decision[Tenant]:
+            now = self._clock.now()
+            chosen = tenant_id or _free_id(state, now)
+            if chosen in state.ledger.tenants:
+                raise Conflict(f"tenant {chosen} already exists", [{"tenant_id": chosen}])
+            tenant = Tenant(TenantId(chosen), created_at=now, **fields)
+            return Decision(tenant, [TenantSet(now, tenant)])
+
+        return await self._writer.do(decide, touches=None)
+
+    async def change(self, tenant_id: TenantId, changes: Mapping[str, Any]) -> Tenant:
+        """Replace some fields of a tenant. Jobs that run keep running, whatever the new limits."""
+
+        def decide(state: State) -> Decision[Tenant]:
+            tenant = replace(tenant_use(state, tenant_id).tenant, **changes)
+            return Decision(tenant, [TenantSet(self._clock.now(), tenant)])
+
+        return await self._writer.do(decide, touches=None)
+
+    # -- queues ------------------------------------------------------------------------------
+
+    async def create_queue(self, tenant_id: TenantId, name: str, **fields: Any) -> TenantQueue:
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest("name", name, f"a queue's name is {NAME_RULE}")
+
+        def decide(state: State) -> Decision[TenantQueue]:
+            tenant_use(state, tenant_id)
+            if state.ledger.queue(tenant_id, name) is not None:
+                raise Conflict(f"queue {name} of tenant {tenant_id} already exists")
+            now = self._clock.now()
+            queue = TenantQueue(tenant_id, name, created_at=now, **fields)
+            return Decision(queue, [QueueSet(now, queue)])
+
+        return await self._writer.do(decide, touches=None)
+
+    async def change_queue(
+        self, tenant_id: TenantId, name: str, changes: Mapping[str, Any]
+    ) -> TenantQueue:
+        def decide(state: State) -> Decision[TenantQueue]:
+            queue = replace(queue_of(state, tenant_id, name), **changes)
+            return Decision(queue, [QueueSet(self._clock.now(), queue)])
+
+        return await self._writer.do(decide, touches=None)
+
+    async def remove_queue(self, tenant_id: TenantId, name: str) -> None:
+        """Only an empty one: its jobs would be in a queue that nobody can see."""
+
+        def decide(state: State) -> Decision[None]:
+            queue_of(state, tenant_id, name)
+            live = state.waiting.members(tenant_id, name)
+            if live:
+                raise Conflict(
+                    f"queue {name} of tenant {tenant_id} has {live} jobs that are not over; "
+                    "cancel them or wait"
+                )
+            if name == DEFAULT_QUEUE:
+                raise Conflict("every tenant has a default queue; it cannot be removed")
+            return Decision(None, [QueueRemoved(self._clock.now(), tenant_id, name)])
+
+        await self._writer.do(decide, touches=None)
+
+
+def tenant_use(state: State, tenant_id: TenantId) -> TenantUse:
+    use = state.ledger.tenants.get(tenant_id)
+    if use is None:
+        raise NotFound("tenant", tenant_id, "`tgpu tenants list` shows those there are")
+    return use
+
+
+def queue_of(state: State, tenant_id: TenantId, name: str) -> TenantQueue:
+    """A tenant's queue; the default one is there without having been made."""
+    tenant_use(state, tenant_id)
+    use = state.ledger.queue(tenant_id, name)
+    if use is not None:
+        return use.queue
+    if name == DEFAULT_QUEUE:
+        return TenantQueue(tenant_id, name)
+    raise NotFound("queue", f"{tenant_id}:{name}", "`tgpu queues list` shows those there are")
+
+
+def queues_of(state: State, tenant_id: TenantId | None) -> list[TenantQueue]:
+    """All queues of a tenant, or of all, higher ones first."""
+    tenants = state.ledger.tenants if tenant_id is None else {tenant_id: None}
+    names = {(owner, DEFAULT_QUEUE) for owner in tenants} | {
+        key for key in state.ledger.queues if key[0] in tenants
+    }
+    found = [queue_of(state, owner, name) for owner, name in names]
+    return sorted(found, key=lambda queue: (-queue.priority, queue.tenant_id, queue.name))
+
+
+def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> Usage:
+    """What a tenant, or one of its queues, has used up so far."""
+    used = NO_USAGE
+    for (owner, name), usage in state.usage.items():
+        if owner == tenant_id and queue in (None, name):
+            used += usage
+    return used
+
+
+def _free_id(state: State, now: int) -> str:
+    number = now
+    while f"tenant-{number}" in state.ledger.tenants:
+        number += 1
+    return f"tenant-{number}"

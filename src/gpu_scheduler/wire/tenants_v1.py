@@ -1,0 +1,197 @@
+"""Requests and answers about tenants, queues and quotas of `/api/v1`."""
+
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from gpu_scheduler.wire.v1 import WIDEST
+
+TierName = Literal["low", "normal", "high", "urgent"]
+Amount = Annotated[int, Field(ge=0, le=WIDEST)]
+Gpus = Annotated[float, Field(ge=0, le=100_000)]
+Cores = Annotated[float, Field(ge=0, le=1_000_000)]
+Weight = Annotated[float, Field(gt=0, le=1000)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class TenantLimits(_Model):
+    """What a tenant's running jobs may have together. A limit left out does not limit."""
+
+    max_gpus: Gpus | None = None
+    max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus] = {}
+    max_gpu_memory_mb: Amount | None = None
+    max_cpu_cores: Cores | None = None
+    max_memory_mb: Amount | None = None
+    max_concurrent_jobs: Amount | None = None
+
+
+class TenantCreate(TenantLimits):
+    model_config = ConfigDict(
+        extra="forbid",
+        populate_by_name=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "ML Research Team",
+                    "max_gpus": 16,
+                    "max_gpu_memory_mb": 200000,
+                    "max_cpu_cores": 64,
+                    "max_memory_mb": 500000,
+                    "max_concurrent_jobs": 20,
+                }
+            ]
+        },
+    )
+
+    id: str | None = Field(
+        default=None, validation_alias=AliasChoices("id", "tenant_id", "project_id")
+    )
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    priority_tier: TierName = "normal"
+    fair_share_weight: Weight = 1.0
+    allow_preemption: bool = True
+    enforce_quota: bool = True
+
+
+class TenantPatch(_Model):
+    """Fields left out stay; a limit set to null is lifted."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = ""
+    max_gpus: Gpus | None = None
+    max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus] = {}
+    max_gpu_memory_mb: Amount | None = None
+    max_cpu_cores: Cores | None = None
+    max_memory_mb: Amount | None = None
+    max_concurrent_jobs: Amount | None = None
+    priority_tier: TierName = "normal"
+    fair_share_weight: Weight = 1.0
+    allow_preemption: bool = True
+    enforce_quota: bool = True
+    active: bool = True
+
+
+class UsageModel(_Model):
+    """What was used up, of all time or of one day."""
+
+    gpu_hours: float
+    jobs_completed: int
+    jobs_failed: int
+    jobs_cancelled: int
+    cost: float  # at cost_per_gpu_hour
+
+
+class DailyUsageModel(UsageModel):
+    date: str  # UTC
+
+
+class TenantModel(TenantLimits):
+    id: str
+    name: str
+    priority_tier: TierName
+    fair_share_weight: float
+    allow_preemption: bool
+    enforce_quota: bool
+    active: bool
+    created_at: str
+    current_gpus: float
+    current_gpus_by_type: dict[str, float]
+    current_gpu_memory_mb: int
+    current_cpu_cores: float
+    current_memory_mb: int
+    current_jobs: int
+    usage: UsageModel
+
+
+class TenantList(_Model):
+    tenants: list[TenantModel]
+
+
+class TenantUsage(_Model):
+    tenant_id: str
+    total: UsageModel
+    days: list[DailyUsageModel]
+
+
+QueueName = Annotated[str, Field(min_length=1, max_length=128)]
+QueuePriority = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+
+
+class QueueCreate(_Model):
+    project_id: str = Field(
+        default="default", validation_alias=AliasChoices("project_id", "tenant_id")
+    )
+    name: QueueName
+    priority: QueuePriority = 0
+    max_concurrent_jobs: Amount | None = None
+    enabled: bool = True
+
+
+class QueuePatch(_Model):
+    """Fields left out stay; `max_concurrent_jobs` set to null is lifted."""
+
+    priority: QueuePriority = 0
+    max_concurrent_jobs: Amount | None = None
+    enabled: bool = True
+
+
+class QueueModel(_Model):
+    id: str  # "project:name"
+    project_id: str
+    name: str
+    priority: int
+    max_concurrent_jobs: int | None
+    enabled: bool
+    running_jobs: int
+    pending_jobs: int
+    total_jobs: int
+
+
+class QuotaPatch(_Model):
+    """In cores, GiB and GPUs. Fields left out stay; null lifts the limit."""
+
+    cpu_quota: Cores | None = None
+    memory_quota: Annotated[float, Field(ge=0, le=1_000_000_000)] | None = None
+    gpu_quota: Gpus | None = None
+    enforce_quota: bool = True
+
+
+class QuotaModel(_Model):
+    """A project's quota and how much of it is used; null where nothing limits."""
+
+    project_id: str
+    cpu_quota: float | None
+    used_cpu: float
+    available_cpu: float | None
+    cpu_usage_percent: float | None
+    memory_quota: float | None
+    used_memory: float
+    available_memory: float | None
+    memory_usage_percent: float | None
+    gpu_quota: float | None
+    used_gpu: float
+    available_gpu: float | None
+    gpu_usage_percent: float | None
+    enforce_quota: bool
+    provider: str
+    synced_at: str
+
+
+class SchedulerInfo(_Model):
+    policy: str
+    quota_provider: str
+    active_queues: int
+    pending_jobs: int
+
+
+class TriggerRequest(_Model):
+    project_id: str | None = Field(
+        default=None, validation_alias=AliasChoices("project_id", "tenant_id")
+    )
+
+
+class TriggerAnswer(_Model):
+    scheduled_count: int
+    remaining_pending: int

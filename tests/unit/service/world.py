@@ -1,0 +1,157 @@
+"""Services for tests: real commands, a store in memory, simulated GPUs, a clock that is told."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from gpu_scheduler.core.check import check_invariants
+from gpu_scheduler.core.events import Event
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import Detail, Options, Request
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.policies.priority import PriorityWithAging
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.units import gpu_millis
+from gpu_scheduler.devices.simulated import SimulatedProvider
+from gpu_scheduler.devices.watch import DeviceWatch
+from gpu_scheduler.engines.api import AttemptKey, Engine
+from gpu_scheduler.engines.fake import FakeEngine
+from gpu_scheduler.service.attempts import LaunchSettings
+from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.service import Service, ServiceSettings
+from gpu_scheduler.service.submission import Submission
+from gpu_scheduler.store.api import Record, Store, StoreUnavailable
+from gpu_scheduler.store.memory import MemoryStore
+from tests.unit.service.eventually import eventually
+
+NODE = NodeId("local")
+DEFAULT = Tenant(TenantId("default"))
+
+
+def a_submission(
+    *argv: str,
+    job_id: str | None = None,
+    tenant: str = "default",
+    gpus: float = 1,
+    gpu_type: str | None = None,
+    name: str = "",
+    options: Options | None = None,
+    **fields: Any,
+) -> Submission:
+    request = fields.pop("request", Request(gpu_millis(gpus), gpu_type))
+    return Submission(
+        request=request,
+        tenant_id=TenantId(tenant),
+        job_id=None if job_id is None else JobId(job_id),
+        options=options or Options(),
+        detail=Detail(name=name, argv=argv),
+        **fields,
+    )
+
+
+class FailingStore(MemoryStore):
+    """Refuses to commit while `broken`; counts what it is asked to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: str | None = None
+        self.commits: list[Record] = []
+
+    async def commit(self, record: Record) -> int:
+        if self.broken is not None:
+            raise StoreUnavailable(self.broken)
+        self.commits.append(record)
+        return await super().commit(record)
+
+
+class Box:
+    """One open service, and short words for what tests do with it."""
+
+    def __init__(self, service: Service, engine: FakeEngine | None, gpus: SimulatedProvider):
+        self.service = service
+        self.engine_or_none = engine
+        self.gpus = gpus
+
+    @property
+    def engine(self) -> FakeEngine:
+        assert self.engine_or_none is not None
+        return self.engine_or_none
+
+    async def submit(self, submission: Submission) -> str:
+        return (await self.service.jobs.submit(submission)).job_ids[0]
+
+    async def tick(self, now: int = 0) -> list[str]:
+        plan = await self.service.tick(now)
+        check_invariants(self.service.state)
+        return [start.job_id for start in plan.starts]
+
+    async def state_of(self, job_id: str) -> JobState:
+        return (await self.service.job(job_id)).progress.state
+
+    async def until(self, job_id: str, state: JobState) -> None:
+        async def is_so() -> bool:
+            return await self.state_of(job_id) is state
+
+        await eventually(is_so, f"{job_id} {state}")
+        check_invariants(self.service.state)
+
+    async def run(self, job_id: str, now: int = 0) -> AttemptKey:
+        """Start it and see it run; the key of its attempt."""
+        await self.tick(now)
+        await self.until(job_id, JobState.RUNNING)
+        return AttemptKey(job_id, (await self.service.job(job_id)).progress.attempt)
+
+
+@asynccontextmanager
+async def a_box(
+    *,
+    store: Store | None = None,
+    engine: FakeEngine | None = None,
+    leases: bool = False,
+    gpus: str = "sim:4xA100,2xH100",
+    provider: SimulatedProvider | None = None,
+    tenants: Sequence[Tenant] = (DEFAULT,),
+    clock: Clock | None = None,
+    **settings: Any,
+) -> AsyncIterator[Box]:
+    """A service on a clock that stands still; `leases`: without an engine."""
+    clock = clock or ManualClock()
+    fake = None if leases else engine or FakeEngine(clock=clock.now)
+    provider = provider or SimulatedProvider(gpus)
+    service = Service(
+        store=store or MemoryStore(),
+        engine=_as_engine(fake),
+        watch=DeviceWatch(provider),
+        hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True),
+        clock=clock,
+        settings=replace(
+            ServiceSettings(
+                policy=PriorityWithAging(),
+                tenants=tuple(tenants),
+                launch=LaunchSettings(grace_ms=1000, home="/", default_environment={"PATH": "/bin"}),
+                interval_seconds=0.05,
+                monitor_seconds=60,
+            ),
+            **settings,
+        ),
+    )
+    await service.open()
+    try:
+        yield Box(service, fake, provider)
+    finally:
+        await service.close()
+
+
+def _as_engine(fake: FakeEngine | None) -> Engine | None:
+    return fake
+
+
+def ignore(_: Sequence[Event]) -> None:
+    """What nobody wants to be told."""
+
+
+def empty_state() -> State:
+    return State()
