@@ -133,7 +133,10 @@ async def _open(
     # beside a busy loop small commits are several times as fast with this.
     sys.setswitchinterval(0.0005)
     app.state.service = service
-    _write_service_file(data_dir, listening)
+    try:
+        _write_service_file(data_dir, listening)
+    except OSError as error:  # a full disk: jobs can be asked for all the same
+        _log.warning("the command line may not find this service", problem=str(error))
     _log.info(
         "ready",
         version=__version__,

@@ -1,4 +1,4 @@
-"""The cycle as its rule reads: sort everything, walk it, start what may and can.
+"""The cycle as its rule reads: take the first of all that is left, start it if it may and can.
 
 Too slow to ship and too simple to be wrong. It keeps no index: whatever it needs it counts again
 from the plain facts.
@@ -43,18 +43,26 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
         if job_id not in expired:
             holdings.append((facts.jobs[job_id], placement))
 
-    def rank(job: Job) -> tuple[int, int, int, str]:
+    def share(tenant_id: TenantId) -> int:
+        used = sum(o.request.gpu_millis for o, _ in holdings if o.tenant_id == tenant_id)
+        return used * 1_000_000 // facts.tenants[tenant_id].weight_millis
+
+    def rank(job: Job) -> tuple[int, int, int, int, str]:
         queue = facts.queues.get((job.tenant_id, job.queue))
         effective = job.priority + (now - job.submitted_at) // aging_ms
         return (
             0 if queue is None else -queue.priority,
+            share(job.tenant_id) if policy == "fairshare" else 0,
             0 if policy == "fifo" else -effective,
             job.submitted_at,
             job.job_id,
         )
 
     starts = []
-    for job in sorted(_eligible(facts), key=rank):
+    left = _eligible(facts)
+    while left:
+        job = min(left, key=rank)  # looked for anew each time: shares move with every start
+        left.remove(job)
         if not (_queue_lets(facts, job, holdings) and _may(facts, job, holdings)):
             continue
         placement = place(_books(facts, holdings), class_of(job))

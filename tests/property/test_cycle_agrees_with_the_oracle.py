@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.policies import POLICY_NAMES
 from gpu_scheduler.core.reasons import ReasonCode
 from tests.property.oracle import naive_plan
 from tests.property.world import AGING_SECONDS, STEPS, World
@@ -104,15 +105,21 @@ class FifoMachine(CycleMachine):
     policy = "fifo"
 
 
+class FairShareMachine(CycleMachine):
+    policy = "fairshare"
+
+
 _BOUNDS = settings(stateful_step_count=40, max_examples=150)
 
 TestPriorityCycle = PriorityMachine.TestCase
 TestPriorityCycle.settings = _BOUNDS
 TestFifoCycle = FifoMachine.TestCase
 TestFifoCycle.settings = _BOUNDS
+TestFairShareCycle = FairShareMachine.TestCase
+TestFairShareCycle.settings = _BOUNDS
 
 
-@pytest.mark.parametrize("policy", ["priority", "fifo"])
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 @pytest.mark.parametrize("seed", range(8))
 def test_long_histories_agree_with_the_oracle(seed: int, policy: str) -> None:
     """Queues here grow to some hundred jobs, which the machine above never reaches."""

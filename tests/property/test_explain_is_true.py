@@ -11,6 +11,7 @@ from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain
 from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.reasons import Reason, ReasonCode
@@ -77,7 +78,7 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
             elements = [
                 e.job.job_id
                 for e in state.placed()
-                if e.job.array and job.array and e.job.array.array_id == job.array.array_id
+                if class_of(e.job).array_id == class_of(job).array_id  # of capped arrays only
             ]
             for other in elements[: int(facts["running"]) - int(facts["limit"]) + 1]:
                 end_anyhow(state, other)

@@ -18,7 +18,7 @@ from gpu_scheduler.core.ledger import Draft
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
 from gpu_scheduler.core.stages.place import place
 from gpu_scheduler.core.state import State, doom_cause
 from gpu_scheduler.core.units import GPU
@@ -101,7 +101,7 @@ def test_the_order_of_input_does_not_change_the_plan(seed: int, order: Random) -
     assert plan_of(shuffled(jobs), shuffled(nodes), shuffled(tenants)) == expected
 
 
-@given(seed=seeds, policy=st.sampled_from(["priority", "fifo"]))
+@given(seed=seeds, policy=st.sampled_from(POLICY_NAMES))
 def test_a_cycle_changes_nothing(seed: int, policy: str) -> None:
     world = a_lived_in_world(Random(seed))
     world.submit(Random(seed))

@@ -60,6 +60,7 @@ def a_random_tenant(rng: Random, tenant_id: TenantId) -> Tenant:
         limit(0, 2000, 4000),
         limit(0, 600, 2000),
         limit(0, 1, 2),
+        weight_millis=rng.choice((1000, 1000, 500, 3000)),
         active=rng.random() < 0.95,
         enforce_quota=rng.random() < 0.8,
     )

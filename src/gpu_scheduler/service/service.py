@@ -1,10 +1,12 @@
 """The service: the state, its writer, and the loops that keep both in step with the world."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from gpu_scheduler.core import lifecycle
@@ -40,7 +42,11 @@ from gpu_scheduler.service.tenants import TenantCommands
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
+_SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
+
 _log = structlog.get_logger("gpu_scheduler.service")
+
+_FIRST_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Service:
         self._watch = watch
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
+        self._reconciled = asyncio.Event()
         self.is_ending = False  # nobody should be kept waiting for anything any more
         self._tasks: list[asyncio.Task[None]] = []
         self._attempts: Attempts | None = None
@@ -128,10 +135,14 @@ class Service:
         self.newest = newest[0].job.job_id if newest else None
         if self._attempts is not None and self.engine is not None:
             await self.engine.open()
-            await self._attempts.reconcile()
             self._spawn("carry out", self._attempts.carry_out)
             self._spawn("observe", self._attempts.observe)
             self._spawn("reconcile", self._keep_reconciling)
+            # Whoever asks first should see what became of the jobs meanwhile. On a full disk that
+            # cannot be recorded; then the service is there all the same, and says so.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_LOOK_SECONDS):
+                    await self._reconciled.wait()
         self._spawn("devices", self._keep_watching)
         if not self.clock.manual:
             self._spawn("cycles", self._keep_scheduling)
@@ -296,21 +307,37 @@ class Service:
     async def _keep_reconciling(self) -> None:
         assert self._attempts is not None
         while True:
-            await asyncio.sleep(self.settings.reconcile_seconds)
             try:
                 await self._attempts.reconcile()
+                self._reconciled.set()
             except EngineUnavailable as error:
                 _log.warning("the engine is out of reach", problem=str(error))
+            await asyncio.sleep(self.settings.reconcile_seconds)
 
     async def _look_at_hardware(self) -> None:
         snapshot = await self._watch.read()
         await self.hardware.observe(snapshot, self.writer, self.clock)
 
     async def _set_tenants(self) -> None:
+        """Take over tenants from the settings that are new or changed there since the last start.
+
+        What was changed through the API stays as long as the settings say what they said.
+        """
+        before = await self.store.documents(_SETTINGS_TENANT)
+        now = {tenant.tenant_id: msgspec.json.encode(tenant) for tenant in self.settings.tenants}
+
         def decide(state: State) -> Decision[None]:
-            known = {use.tenant for use in state.ledger.tenants.values()}
-            new = [tenant for tenant in self.settings.tenants if tenant not in known]
-            return Decision(None, [TenantSet(self.clock.now(), tenant) for tenant in new])
+            new = [
+                tenant
+                for tenant in self.settings.tenants
+                if tenant.tenant_id not in state.ledger.tenants
+                or before.get(tenant.tenant_id) != now[tenant.tenant_id]
+            ]
+            return Decision(
+                None,
+                [TenantSet(self.clock.now(), tenant) for tenant in new],
+                documents={(_SETTINGS_TENANT, t.tenant_id): now[t.tenant_id] for t in new},
+            )
 
         await self.writer.do(decide, touches=None)
 

@@ -18,7 +18,7 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.accounting import usage_events
-from gpu_scheduler.store.api import Record, Store
+from gpu_scheduler.store.api import AuditRow, Record, Store
 
 T = TypeVar("T")
 
@@ -35,6 +35,8 @@ class Decision(Generic[T]):
     events: Sequence[Event] = ()
     details: Mapping[JobId, Detail] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)
+    audit: Sequence[AuditRow] = ()
 
 
 Decide = Callable[[State], Decision[T]]
@@ -115,9 +117,10 @@ class Writer:
                 self.joining += _new_jobs(decision)
         events = [event for _, decision in decided for event in decision.events]
         events += usage_events(self._state, events)
-        if events:
+        record = _record([decision for _, decision in decided], events)
+        if events or record.documents or record.audit:
             try:
-                await self._store.commit(_record([d for _, d in decided], events))
+                await self._store.commit(record)
             except Exception as error:
                 self.trouble = str(error)
                 for command, _ in decided:
@@ -143,13 +146,18 @@ def _new_jobs(decision: Decision[Any]) -> int:
 
 def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:
     if len(decisions) == 1:
-        return Record(events, decisions[0].details, decisions[0].environments)
+        only = decisions[0]
+        return Record(events, only.details, only.environments, only.documents, only.audit)
     details: dict[JobId, Detail] = {}
     environments: dict[str, Mapping[str, str]] = {}
+    documents: dict[tuple[str, str], bytes | None] = {}
+    audit: list[AuditRow] = []
     for decision in decisions:
         details.update(decision.details)
         environments.update(decision.environments)
-    return Record(events, details, environments)
+        documents.update(decision.documents)
+        audit += decision.audit
+    return Record(events, details, environments, documents, audit)
 
 
 def _fail(command: _Command, error: Exception) -> None:

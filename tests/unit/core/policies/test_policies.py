@@ -4,9 +4,10 @@ from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
+from gpu_scheduler.core.policies.fair_share import FairShare
 from gpu_scheduler.core.policies.fifo import Fifo
 from gpu_scheduler.core.policies.priority import PriorityWithAging
-from tests.builders import a_job, a_state, started
+from tests.builders import a_job, a_node, a_state, a_tenant, started
 
 MINUTE = 60_000
 
@@ -68,3 +69,16 @@ def test_fifo_looks_at_no_priority() -> None:
         a_job("late", priority=999, submitted_at=2), a_job("early", priority=1, submitted_at=1)
     )
     assert started(schedule(state, 5, Fifo())) == ["early", "late"]
+
+
+def test_fair_share_alternates_between_tenants_as_they_are_served() -> None:
+    jobs = [a_job(f"{tenant}{n}", tenant=tenant) for tenant in ("x", "y") for n in range(2)]
+    state = a_state(*jobs, tenants=[a_tenant("x"), a_tenant("y")])
+    assert started(schedule(state, 0, FairShare())) == ["x0", "y0", "x1", "y1"]
+
+
+def test_fair_share_gives_a_heavier_tenant_more() -> None:
+    jobs = [a_job(f"{tenant}{n}", tenant=tenant) for tenant in ("x", "y") for n in range(3)]
+    tenants = [a_tenant("x"), a_tenant("y", weight_millis=2000)]
+    state = a_state(*jobs, tenants=tenants, nodes=[a_node(gpus=3)])
+    assert started(schedule(state, 0, FairShare())) == ["x0", "y0", "y1"]

@@ -1,0 +1,462 @@
+"""The feed: every recorded change for those who watch, in the journal's own numbers.
+
+The newest changes are in a bounded ring that all readers share; older ones are read from the
+store's journal. A reader is a position, not a queue: publishing costs the same however many read,
+and one that falls out of the ring after it had caught up is dropped, so that nobody can slow the
+service down. It may come back with its position and misses nothing.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from gpu_scheduler.core.errors import Conflict, InvalidRequest, Unavailable
+from gpu_scheduler.core.events import (
+    Event,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+)
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import JobState, Move, Progress
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.units import GPU
+from gpu_scheduler.store.api import JobQuery, JournalRow, Store
+from gpu_scheduler.store.codec import decode_event
+
+# Changes that a caught-up reader may be behind, counted in jobs: ten seconds of a busy service,
+# and some ten megabytes where all of them are bulk submissions.
+RING_JOBS: Final = 50_000
+# A reader that takes nothing for this long is gone, or might as well be.
+STALL_SECONDS: Final = 30.0
+_CHUNK: Final = 256  # events that a reader takes out of the ring at once
+_PAGE: Final = 500  # rows of the journal that a reader loads at once
+
+
+class JobRef(NamedTuple):
+    job_id: JobId
+    tenant_id: TenantId
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """One row of the journal. A bulk submission is one event about many `jobs`."""
+
+    seq: int
+    at: int
+    kind: str  # "job_submitted", "job_started", …: see KINDS
+    job_id: JobId | None = None  # None where it is about many jobs, or about none
+    tenant_id: TenantId | None = None
+    state: JobState | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+    jobs: tuple[JobRef, ...] = ()
+
+
+class SlowReader(Unavailable):
+    """The reader fell too far behind; `position` is where it can go on."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"too slow: the events after {position} were not taken in time; "
+            f"connect again with after={position}",
+            [{"after": position}],
+        )
+        self.position = position
+
+
+class EventsGone(Conflict):
+    """What the reader wants to go on from is no longer, or not yet, in the journal."""
+
+    def __init__(self, after: int, oldest: int, newest: int) -> None:
+        super().__init__(
+            f"the events after {after} are not here: there are {oldest} to {newest}; "
+            "read the jobs anew and follow from the newest event",
+            [{"after": after, "oldest": oldest, "newest": newest}],
+        )
+
+
+_MOVE_KINDS: Final = {
+    Move.START: "job_scheduled",
+    Move.RUN: "job_started",
+    Move.COMPLETE: "job_completed",
+    Move.FAIL: "job_failed",
+    Move.CANCEL: "job_cancelled",
+    Move.REQUEUE: "job_requeued",
+    Move.PREEMPT: "job_preempted",
+    Move.STOP: "job_stopping",
+    Move.HOLD: "job_held",
+    Move.RELEASE: "job_released",
+}
+KINDS: Final = (
+    "job_submitted",
+    *_MOVE_KINDS.values(),
+    "tenant_changed",
+    "queue_changed",
+    "queue_removed",
+    "node_changed",
+)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A recorded event; it is put in words when the first reader asks."""
+
+    seq: int
+    event: Event
+    tenant_id: TenantId | None  # of the job that moved: the state forgets jobs that are over
+    words: FeedEvent | None = None
+
+    @property
+    def weight(self) -> int:
+        return len(self.event.jobs) if isinstance(self.event, JobsSubmitted) else 1
+
+    def told(self) -> FeedEvent | None:
+        if self.words is None:
+            self.words = feed_event(self.seq, self.event, self.tenant_id)
+        return self.words
+
+
+class Feed:
+    def __init__(
+        self,
+        state: State,
+        store: Store,
+        *,
+        ring_jobs: int = RING_JOBS,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._ring = _Ring(ring_jobs)
+        self.stall_seconds = stall_seconds
+        self.last_seq = 0  # the newest event that was published
+        self.closed = False
+        self._changed = asyncio.Event()
+        self._guarded: set[Subscription] = set()
+
+    @property
+    def floor(self) -> int:
+        """Everything after this number is in the ring."""
+        return self._ring.floor
+
+    def open(self, last_seq: int) -> None:
+        """Begin behind what is in the journal already."""
+        self.last_seq = self._ring.floor = last_seq
+
+    def publish(self, events: Sequence[Event], last_seq: int) -> None:
+        """The events of one commit, before they are applied: `last_seq` is the last one's."""
+        submitted: dict[JobId, TenantId] = {}
+        entries = []
+        for seq, event in enumerate(events, last_seq - len(events) + 1):
+            tenant_id = None
+            if isinstance(event, JobsSubmitted):
+                submitted.update((job.job_id, job.tenant_id) for job in event.jobs)
+            elif isinstance(event, JobMoved):
+                known = self._state.entry(event.job_id)
+                tenant_id = known.job.tenant_id if known else submitted.get(event.job_id)
+            entries.append(_Entry(seq, event, tenant_id))
+        self._ring.add(entries)
+        self.last_seq = last_seq
+        self._wake()
+        for subscription in list(self._guarded):
+            subscription.check()
+
+    def subscribe(
+        self,
+        after: int | None = None,
+        *,
+        job_id: JobId | None = None,
+        tenant_ids: Collection[TenantId] | None = None,
+    ) -> "Subscription":
+        """Every change after number `after` (None: from now on), oldest first, without end.
+
+        `tenant_ids` None is everybody's. Inside `async with`, a reader that is stuck is also
+        interrupted with SlowReader; without, it learns of it when it asks for the next event.
+        """
+        if after is not None and after < 0:
+            raise InvalidRequest("after", after, "a sequence number is 0 or more")
+        if after is not None and after > self.last_seq:
+            # The journal is not the one that the number came from: waiting would skip events.
+            raise EventsGone(after, min(1, self.last_seq), self.last_seq)
+        position = self.last_seq if after is None else after
+        tenants = None if tenant_ids is None else frozenset(tenant_ids)
+        return Subscription(self, position, _Filter(job_id, tenants))
+
+    def close(self) -> None:
+        """End all subscriptions after what was published."""
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # -- for the subscriptions -----------------------------------------------------------------
+
+    async def changed(self) -> None:
+        await self._changed.wait()
+
+    def recent(self, after: int) -> tuple[list[FeedEvent], int]:
+        """Some events of the ring behind `after`, and the number up to which these are all."""
+        entries = self._ring.after(after, _CHUNK)
+        read_to = entries[-1].seq if len(entries) == _CHUNK else self.last_seq
+        return [told for entry in entries if (told := entry.told()) is not None], read_to
+
+    async def older(self, after: int, job_id: JobId | None) -> tuple[list[FeedEvent], int]:
+        """The same from the journal. EventsGone where it no longer reaches back so far."""
+        # Read before the journal is: a row may be there before it is published here, and would
+        # come a second time from the ring.
+        newest = self.last_seq
+        rows = await self._store.journal(after, _PAGE, job_id)
+        await self._check_kept(after, rows, job_id)
+        read_to = newest
+        if len(rows) == _PAGE:
+            read_to = min(rows[-1].seq, newest)
+        rows = [row for row in rows if row.seq <= read_to]
+        return await self._told(rows), read_to
+
+    def guard(self, subscription: "Subscription", *, on: bool) -> None:
+        (self._guarded.add if on else self._guarded.discard)(subscription)
+
+    async def _check_kept(
+        self, after: int, rows: Sequence[JournalRow], job_id: JobId | None
+    ) -> None:
+        if after == 0:  # "all that is kept"
+            return
+        first = rows if job_id is None else await self._store.journal(after, 1)
+        # The stores number their rows without holes.
+        if first and first[0].seq > after + 1:
+            raise EventsGone(after, first[0].seq, self.last_seq)
+
+    async def _told(self, rows: Sequence[JournalRow]) -> list[FeedEvent]:
+        events = [(row.seq, decode_event(row.kind, row.payload)) for row in rows]
+        tenants = await self._tenants_of([e.job_id for _, e in events if isinstance(e, JobMoved)])
+        told = []
+        for seq, event in events:
+            tenant_id = tenants.get(event.job_id) if isinstance(event, JobMoved) else None
+            words = feed_event(seq, event, tenant_id)
+            if words is not None:
+                told.append(words)
+        return told
+
+    async def _tenants_of(self, job_ids: Sequence[JobId]) -> dict[JobId, TenantId]:
+        found: dict[JobId, TenantId] = {}
+        over: dict[JobId, None] = {}
+        for job_id in job_ids:
+            entry = self._state.entry(job_id)
+            if entry is None:
+                over[job_id] = None
+            else:
+                found[job_id] = entry.job.tenant_id
+        if over:
+            query = JobQuery(job_ids=tuple(over), limit=len(over))
+            for stored in await self._store.jobs(query):
+                found[stored.job.job_id] = stored.job.tenant_id
+        return found
+
+
+class Subscription(AsyncIterator[FeedEvent]):
+    """One reader. `position` is the number it can go on from when it comes back."""
+
+    def __init__(self, feed: Feed, position: int, wanted: "_Filter") -> None:
+        self.position = position
+        self._feed = feed
+        self._wanted = wanted
+        self._read_to = position  # what is behind this was not even looked at
+        self._ready: deque[FeedEvent] = deque()
+        self._caught_up = False  # only then can it be slow: until then it reads at its own pace
+        self._guard: asyncio.Timeout | None = None
+        self._asking = False
+
+    async def __aenter__(self) -> Self:
+        self._guard = asyncio.timeout(None)
+        await self._guard.__aenter__()
+        self._feed.guard(self, on=True)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._guard is not None
+        self._feed.guard(self, on=False)
+        try:
+            return await self._guard.__aexit__(kind, error, trace)
+        except TimeoutError:  # the guard's own: one of the body's passes through it
+            raise SlowReader(self.position) from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FeedEvent:
+        self._asking = True
+        self._give_until(None)
+        while not self._ready:
+            self.position = self._read_to
+            if self._feed.closed and self._read_to >= self._feed.last_seq:
+                raise StopAsyncIteration
+            await self._fetch()
+        event = self._ready.popleft()
+        self.position = event.seq
+        self._asking = False
+        self._give_until(asyncio.get_running_loop().time() + self._feed.stall_seconds)
+        return event
+
+    def check(self) -> None:
+        """Interrupt a reader that is stuck with an event while the ring moved past it."""
+        if self._is_slow() and not self._asking:
+            self._give_until(asyncio.get_running_loop().time())
+
+    def _is_slow(self) -> bool:
+        return self._caught_up and self._read_to < self._feed.floor
+
+    async def _fetch(self) -> None:
+        feed = self._feed
+        if self._is_slow():
+            raise SlowReader(self.position)
+        if self._read_to < feed.floor:
+            events, read_to = await feed.older(self._read_to, self._wanted.job_id)
+        else:
+            self._caught_up = True
+            if self._read_to == feed.last_seq:
+                await feed.changed()
+                return
+            events, read_to = feed.recent(self._read_to)
+        self._read_to = read_to
+        self._ready.extend(
+            seen for event in events if (seen := self._wanted.seen(event)) is not None
+        )
+
+    def _give_until(self, when: float | None) -> None:
+        if self._guard is not None and not self._guard.expired():
+            self._guard.reschedule(when)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    job_id: JobId | None
+    tenant_ids: frozenset[TenantId] | None
+
+    def seen(self, event: FeedEvent) -> FeedEvent | None:
+        """What of an event this reader may and wants to see."""
+        if self.job_id is None and self.tenant_ids is None:
+            return event
+        if event.jobs:
+            return _narrowed(event, tuple(ref for ref in event.jobs if self._takes(*ref)))
+        return event if self._takes(event.job_id, event.tenant_id) else None
+
+    def _takes(self, job_id: JobId | None, tenant_id: TenantId | None) -> bool:
+        return (self.job_id is None or job_id == self.job_id) and (
+            self.tenant_ids is None or tenant_id in self.tenant_ids
+        )
+
+
+def _narrowed(event: FeedEvent, jobs: tuple[JobRef, ...]) -> FeedEvent | None:
+    if not jobs:
+        return None
+    if len(jobs) > 1:
+        return replace(event, jobs=jobs, data={"count": len(jobs)})
+    (ref,) = jobs
+    return replace(event, job_id=ref.job_id, tenant_id=ref.tenant_id, jobs=(), data={})
+
+
+class _Ring:
+    """The newest entries, oldest first. Never drops what the last commit brought."""
+
+    def __init__(self, capacity: int) -> None:
+        self.floor = 0
+        self._capacity = capacity
+        self._weight = 0
+        self._entries: list[_Entry] = []
+        self._seqs: list[int] = []
+        self._start = 0  # what is before is gone; cut off from time to time
+
+    def add(self, entries: Sequence[_Entry]) -> None:
+        keep_from = len(self._entries)
+        for entry in entries:
+            self._entries.append(entry)
+            self._seqs.append(entry.seq)
+            self._weight += entry.weight
+        while self._weight > self._capacity and self._start < keep_from:
+            gone = self._entries[self._start]
+            self.floor = gone.seq
+            self._weight -= gone.weight
+            self._start += 1
+        if self._start > len(self._entries) // 2:
+            del self._entries[: self._start], self._seqs[: self._start]
+            self._start = 0
+
+    def after(self, seq: int, limit: int) -> list[_Entry]:
+        first = max(self._start, bisect_right(self._seqs, seq))
+        return self._entries[first : first + limit]
+
+
+# -- events in words -----------------------------------------------------------------------------
+
+
+def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent | None:
+    """What watchers are told; None for what is no news to them. `tenant_id` is the moved job's."""
+    match event:
+        case JobsSubmitted():
+            return _submitted(seq, event)
+        case JobMoved(at, job_id, move, progress):
+            kind, state = _MOVE_KINDS[move], progress.state
+            return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
+        case TenantSet(at, tenant):
+            return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id)
+        case QueueSet(at, queue):
+            data = {"queue": queue.name}
+            return FeedEvent(seq, at, "queue_changed", tenant_id=queue.tenant_id, data=data)
+        case QueueRemoved(at, owner, name):
+            return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
+        case NodeSet(at, node):
+            return FeedEvent(seq, at, "node_changed", data={"node": node.node_id})
+    return None
+
+
+def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:
+    at, kind, state = event.at, "job_submitted", JobState.PENDING
+    if len(event.jobs) == 1:
+        (job,) = event.jobs
+        data = _job_data(job, held=job.job_id in event.held)
+        return FeedEvent(seq, at, kind, job.job_id, job.tenant_id, state, data)
+    jobs = tuple(JobRef(job.job_id, job.tenant_id) for job in event.jobs)
+    return FeedEvent(seq, at, kind, state=state, data={"count": len(jobs)}, jobs=jobs)
+
+
+def _job_data(job: Job, *, held: bool) -> dict[str, object]:
+    data: dict[str, object] = {
+        "queue": job.queue,
+        "priority": job.priority,
+        "gpu_count": job.request.gpu_millis / GPU,
+    }
+    if job.request.gpu_type is not None:
+        data["gpu_type"] = job.request.gpu_type
+    if held:
+        data["held"] = True
+    return data
+
+
+def _progress_data(progress: Progress) -> dict[str, object]:
+    placement = progress.placement
+    facts: dict[str, object] = {
+        "attempt": progress.attempt or None,
+        "restarts": progress.restarts or None,
+        "held": progress.held or None,
+        "node": placement.node_id if placement is not None else None,
+        "gpus": [share.gpu_index for share in placement.shares] if placement is not None else None,
+        "exit_code": progress.exit_code,
+        "signal": progress.signal,
+        "cause": progress.cause,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

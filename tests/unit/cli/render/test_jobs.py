@@ -1,0 +1,140 @@
+import pytest
+
+from gpu_scheduler.cli.render.grid import lay_out
+from gpu_scheduler.cli.render.jobs import (
+    action_line,
+    ended_line,
+    in_order,
+    job_facts,
+    job_grid,
+    outcome,
+    queued_lines,
+    shown_state,
+    waiting_line,
+    why_lines,
+)
+from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest, WhyAnswer
+from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
+
+
+def text_of(lines) -> str:
+    return "\n".join("".join(cell.text for cell in line).rstrip() for line in lines)
+
+
+def test_jobs_are_in_the_order_people_look_for_them():
+    jobs = [
+        an_ended_job("1", ended_at="2023-11-14T22:13:05Z"),
+        an_ended_job("2", ended_at="2023-11-14T22:13:15Z"),
+        a_job("10"),
+        a_job("9"),
+        a_job("11", priority=900),
+        a_running_job("3"),
+    ]
+    assert [job.job_id for job in in_order(jobs)] == ["3", "11", "9", "10", "2", "1"]
+
+
+def test_the_list_says_why_a_job_waits():
+    job = a_job(gpu_count=4, gpu_type="A100", reason=a_reason("needs 4 A100; 3 free on this node"))
+    lines = text_of(lay_out(job_grid([job], NOW_MS), None)).splitlines()
+    assert lines[0].split() == ["JOB", "NAME", "STATE", "GPUS", "TIME", "REASON"]
+    assert lines[1] == "12   python train.py  pending  4 A100  1m00s  needs 4 A100; 3 free"
+
+
+def test_tenant_user_and_priority_are_shown_where_they_differ():
+    jobs = [a_job("1"), a_job("2", tenant_id="vision", user="bob", priority=9)]
+    header = text_of(lay_out(job_grid(jobs, NOW_MS), None)).splitlines()[0]
+    assert {"TENANT", "USER", "PRIO"} <= set(header.split())
+
+
+def test_a_name_cannot_repaint_the_terminal():
+    line = text_of(lay_out(job_grid([a_job(name="\x1b[2Jboo")], NOW_MS), None))
+    assert "\x1b" not in line
+
+
+def test_a_job_on_hold_is_shown_as_held():
+    assert shown_state(a_job(held=True)) == "held"
+    assert shown_state(a_job(state="scheduled")) == "starting"
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (an_ended_job(), "10s ago"),
+        (an_ended_job(state="failed", cause="exit code 1"), "exit code 1, 10s ago"),
+        (an_ended_job(state="failed"), "exit 1, 10s ago"),
+        (an_ended_job(state="failed", exit_code=None, signal=9), "signal 9, 10s ago"),
+        (
+            an_ended_job(state="failed", exit_code=None, cause="time limit of 2h"),
+            "time limit of 2h, 10s ago",
+        ),
+    ],
+)
+def test_ended_jobs_say_how_and_when(job, text):
+    assert outcome(job, NOW_MS) == text
+
+
+def test_the_end_of_a_job_is_one_sentence():
+    assert ended_line(an_ended_job()) == "job 12 completed after 20s"
+    assert ended_line(an_ended_job(state="failed")) == "job 12 failed (exit 1) after 20s"
+    assert ended_line(a_job(state="cancelled")) == "job 12 cancelled"
+
+
+def test_a_queued_job_is_one_line_and_a_next_step():
+    request = SubmitRequest(gpu_count=2, command=["python", "train.py"])
+    assert queued_lines(SubmitAnswer(job_id="12"), request) == [
+        "job 12 queued: 2 GPUs, python train.py",
+        "follow it with: tgpu logs -f 12",
+    ]
+
+
+def test_an_array_is_reported_as_a_whole():
+    request = SubmitRequest(command=["x"])
+    answer = SubmitAnswer(job_id="7", job_ids=["7.1", "7.2"])
+    assert queued_lines(answer, request)[0] == "2 jobs queued, 7.1 to 7.2: 1 GPU each, x"
+
+
+def test_a_lease_and_a_held_job_name_the_command_that_goes_on():
+    assert "tgpu complete 12" in queued_lines(SubmitAnswer(job_id="12"), SubmitRequest())[1]
+    held = SubmitRequest(command=["x"], hold=True)
+    assert queued_lines(SubmitAnswer(job_id="12"), held)[1].endswith("tgpu release 12")
+
+
+def test_why_gives_the_reason_and_the_command():
+    answer = WhyAnswer(job_id="12", state="pending", reason=a_reason("needs 4 A100; 3 free"))
+    assert text_of(why_lines(answer)) == "job 12 waits: needs 4 A100; 3 free\n  next: tgpu gpus"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "message", "sentence"),
+    [
+        ("pending", "dependency", "waits for job 3 to end", "job 12 waits for job 3 to end"),
+        ("running", "running", "runs on GPU 0", "job 12 runs on GPU 0"),
+    ],
+)
+def test_why_reads_as_a_sentence_in_every_state(state, code, message, sentence):
+    answer = WhyAnswer(job_id="12", state=state, reason=a_reason(message, code, remedy=""))
+    assert text_of(why_lines(answer)) == sentence
+
+
+def test_a_waiting_job_without_a_reason_yet_is_no_error():
+    assert waiting_line(a_job()) == "job 12 waits: not looked at yet"
+
+
+def test_an_action_names_its_job():
+    answer = ActionAnswer(job_id="12", status="running", message="Job is being ended")
+    assert action_line(answer) == "job 12 is being ended"
+
+
+def test_show_gives_facts_and_leaves_out_what_is_not():
+    job = a_running_job(gpus=[0, 1], environment={"B": "2", "A": "******"}, max_retries=2)
+    text = text_of(job_facts(job, NOW_MS))
+    assert "on         GPU 0-1 of local" in text
+    assert "attempt    1 of 3" in text
+    assert "variables  A=******\n           B=2" in text
+    assert "image" not in text
+
+
+def test_instants_beyond_every_calendar_are_shown_as_they_are():
+    job = a_job(submitted_at="99999999999999s")
+    assert "99999999999999s" in text_of(job_facts(job, NOW_MS))
+    assert in_order([job]) == [job]
