@@ -38,7 +38,7 @@ def running_service(
                     "scheduler": {"clock": clock, "max_queue_size": 0},
                     "tenants": [{"tenant_id": tenant} for tenant in tenants],
                     "devices": {"gpus": gpus},
-                    "api": {"http_port": port},
+                    "api": {"http_port": port, "metrics_port": 0},
                 }
             )
         )

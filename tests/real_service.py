@@ -258,7 +258,7 @@ class RealService:
 
     def _write_settings(self, gpus: str, settings: Mapping[str, Mapping[str, object]]) -> None:
         content: dict[str, dict[str, object]] = {
-            "api": {"http_port": self.port},
+            "api": {"http_port": self.port, "metrics_port": 0},
             "devices": {"gpus": gpus},
             "engine": {"grace_seconds": 0.5},
         }

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +34,18 @@ from gpu_scheduler.policies import load_policy
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
 from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.settings.process import process_environ
 from gpu_scheduler.store.api import Store, StoreUnavailable
 from gpu_scheduler.store.memory import MemoryStore
 from gpu_scheduler.store.sqlite import SqliteStore
+from gpu_scheduler.telemetry.counts import Counts
+from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
+from gpu_scheduler.telemetry.job_log import JobLog
+from gpu_scheduler.telemetry.metrics import make_registry
+from gpu_scheduler.telemetry.requests import RequestLog
 
 _log = structlog.get_logger("gpu_scheduler")
 
@@ -63,14 +69,21 @@ class Listening:
 
 def serve(settings: Settings) -> None:
     """Run the service until it is told to end. Raises CannotServe."""
-    set_up_logging(settings.logging)
-    with _data_directory(settings) as data_dir, _listen(settings) as listening:
+    try:
+        set_up_logging(settings.logging)
+    except OSError as error:
+        raise CannotServe(f"cannot write the log to logging.file: {error}") from None
+    with (
+        _data_directory(settings) as data_dir,
+        _listen(settings) as listening,
+        _listen_for_scrapes(settings) as scrapes,
+    ):
         try:
             detected = detect(settings.devices.gpus)
         except (NoDriver, ValueError) as error:
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)
-        uvloop.run(_serve(settings, data_dir, listening, detected))
+        uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
 
 
 class _Server(uvicorn.Server):
@@ -90,20 +103,31 @@ def _end(server: uvicorn.Server, app: FastAPI) -> None:
 
 
 async def _serve(
-    settings: Settings, data_dir: Path, listening: Listening, detected: Detected
+    settings: Settings,
+    data_dir: Path,
+    listening: Listening,
+    scrapes: socket.socket | None,
+    detected: Detected,
 ) -> None:
-    app = make_app(data_dir=str(data_dir))
+    counts = Counts()
+    exposition = Exposition(make_registry(counts))
+    app = make_app(data_dir=str(data_dir), exposition=exposition)
     server = _Server(
         uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+            RequestLog(app),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
         )
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, _end, server, app)
-    service = make_service(settings, data_dir, detected)
+    service = make_service(settings, data_dir, detected, [counts, JobLog()])
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
-        await server.serve(listening.sockets)
+        async with _answering_scrapes(exposition, scrapes):
+            await server.serve(listening.sockets)
     finally:
         app.state.service = None
         _service_file(data_dir).unlink(missing_ok=True)
@@ -112,6 +136,30 @@ async def _serve(
         finally:
             await service.close()
             _log.info("stopped; running jobs go on")
+
+
+@contextlib.asynccontextmanager
+async def _answering_scrapes(
+    exposition: Exposition, listening: socket.socket | None
+) -> AsyncIterator[None]:
+    if listening is None:
+        yield
+        return
+    server = _Server(
+        uvicorn.Config(
+            MetricsPort(exposition),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+    )
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
 
 
 async def _open(
@@ -146,7 +194,12 @@ async def _open(
     )
 
 
-def make_service(settings: Settings, data_dir: Path, detected: Detected) -> Service:
+def make_service(
+    settings: Settings,
+    data_dir: Path,
+    detected: Detected,
+    observers: Sequence[Observer] = (),
+) -> Service:
     """A service that is not open yet."""
     size = node_size(detected.provider)
     clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else WallClock()
@@ -180,6 +233,7 @@ def make_service(settings: Settings, data_dir: Path, detected: Detected) -> Serv
             monitor_seconds=settings.devices.monitor_interval_seconds,
             max_queue_size=settings.scheduler.max_queue_size,
         ),
+        observers=observers,
     )
 
 
@@ -239,7 +293,23 @@ def _listen(settings: Settings) -> Iterator[Listening]:
             path.unlink(missing_ok=True)
 
 
-def _listen_tcp(host: str, port: int) -> socket.socket:
+@contextlib.contextmanager
+def _listen_for_scrapes(settings: Settings) -> Iterator[socket.socket | None]:
+    """The metrics port. A service that is reached by its Unix socket alone has none."""
+    api = settings.api
+    if not (api.http_port and api.metrics_port):
+        yield None
+        return
+    remedy = "set api.metrics_port (GPU_SCHEDULER_API_METRICS_PORT) to another, or to 0 for none"
+    with _listen_tcp(api.host, api.metrics_port, remedy) as listening:
+        yield listening
+
+
+def _listen_tcp(
+    host: str,
+    port: int,
+    remedy: str = "choose another port with --port (or GPU_SCHEDULER_API_HTTP_PORT)",
+) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -247,8 +317,7 @@ def _listen_tcp(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         raise CannotServe(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; "
-            "choose another port with --port (or GPU_SCHEDULER_API_HTTP_PORT)"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; {remedy}"
         ) from None
     return listening
 

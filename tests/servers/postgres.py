@@ -26,7 +26,9 @@ def find_binaries() -> Path:
         binaries = Path(wheel.origin).parent / "pginstall" / "bin"
         if _is_server(binaries):
             return binaries
-    raise CannotStart("no PostgreSQL: on Debian, apt-get install postgresql; or pip install pgserver")
+    raise CannotStart(
+        "no PostgreSQL: on Debian, apt-get install postgresql; or pip install pgserver"
+    )
 
 
 def _is_server(folder: Path) -> bool:

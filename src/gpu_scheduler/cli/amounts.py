@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 _MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
 _MOST_GPU_IDS: Final = 4096  # a slip of the finger, not a machine
 
 
@@ -15,7 +15,7 @@ def parse_mebibytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         number = text.strip()
-        if re.fullmatch(r"\d+(\.\d+)?", number):
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
             raise ValueError(f"{text!r} has no unit: write {number}G or {number}M")
         raise ValueError(f"{text!r} is no size: write one like 500M, 40G or 1.5T")
     size = Decimal(match[1]) * _MIB[match[2].upper()]
@@ -41,7 +41,7 @@ def parse_gpu_ids(text: str) -> list[int]:
     """ "0-2,5" is 0, 1, 2, 5."""
     ids: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,6})(?:-([0-9]{1,6}))?\s*", part)
         if match is None or (match[2] and int(match[2]) < int(match[1])):
             raise ValueError(f"{text!r} are no GPU indexes: write them like 0-3 or 0,2")
         ids.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
@@ -53,7 +53,7 @@ def parse_gpu_ids(text: str) -> list[int]:
 def parse_array(text: str) -> tuple[str, int | None]:
     """ "1-100%8": the indexes, and how many may run at once."""
     indexes, percent, cap = text.partition("%")
-    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", indexes):
+    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", indexes):
         raise ValueError(f"{text!r} is no array: write one like 1-100, 1,3,5-9 or 1-100%8")
     if not percent:
         return indexes, None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_scheduler import __version__
-from gpu_scheduler.cli.connect import open_client, personal_service
+from gpu_scheduler.cli import connect
 from gpu_scheduler.cli.environment import home_relative
 from gpu_scheduler.cli.failures import Failure
 from gpu_scheduler.cli.render.gpus import provider_line
@@ -48,10 +48,10 @@ class Check:
 
 def examine(api_url: str | None) -> list[Check]:
     """All checks, in the order in which a person would go."""
-    service = personal_service()
+    service = connect.personal_service()
     checks = [_python(sys.version_info[:3]), data_dir(service.data_dir), disk(service.data_dir)]
     try:
-        with open_client(api_url, timeout_seconds=10) as client:
+        with connect.open_client(api_url, timeout_seconds=10) as client:
             is_mine = client.target == service.target()
             return [*checks, *_of_service(client, service if is_mine else None)]
     except Failure as failure:

@@ -4,15 +4,15 @@ import re
 from typing import Final
 
 _SECONDS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
-_WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhms])")
+_WHOLE: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[dhms])+")
 _LONGEST_SECONDS: Final = 10 * 365 * 86_400
 
 
 def parse_duration(text: str) -> float:
     """Seconds; ValueError says what to write instead."""
     compact = text.strip().lower().replace(" ", "")
-    if re.fullmatch(r"\d+(\.\d+)?", compact):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", compact):
         raise ValueError(
             f"{text!r} has no unit: write {compact}s, {compact}m or {compact}h "
             "for seconds, minutes or hours"

@@ -255,6 +255,9 @@ class Client:
         body: BaseModel | None,
         poll_seconds: float,
     ) -> httpx.Response:
+        socket = self.target.socket
+        if socket is not None and not socket.exists():
+            raise NoService(str(self.target), "there is no such socket")
         content = None if body is None else body.model_dump_json(exclude_defaults=True)
         timeout = httpx.Timeout(
             max(self._timeout, poll_seconds + _POLL_MARGIN_SECONDS if poll_seconds else 0),

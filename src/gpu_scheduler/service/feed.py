@@ -190,6 +190,12 @@ class Feed:
         tenants = None if tenant_ids is None else frozenset(tenant_ids)
         return Subscription(self, position, _Filter(job_id, tenants))
 
+    async def history(self, job_id: JobId, after: int, limit: int) -> list[FeedEvent]:
+        """What the journal has about one job behind number `after`, oldest first."""
+        told = await self._told(await self._store.journal(after, limit, job_id))
+        wanted = _Filter(job_id, None)
+        return [seen for event in told if (seen := wanted.seen(event)) is not None]
+
     def close(self) -> None:
         """End all subscriptions after what was published."""
         self.closed = True
@@ -287,11 +293,11 @@ class Subscription(AsyncIterator[FeedEvent]):
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         assert self._guard is not None
         self._feed.guard(self, on=False)
         try:
-            return await self._guard.__aexit__(kind, error, trace)
+            await self._guard.__aexit__(kind, error, trace)
         except TimeoutError:  # the guard's own: one of the body's passes through it
             raise SlowReader(self.position) from None
 
@@ -412,6 +418,13 @@ def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent 
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
             return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
+        case TenantSet() | QueueSet() | QueueRemoved() | NodeSet():
+            return _setting(seq, event)
+    return None
+
+
+def _setting(seq: int, event: TenantSet | QueueSet | QueueRemoved | NodeSet) -> FeedEvent:
+    match event:
         case TenantSet(at, tenant):
             return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id)
         case QueueSet(at, queue):
@@ -421,7 +434,6 @@ def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent 
             return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
         case NodeSet(at, node):
             return FeedEvent(seq, at, "node_changed", data={"node": node.node_id})
-    return None
 
 
 def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:

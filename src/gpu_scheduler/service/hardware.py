@@ -1,5 +1,6 @@
 """Keeps the node in the state equal to what the devices report, and GPUs paused as asked."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,10 +23,19 @@ class Hardware:
         self._cpu_millis = cpu_millis
         self._mem_mib = mem_mib
         self.snapshot: Snapshot | None = None
+        self._measured = asyncio.Event()
+
+    async def next_reading(self) -> Snapshot:
+        """The next reading, when it comes. Who is busy then gets the one after."""
+        await self._measured.wait()
+        assert self.snapshot is not None
+        return self.snapshot
 
     async def observe(self, snapshot: Snapshot, writer: Writer, clock: Clock) -> bool:
         """Take in a reading; whether anything that decides has changed."""
         self.snapshot = snapshot
+        self._measured.set()
+        self._measured = asyncio.Event()
 
         def decide(state: State) -> Decision[bool]:
             use = state.ledger.nodes.get(self.node_id)

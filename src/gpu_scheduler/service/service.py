@@ -33,10 +33,13 @@ from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import Engine, EngineUnavailable
 from gpu_scheduler.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
+from gpu_scheduler.service.agents import Agents
 from gpu_scheduler.service.attempts import Attempts, LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.feed import Feed
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.jobs import JobCommands, not_found
+from gpu_scheduler.service.observer import Observer, Observers
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
 from gpu_scheduler.service.tenants import TenantCommands
 from gpu_scheduler.service.writer import Decision, Writer
@@ -61,6 +64,7 @@ class ServiceSettings:
     reconcile_seconds: float = 10.0
     max_queue_size: int = 1_000_000
     cost_per_gpu_hour: float = 0.0
+    agent_offline_seconds: float = 30.0
 
 
 class Service:
@@ -76,6 +80,7 @@ class Service:
         clock: Clock,
         settings: ServiceSettings,
         quota: QuotaProvider | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.state = State()
         self.store = store
@@ -84,7 +89,12 @@ class Service:
         self.clock = clock
         self.settings = settings
         self._opened = time.monotonic()
-        self.writer = Writer(self.state, store, self._published)
+        self._observer = Observers(observers)
+        self.feed = Feed(self.state, store)
+        self.writer = Writer(
+            self.state, store, self._published, self._observer, self.feed.publish
+        )
+        self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
         self._watch = watch
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
@@ -105,6 +115,7 @@ class Service:
 
     async def open(self) -> None:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
+        self._observer.opening(self.state)
         loaded = await self.store.open()
         for tenant in loaded.tenants:
             self.state.apply(TenantSet(0, tenant))
@@ -128,6 +139,8 @@ class Service:
             leases_only=self.engine is None,
             last_number=loaded.last_number,
         )
+        self.feed.open(loaded.last_seq)
+        await self.agents.open()
         self._spawn("writer", self.writer.run)
         await self._set_tenants()
         await self._look_at_hardware()
@@ -159,6 +172,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop deciding; what was taken is recorded first. Jobs go on."""
+        self.feed.close()
         self.writer.close()
         tasks, self._tasks = self._tasks, []
         writer_tasks = [task for task in tasks if task.get_name() == "writer"]
@@ -233,6 +247,7 @@ class Service:
     def stop_waiting(self) -> None:
         """Let go of everybody who waits for a job to be over: the service is about to end."""
         self.is_ending = True
+        self.feed.close()
         for job_id in list(self._waiters):
             self._wake_waiters(job_id)
 
@@ -261,18 +276,25 @@ class Service:
 
     async def _cycle(self, now: int) -> Plan:
         def decide(state: State) -> Decision[Plan]:
+            nonlocal seconds
+            began = time.perf_counter()
             state.apply(TimePassed(now))
             plan = self.gate.admit(state, schedule(state, now, self.settings.policy))
             planned[:] = [start.job_id for start in plan.starts]
-            return Decision(plan, events_of(state, plan, now))
+            events = events_of(state, plan, now)
+            seconds = time.perf_counter() - began
+            return Decision(plan, events)
 
         planned: list[JobId] = []
+        seconds = 0.0
         try:
-            return await self.writer.do(decide, touches=None)
+            plan = await self.writer.do(decide, touches=None)
         except StoreUnavailable:
             for job_id in planned:
                 self.gate.give(job_id)
             raise
+        self._observer.cycled(plan, seconds)
+        return plan
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -316,6 +338,7 @@ class Service:
 
     async def _look_at_hardware(self) -> None:
         snapshot = await self._watch.read()
+        self._observer.measured(self.hardware.node_id, snapshot)
         await self.hardware.observe(snapshot, self.writer, self.clock)
 
     async def _set_tenants(self) -> None:

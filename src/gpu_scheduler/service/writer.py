@@ -7,6 +7,7 @@ never share a group, and the second sees what the first did.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,9 @@ from gpu_scheduler.core.events import Event, JobsSubmitted
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.state import State
+from gpu_scheduler.log import request_id
 from gpu_scheduler.service.accounting import usage_events
+from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.store.api import AuditRow, Record, Store
 
 T = TypeVar("T")
@@ -48,13 +51,23 @@ class _Command:
     touches: frozenset[str] | None  # job ids; None: everything, so it is decided alone
     future: asyncio.Future[Any]
     weight: int = 1
+    cause: str | None = None  # the request it came with
 
 
 class Writer:
     def __init__(
-        self, state: State, store: Store, published: Callable[[Sequence[Event]], None]
+        self,
+        state: State,
+        store: Store,
+        published: Callable[[Sequence[Event]], None],
+        observer: Observer | None = None,
+        recorded: Callable[[Sequence[Event], int], None] | None = None,
     ) -> None:
-        """`published` is told the events of each commit, after they are applied."""
+        """`published` is told the events of each commit, after they are applied; `recorded` just
+        before, with the last one's number in the journal.
+        """
+        self._recorded = recorded
+        self._observer = observer or Observer()
         self._state = state
         self._store = store
         self._published = published
@@ -71,7 +84,7 @@ class Writer:
             raise Unavailable("the service is stopping; try again in a moment")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         keys = None if touches is None else frozenset(touches)
-        command = _Command(decide, keys, future, len(keys) if keys else 1)
+        command = _Command(decide, keys, future, len(keys) if keys else 1, request_id.get())
         self._commands.append(command)
         self._arrived.set()
         return await future
@@ -119,15 +132,20 @@ class Writer:
         events += usage_events(self._state, events)
         record = _record([decision for _, decision in decided], events)
         if events or record.documents or record.audit:
+            began = time.perf_counter()
             try:
-                await self._store.commit(record)
+                last_seq = await self._store.commit(record)
             except Exception as error:
                 self.trouble = str(error)
+                self._observer.commit_failed(self.trouble)
                 for command, _ in decided:
                     _fail(command, error)
                 return
             self.trouble = None
+            self._observer.committed(events, _causes(decided), time.perf_counter() - began)
             try:
+                if self._recorded is not None and events:
+                    self._recorded(events, last_seq)
                 for event in events:
                     self._state.apply(event)
                 self._published(events)
@@ -136,8 +154,12 @@ class Writer:
                     _fail(command, error)
                 raise
         for command, decision in decided:
-            if not command.future.done():
-                command.future.set_result(decision.answer)
+            _answer(command, decision)
+
+
+def _causes(decided: list[tuple[_Command, Decision[Any]]]) -> list[str | None]:
+    """The request behind each event that was decided, in their order."""
+    return [command.cause for command, decision in decided for _ in decision.events]
 
 
 def _new_jobs(decision: Decision[Any]) -> int:
@@ -158,6 +180,11 @@ def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:
         documents.update(decision.documents)
         audit += decision.audit
     return Record(events, details, environments, documents, audit)
+
+
+def _answer(command: _Command, decision: Decision[Any]) -> None:
+    if not command.future.done():  # the caller may have gone away
+        command.future.set_result(decision.answer)
 
 
 def _fail(command: _Command, error: Exception) -> None:

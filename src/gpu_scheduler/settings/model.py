@@ -109,6 +109,10 @@ class ApiSettings(_Section):
     http_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
         default=8080, description="TCP port of the REST API; 0 for none, when a socket is enough."
     )
+    metrics_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
+        default=9091,
+        description="TCP port of the metrics alone, beside /metrics on the HTTP port; 0 for none.",
+    )
     socket: FilePath | None = Field(
         default=None, description="Unix socket to listen on as well; only its owner can open it."
     )
@@ -124,6 +128,8 @@ class ApiSettings(_Section):
                 "http_port is 0 and no socket is set, so nobody could reach the service: "
                 "set http_port to a port such as 8080, or socket to a path"
             )
+        if self.http_port and self.http_port == self.metrics_port:
+            raise ValueError(f"http_port and metrics_port are both {self.http_port}: choose two")
         if self.http_port and not self.insecure_listen and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host!r} can be reached from other machines, and anyone who reaches it "
@@ -228,6 +234,13 @@ class LoggingSettings(_Section):
     file: FilePath | None = Field(
         default=None,
         description="File the log is appended to; the standard error stream by default.",
+    )
+    max_size_mb: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
+        default=100,
+        description="The file is set aside at this many MiB and a new one begun; 0 for never.",
+    )
+    backup_count: Annotated[int, Field(ge=0, le=10_000), NOT_BOOL] = Field(
+        default=5, description="Files set aside that are kept; older ones are deleted."
     )
 
 

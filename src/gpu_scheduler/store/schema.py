@@ -20,9 +20,9 @@ class Migration(NamedTuple):
     script: str
 
 
-def migrations() -> list[Migration]:
+def migrations(folder_name: str = "migrations") -> list[Migration]:
     """All scripts of this version, by number."""
-    folder = resources.files("gpu_scheduler.store") / "migrations"
+    folder = resources.files("gpu_scheduler.store") / folder_name
     found = []
     for file in folder.iterdir():
         if match := _SCRIPT.fullmatch(file.name):

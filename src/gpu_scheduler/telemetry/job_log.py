@@ -48,9 +48,13 @@ class JobLog(Observer):
                 case JobMoved():
                     self._moved(event, cause)
                 case JobsSubmitted():
-                    _log.info(*_message(event), **_with(cause, submitted_fields(event)))
+                    self._submitted(event, cause)
                 case NodeSet():
                     self._gpus_changed(event)
+
+    def _submitted(self, event: JobsSubmitted, cause: str | None) -> None:
+        message = "job submitted" if len(event.jobs) == 1 else "jobs submitted"
+        _log.info(message, **_with(cause, submitted_fields(event)))
 
     def _moved(self, event: JobMoved, cause: str | None) -> None:
         entry = self._state.entry(event.job_id)
@@ -135,10 +139,6 @@ def _ending(progress: Progress) -> dict[str, Any]:
     return {
         name: value for name, value in found.items() if value is not None or name == "exit_code"
     }
-
-
-def _message(event: JobsSubmitted) -> tuple[str]:
-    return ("job submitted" if len(event.jobs) == 1 else "jobs submitted",)
 
 
 def _with(cause: str | None, fields: dict[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,9 @@ class Metrics(Collector):
             sums[key] = sums.get(key, 0) + amount
         return sums
 
-    def _named(self, amounts: Iterable[tuple[tuple[TenantId, *Labels], float]]) -> dict[Labels, float]:
+    def _named(
+        self, amounts: Iterable[tuple[tuple[TenantId, *Labels], float]]
+    ) -> dict[Labels, float]:
         """Of tenants shown by name: limits of different ones have no sum that means much."""
         shown = self._shown()
         return {labels: amount for labels, amount in amounts if labels[0] in shown}
@@ -232,8 +234,11 @@ class Metrics(Collector):
 
     def _books_of_gpus(self) -> Iterator[Metric]:
         nodes = self._counts.state.ledger.nodes
-        gpus = [(_labels(use, gpu.index, gpu.gpu_type), use, gpu) for use in nodes.values()
-                for gpu in use.node.gpus]
+        gpus = [
+            (_labels(use, gpu.index, gpu.gpu_type), use, gpu)
+            for use in nodes.values()
+            for gpu in use.node.gpus
+        ]
         yield gauge(
             "gpu_allocated",
             "Share of the GPU that jobs have, 0 to 1.",
@@ -275,9 +280,7 @@ class Metrics(Collector):
 
     def _journal(self) -> Iterator[Metric]:
         counts = self._counts
-        yield histogram(
-            "commit_seconds", "Time the store took for a commit.", {(): counts.commits}
-        )
+        yield histogram("commit_seconds", "Time the store took for a commit.", {(): counts.commits})
         yield counter("commits", "Commits to the store.", {(): counts.commits.count})
         yield counter("events", "Events recorded by those commits.", {(): counts.events})
         yield counter(

@@ -67,7 +67,8 @@ def _given(scope: Scope) -> str | None:
 
 
 def _report(scope: Scope, status: int, began: float) -> None:
-    level = logging.WARNING if status >= 500 else logging.DEBUG
+    # "Try again later" is no error of the request's: whoever is in trouble says so.
+    level = logging.WARNING if status >= 500 and status != 503 else logging.DEBUG
     if _levels.isEnabledFor(level):
         _log.log(
             level,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from io import RawIOBase
 from pathlib import Path
 
 import httpx
@@ -89,8 +90,12 @@ def fill(disk: Path) -> None:
     with (disk / "ballast").open("ab", buffering=0) as ballast:
         for size in (1 << 16, 1 << 12, 1):
             with pytest.raises(OSError, match="No space left"):
-                while True:
-                    ballast.write(bytes(size))
+                write_forever(ballast, bytes(size))
+
+
+def write_forever(file: RawIOBase, data: bytes) -> None:
+    while True:
+        file.write(data)
 
 
 def free(disk: Path) -> None:

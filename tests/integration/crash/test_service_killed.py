@@ -99,11 +99,11 @@ def test_no_acknowledged_submit_is_lost_and_none_runs_twice(start: StartService)
         assert service.end(job_id)["state"] == "completed"
         assert service.lines(job_id) == ["ran"]
     for job_id in (submitter.tried[-1] for submitter in submitters):
-        answer = service.http.get(f"/api/v1/jobs/{job_id}")
-        exists = answer.status_code == 200
-        if exists:
-            service.end(job_id)
-        assert len(service.lines(job_id)) == exists
+        existed = service.http.get(f"/api/v1/jobs/{job_id}").status_code == 200
+        again = service.http.post("/api/v1/jobs", json=request(service, job_id))
+        assert again.status_code == (200 if existed else 201)
+        assert service.end(job_id)["attempt"] == 1
+        assert service.lines(job_id) == ["ran"]
     assert service.get("/cluster/status")["jobs_by_state"]["failed"] == 0
     assert service.busy_gpus() == []
 

@@ -27,7 +27,7 @@ def test_gpu_counts_are_read_as_numbers_and_judged_elsewhere(text, count):
 
 @pytest.mark.parametrize("text", ["two", "", "nan", "inf", "1/2"])
 def test_what_is_no_gpu_count_is_refused(text):
-    with pytest.raises(ValueError, match="like 1, 2 or 0.5"):
+    with pytest.raises(ValueError, match=r"like 1, 2 or 0\.5"):
         amounts.parse_gpu_count(text)
 
 
@@ -64,7 +64,7 @@ def test_parameters_keep_their_values_as_text():
 
 @pytest.mark.parametrize("pairs", [["lr"], ["=1"], ["lr="], ["l r=1"], ["lr=1", "lr=2"]])
 def test_bad_parameters_are_refused(pairs):
-    with pytest.raises(ValueError, match="--param|parameter"):
+    with pytest.raises(ValueError, match=r"--param|parameter"):
         amounts.parse_params(pairs)
 
 

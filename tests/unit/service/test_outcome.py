@@ -31,8 +31,7 @@ def seen(phase: Phase, attempt: int = 1, **facts: object) -> Observation:
 
 
 def exited(code: int, **facts: object) -> Observation:
-    signal = code - 128 if code > 128 else None
-    return seen(Phase.EXITED, exit_code=code, signal=signal, **facts)
+    return seen(Phase.EXITED, exit_code=code, **facts)
 
 
 def the_move(entry: Entry, observation: Observation) -> JobMoved:
@@ -89,11 +88,12 @@ def test_exit_code_0_completes(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "cause"), [(1, "exit code 1"), (255, "exit code 255"), (137, "signal 9")]
+    ("code", "signal", "cause"),
+    [(1, None, "exit code 1"), (255, None, "exit code 255"), (137, 9, "signal 9")],
 )
-def test_any_other_exit_fails_with_the_cause(code: int, cause: str) -> None:
+def test_any_other_exit_fails_with_the_cause(code: int, signal: int | None, cause: str) -> None:
     _, entry = placed()
-    progress = the_move(entry, exited(code)).progress
+    progress = the_move(entry, exited(code, signal=signal)).progress
     assert (progress.state, progress.exit_code) == (JobState.FAILED, code)
     assert progress.cause == cause
 

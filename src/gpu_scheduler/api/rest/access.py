@@ -1,12 +1,12 @@
 """How a request reaches the service."""
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.service.service import Service
 
 
-def service_of(request: Request) -> Service:
+def service_of(request: HTTPConnection) -> Service:
     """The service of this app; 503 until it has loaded what it knows."""
     service = request.app.state.service
     if not isinstance(service, Service):

@@ -14,6 +14,7 @@ from gpu_scheduler.api.rest import cluster, jobs, queues, root, tenants
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
+from gpu_scheduler.telemetry.exposition import Exposition
 from gpu_scheduler.wire.v1 import ErrorAnswer
 
 _log = structlog.get_logger("gpu_scheduler.api")
@@ -27,7 +28,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(*, data_dir: str | None) -> FastAPI:
+def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> FastAPI:
     """The application without its service; `app.state.service` is set when it has opened."""
     app = FastAPI(
         title="gpu-scheduler",
@@ -38,6 +39,8 @@ def make_app(*, data_dir: str | None) -> FastAPI:
     app.state.data_dir = data_dir
     for router in (root.router, queues.router, jobs.router, tenants.router, cluster.router):
         app.include_router(router, responses=_ERRORS)
+    if exposition is not None:
+        app.router.routes.append(exposition.route())
     app.add_exception_handler(SchedulerError, _scheduler_error)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _validation_error)

@@ -39,5 +39,5 @@ CREATE TABLE audit (
     detail TEXT NOT NULL
 ) STRICT;
 
--- Newest first within one tenant: SQLite and PostgreSQL walk it backwards.
+-- Newest first within one tenant: SQLite walks it backwards.
 CREATE INDEX audit_by_tenant ON audit (tenant_id, seq) WHERE tenant_id IS NOT NULL;

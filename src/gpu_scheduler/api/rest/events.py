@@ -1,0 +1,218 @@
+"""/api/v1/events: every change as it is recorded, over WebSocket and as server-sent events."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
+from fastapi.responses import StreamingResponse
+from starlette.requests import HTTPConnection
+
+from gpu_scheduler.api.errors import http_error
+from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.devices.api import Snapshot
+from gpu_scheduler.service.feed import FeedEvent, SlowReader, Subscription
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.wire.events_v1 import EventList, EventModel
+
+router = APIRouter(tags=["events"])
+
+# Idle connections are cut by proxies after a minute; a sign of life in between keeps them.
+_HEARTBEAT_SECONDS = 15.0
+# RFC 6455: "try again later". The reason tells where to go on.
+_SLOW_CODE = 1013
+_REFUSED_CODE = 1008
+
+Send = Callable[[EventModel], Awaitable[None]]
+
+
+@router.websocket("/api/v1/events")
+async def watch(websocket: WebSocket) -> None:
+    """Events as JSON messages. `after` resumes; a slow reader is closed with 1013."""
+    await websocket.accept()
+    try:
+        service = service_of(websocket)
+        subscription = _subscription(service, websocket)
+        async with _until_gone(websocket), subscription:
+            await _tell(service, subscription, _wants_readings(websocket), _sender(websocket))
+    except SlowReader as error:
+        await _close(websocket, _SLOW_CODE, error.message)
+    except SchedulerError as error:
+        await _close(websocket, _REFUSED_CODE, f"{http_error(error).code}: {error.message}")
+    except (WebSocketDisconnect, asyncio.CancelledError, RuntimeError):
+        pass  # the reader went away
+    else:
+        await _close(websocket, 1001, "the service is stopping")
+
+
+@router.get("/api/v1/events", response_class=StreamingResponse)
+async def stream(request: Request) -> StreamingResponse:
+    """The same as server-sent events; `Last-Event-ID` or `after` resumes."""
+    service = service_of(request)
+    subscription = _subscription(service, request)
+    lines = _lines(service, subscription, _wants_readings(request))
+    return StreamingResponse(
+        lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+@router.get("/api/v1/jobs/{job}/events")
+async def history(
+    request: Request,
+    job: str,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> EventList:
+    """What happened to one job, oldest first."""
+    service = service_of(request)
+    job_id = (await service.job(job)).job.job_id
+    found = await service.feed.history(job_id, after, limit)
+    return EventList(
+        events=[_model(event) for event in found],
+        next_after=found[-1].seq if len(found) == limit else None,
+    )
+
+
+def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
+    query = connection.query_params
+    after = query.get("after") or connection.headers.get("last-event-id")
+    if after is not None and not (after.isascii() and after.isdigit() and len(after) <= 16):
+        raise InvalidRequest("after", after, "a sequence number is 0 or more")
+    job_id = query.get("job_id")
+    tenant_id = query.get("tenant_id") or query.get("project_id")
+    return service.feed.subscribe(
+        None if after is None else int(after),
+        job_id=None if job_id is None else JobId(job_id),
+        tenant_ids=None if tenant_id is None else {TenantId(tenant_id)},
+    )
+
+
+def _wants_readings(connection: HTTPConnection) -> bool:
+    """GPU readings belong to no job and no tenant."""
+    query = connection.query_params
+    if query.get("readings") in ("0", "false"):
+        return False
+    return not any(query.get(name) for name in ("job_id", "tenant_id", "project_id"))
+
+
+async def _tell(service: Service, subscription: Subscription, readings: bool, send: Send) -> None:
+    """Until the service ends, the reader goes, or it turns out to be slow."""
+    async with asyncio.TaskGroup() as tasks:
+        others = [tasks.create_task(_tell_readings(service, send))] if readings else []
+        async for event in subscription:
+            await send(_model(event))
+        for task in others:
+            task.cancel()
+
+
+async def _tell_readings(service: Service, send: Send) -> None:
+    while True:
+        snapshot = await service.hardware.next_reading()
+        await send(_reading(service, snapshot))
+
+
+async def _lines(
+    service: Service, subscription: Subscription, readings: bool
+) -> AsyncIterator[bytes]:
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+
+    async def send(event: EventModel) -> None:
+        id_line = f"id: {event.seq}\n" if event.kind != "gpu_reading" else ""
+        text = f"{id_line}event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+        await lines.put(text.encode())
+
+    async def produce() -> None:
+        try:
+            async with subscription:
+                await _tell(service, subscription, readings, send)
+        except* SchedulerError as errors:
+            error = errors.exceptions[0]
+            message = error.message if isinstance(error, SchedulerError) else str(error)
+            await lines.put(f"event: error\ndata: {message}\n\n".encode())
+        await lines.put(None)
+
+    producer = asyncio.create_task(produce())
+    try:
+        yield b": connected\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(_HEARTBEAT_SECONDS):
+                    line = await lines.get()
+            except TimeoutError:
+                yield b": alive\n\n"
+                continue
+            if line is None:
+                return
+            yield line
+    finally:
+        producer.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await producer
+
+
+def _sender(websocket: WebSocket) -> Send:
+    async def send(event: EventModel) -> None:
+        await websocket.send_text(event.model_dump_json())
+
+    return send
+
+
+@contextlib.asynccontextmanager
+async def _until_gone(websocket: WebSocket) -> AsyncIterator[None]:
+    """Cancel the body when the reader closes: it says nothing else to us."""
+    body = asyncio.current_task()
+
+    async def listen() -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                await websocket.receive()
+        if body is not None:
+            body.cancel()
+
+    listener = asyncio.create_task(listen())
+    try:
+        yield
+    finally:
+        listener.cancel()
+
+
+async def _close(websocket: WebSocket, code: int, reason: str) -> None:
+    with contextlib.suppress(RuntimeError):
+        await websocket.close(code, reason[:120])  # a close frame holds 123 bytes
+
+
+def _model(event: FeedEvent) -> EventModel:
+    return EventModel(
+        seq=event.seq,
+        at=iso(event.at),
+        kind=event.kind,
+        job_id=event.job_id,
+        tenant_id=event.tenant_id,
+        state=event.state,
+        data=dict(event.data),
+        job_ids=[ref.job_id for ref in event.jobs],
+    )
+
+
+def _reading(service: Service, snapshot: Snapshot) -> EventModel:
+    gpus = [
+        {
+            "index": gpu.index,
+            "uuid": gpu.uuid,
+            "temperature_c": gpu.temperature_c,
+            "utilisation_percent": gpu.utilisation_percent,
+            "memory_used_mb": gpu.memory_used_mib,
+            "problem": gpu.problem,
+        }
+        for gpu in snapshot.gpus
+    ]
+    return EventModel(
+        seq=service.feed.last_seq,
+        at=iso(service.clock.now()),
+        kind="gpu_reading",
+        data={"node": service.hardware.node_id, "gpus": gpus, "problem": snapshot.problem},
+    )

@@ -1,0 +1,23 @@
+"""What watchers of `/api/v1/events` are told."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class EventModel(BaseModel):
+    """One recorded change; `seq` is where to go on from. Readings of GPUs carry the newest seq."""
+
+    seq: int
+    at: str
+    kind: str
+    job_id: str | None = None
+    tenant_id: str | None = None
+    state: str | None = None
+    data: dict[str, Any] = {}
+    job_ids: list[str] = []  # of a submission of many
+
+
+class EventList(BaseModel):
+    events: list[EventModel]  # oldest first
+    next_after: int | None  # pass as `after` for the next page; null at the end

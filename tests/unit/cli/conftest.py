@@ -1,0 +1,38 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from gpu_scheduler.cli import connect
+from gpu_scheduler.cli.main import main
+from tests.unit.cli.fake_service import FakeService
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Tgpu = Callable[..., Outcome]
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
+    """What every command talks to here; nothing is started and nothing is sent."""
+    fake = FakeService()
+    monkeypatch.setattr(connect, "open_client", lambda *_, **__: fake.client())
+    monkeypatch.setattr(connect, "ensure_running", lambda *_: None)
+    monkeypatch.delenv("TGPU_URL", raising=False)
+    return fake
+
+
+@pytest.fixture
+def tgpu(service: FakeService, capsys: pytest.CaptureFixture[str]) -> Tgpu:
+    def run(*arguments: str) -> Outcome:
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,165 @@
+"""list, show, why, logs, wait, cancel, hold, rerun against the fake service."""
+
+import json
+
+import pytest
+
+from tests.unit.cli.builders import a_job, a_reason, a_running_job, an_ended_job
+from tests.unit.cli.fake_service import an_element
+
+
+def test_piped_lists_are_plain_and_whole(tgpu, service):
+    reason = a_reason("needs 4 A100; 3 free, 1 of them paused, and quite a long explanation")
+    service.add(a_running_job("3"), a_job("4", name="n" * 60, reason=reason))
+    out = tgpu("list").out
+    assert "\x1b" not in out
+    assert "n" * 60 in out
+    assert out.rstrip().endswith("quite a long explanation")
+
+
+def test_list_json_is_the_api_s_list(tgpu, service):
+    service.add(a_running_job("3"))
+    assert [job["job_id"] for job in json.loads(tgpu("list", "--json").out)["jobs"]] == ["3"]
+
+
+def test_only_the_last_ten_ended_jobs_are_shown(tgpu, service):
+    service.add(*(an_ended_job(str(n)) for n in range(12)))
+    outcome = tgpu("list")
+    assert len(outcome.out.splitlines()) == 11
+    assert "tgpu list --all" in outcome.err
+    assert len(tgpu("list", "--all").out.splitlines()) == 13
+
+
+def test_an_empty_list_says_how_to_begin(tgpu):
+    outcome = tgpu("list")
+    assert outcome.code == 0
+    assert "tgpu submit" in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--state", "--status"])
+def test_states_are_filtered_and_checked(tgpu, service, option):
+    service.add(a_job("1"), a_running_job("2"))
+    assert [line[0] for line in tgpu("list", option, "running").out.splitlines()] == ["J", "2"]
+    outcome = tgpu("list", option, "sleeping")
+    assert outcome.code == 2
+    assert "pending" in outcome.err
+
+
+def test_old_spellings_work(tgpu, service):
+    service.add(a_running_job("2"))
+    assert tgpu("list-jobs", "--status", "running").code == 0
+    assert tgpu("cancel-job", "2").code == 0
+
+
+def test_last_names_the_newest_job(tgpu, service):
+    service.add(a_job("1"), a_job("2"))
+    assert tgpu("show", "last").out.startswith("job        2\n")
+
+
+def test_why_answers_with_the_reason_and_a_command(tgpu, service):
+    service.add(a_job("1", reason=a_reason("needs 4 A100; 3 free")))
+    assert tgpu("why", "1").out == "job 1 waits: needs 4 A100; 3 free\n  next: tgpu gpus\n"
+
+
+def test_cancel_goes_on_after_a_failure_and_returns_its_code(tgpu, service):
+    service.add(a_running_job("1"), an_ended_job("2"), a_running_job("3"))
+    outcome = tgpu("cancel", "1", "2", "99", "3")
+    assert outcome.code == 5
+    assert outcome.out == "job 1 cancelled\njob 3 cancelled\n"
+    assert "job 2 is over" in outcome.err
+    assert "99" in outcome.err
+
+
+def test_results_of_several_jobs_are_a_json_list(tgpu, service):
+    service.add(a_running_job("1"))
+    results = json.loads(tgpu("cancel", "1", "99", "--json").out)
+    assert results[0]["status"] == "running"
+    assert results[1]["job_id"] == "99"
+    assert results[1]["error"]["code"] == "JOB_NOT_FOUND"
+
+
+def test_the_id_of_an_array_means_its_live_elements(tgpu, service):
+    service.add(*(an_element("7", n) for n in (10, 9)), an_element("7", 1, state="completed"))
+    assert tgpu("cancel", "7").out == "job 7.9 cancelled\njob 7.10 cancelled\n"
+
+
+@pytest.mark.parametrize("arguments", [("cancel",), ("rerun",), ("cancel", "1", "--all-pending")])
+def test_jobs_or_the_flag_but_not_both_and_not_none(tgpu, arguments):
+    assert tgpu(*arguments).code == 2
+
+
+def test_rerun_failed_skips_what_was_run_again(tgpu, service):
+    service.add(
+        a_running_job("5", rerun_of="2"),
+        an_ended_job("4", state="failed"),
+        an_ended_job("3"),
+        an_ended_job("2", state="failed"),
+        an_ended_job("1", state="failed"),
+    )
+    assert tgpu("rerun", "--failed").out == (
+        "job 1-again queued: runs job 1 again\njob 4-again queued: runs job 4 again\n"
+    )
+
+
+def test_logs_keep_the_two_streams_apart(tgpu, service):
+    service.add(an_ended_job("1"))
+    service.logs = {("1", "stdout"): b"out\n", ("1", "stderr"): b"err\n"}
+    outcome = tgpu("logs", "1")
+    assert (outcome.out, outcome.err) == ("out\n", "err\n")
+    assert tgpu("logs", "1", "--stderr").out == ""
+
+
+def test_logs_end_with_the_lines_asked_for(tgpu, service):
+    service.add(an_ended_job("1"))
+    service.logs = {("1", "stdout"): b"a\nb\nc\n"}
+    assert tgpu("logs", "1", "--tail", "2").out == "b\nc\n"
+    assert tgpu("logs", "1", "-f", "--tail", "1").out == "c\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (a_job("1", reason=a_reason("on hold")), "has not started yet: on hold"),
+        (a_job("1", command=[]), "is a lease"),
+        (a_job("1", state="cancelled"), "was cancelled before it started"),
+    ],
+)
+def test_a_job_without_a_log_says_why(tgpu, service, job, says):
+    service.add(job)
+    outcome = tgpu("logs", "1")
+    assert outcome.code == 4
+    assert says in outcome.err
+
+
+def test_an_attempt_that_never_was_is_bad_input(tgpu, service):
+    service.add(an_ended_job("1"))
+    assert tgpu("logs", "1", "--attempt", "2").code == 2
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        ([("completed", 0)], 0),
+        ([("failed", 3)], 3),
+        ([("completed", 0), ("failed", 5), ("failed", 6)], 5),
+        ([("cancelled", None)], 143),
+    ],
+)
+def test_wait_returns_the_first_code_that_is_not_zero(tgpu, service, states, code):
+    ids = [str(n) for n in range(len(states))]
+    for job_id, (state, exit_code) in zip(ids, states, strict=True):
+        service.add(an_ended_job(job_id, state=state, exit_code=exit_code))
+    assert tgpu("wait", *ids).code == code
+
+
+def test_wait_gives_up_at_its_timeout(tgpu, service):
+    service.add(a_running_job("1"))
+    outcome = tgpu("wait", "1", "--timeout", "0.01s")
+    assert outcome.code == 124
+    assert "still running" in outcome.err
+
+
+def test_wait_for_a_bare_number_is_refused(tgpu):
+    outcome = tgpu("wait", "1", "--timeout", "30")
+    assert outcome.code == 2
+    assert "30s" in outcome.err
