@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +56,7 @@ class RealService:
         *,
         gpus: str = "sim:4xA100",
         settings: Mapping[str, Mapping[str, object]] | None = None,
+        tenants: Sequence[Mapping[str, object]] = (),
         environ: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
     ) -> None:
@@ -68,7 +69,7 @@ class RealService:
         self.process: subprocess.Popen[bytes] | None = None
         self._config = directory / "settings.json"
         self._environ = dict(environ or {})
-        self._write_settings(gpus, settings or {})
+        self._write_settings(gpus, settings or {}, tenants)
         self._http: httpx.Client | None = None
 
     def __enter__(self) -> Self:
@@ -256,15 +257,20 @@ class RealService:
     def log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def _write_settings(self, gpus: str, settings: Mapping[str, Mapping[str, object]]) -> None:
+    def _write_settings(
+        self,
+        gpus: str,
+        settings: Mapping[str, Mapping[str, object]],
+        tenants: Sequence[Mapping[str, object]],
+    ) -> None:
         content: dict[str, dict[str, object]] = {
-            "api": {"http_port": self.port, "metrics_port": 0},
+            "api": {"http_port": self.port, "grpc_port": 0, "metrics_port": 0},
             "devices": {"gpus": gpus},
             "engine": {"grace_seconds": 0.5},
         }
         for section, values in settings.items():
             content.setdefault(section, {}).update(values)
-        self._config.write_text(json.dumps(content))
+        self._config.write_text(json.dumps(content | {"tenants": list(tenants)}))
 
 
 def gate(name: str = "gate") -> str:

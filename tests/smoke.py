@@ -58,6 +58,7 @@ def start(port: int, data_dir: Path, log: Path) -> subprocess.Popen[bytes]:
     # The settings of whoever runs this must not leak in.
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_SCHEDULER_", "TGPU_"))}
     environ["GPU_SCHEDULER_API_METRICS_PORT"] = "0"  # another service may have the usual one
+    environ["GPU_SCHEDULER_API_GRPC_PORT"] = "0"
     with log.open("wb") as output:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ

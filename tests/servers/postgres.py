@@ -86,6 +86,7 @@ class PostgresServer:
         self.start()
 
     def remove(self) -> None:
+        self.crash()  # nothing is kept, so nothing need be written back
         self._program.remove()
 
     def url(self, database: str = "postgres", *, password: str | None = None) -> str:

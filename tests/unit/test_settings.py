@@ -79,6 +79,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "api.host": "localhost",
         "api.socket": "/run/tgpu.sock",
         "api.insecure_listen": "true",
+        "auth.enabled": "true",
         "database.kind": "memory",
         "database.path": "/elsewhere/jobs.db",
         "devices.gpus": "sim:2xH100",

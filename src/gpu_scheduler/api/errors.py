@@ -1,4 +1,4 @@
-"""One table from our errors to HTTP, and one shape for all of them."""
+"""One table from our errors to HTTP and gRPC, and one shape for all of them."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,24 +15,32 @@ from gpu_scheduler.core.errors import (
     SchedulerError,
     Unavailable,
 )
+from gpu_scheduler.service.feed import EventsGone, SlowReader
 
 
 @dataclass(frozen=True, slots=True)
 class HttpError:
     status: HTTPStatus
     code: str
+    grpc: str  # the name of a grpc.StatusCode, which is not imported where nobody serves it
 
 
 TABLE: dict[type[SchedulerError], HttpError] = {
-    InvalidRequest: HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, "VALIDATION_ERROR"),
-    QuotaExceeded: HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, "QUOTA_EXCEEDED"),
-    Forbidden: HttpError(HTTPStatus.FORBIDDEN, "FORBIDDEN"),
-    NotFound: HttpError(HTTPStatus.NOT_FOUND, "NOT_FOUND"),
-    Conflict: HttpError(HTTPStatus.CONFLICT, "CONFLICT"),
-    Duplicate: HttpError(HTTPStatus.CONFLICT, "DUPLICATE_JOB"),
-    IllegalMove: HttpError(HTTPStatus.CONFLICT, "INVALID_STATE"),
-    Unavailable: HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "UNAVAILABLE"),
-    InvariantBroken: HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+    InvalidRequest: HttpError(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "VALIDATION_ERROR", "INVALID_ARGUMENT"
+    ),
+    QuotaExceeded: HttpError(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"
+    ),
+    Forbidden: HttpError(HTTPStatus.FORBIDDEN, "FORBIDDEN", "PERMISSION_DENIED"),
+    NotFound: HttpError(HTTPStatus.NOT_FOUND, "NOT_FOUND", "NOT_FOUND"),
+    Conflict: HttpError(HTTPStatus.CONFLICT, "CONFLICT", "FAILED_PRECONDITION"),
+    Duplicate: HttpError(HTTPStatus.CONFLICT, "DUPLICATE_JOB", "ALREADY_EXISTS"),
+    IllegalMove: HttpError(HTTPStatus.CONFLICT, "INVALID_STATE", "FAILED_PRECONDITION"),
+    Unavailable: HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "UNAVAILABLE", "UNAVAILABLE"),
+    SlowReader: HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "SLOW_READER", "ABORTED"),
+    EventsGone: HttpError(HTTPStatus.GONE, "EVENTS_GONE", "OUT_OF_RANGE"),
+    InvariantBroken: HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "INTERNAL"),
 }
 
 
@@ -42,9 +50,9 @@ def http_error(error: SchedulerError) -> HttpError:
         found = TABLE.get(kind)
         if found is not None:
             if isinstance(error, NotFound) and error.kind == "job":
-                return HttpError(found.status, "JOB_NOT_FOUND")
+                return HttpError(found.status, "JOB_NOT_FOUND", found.grpc)
             return found
-    return HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
+    return HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "INTERNAL")
 
 
 def body(

@@ -201,6 +201,7 @@ class JobCommands:
                 priority=job.priority,
                 queue=job.queue,
                 options=job.options,
+                element_of=job.array,
                 detail=replace(detail, rerun_of=job_id),
                 base_environment=await self._store.environment(detail.env_id)
                 if detail.env_id

@@ -275,6 +275,9 @@ class Service:
         await self.hardware.pause(index, reason, self.writer, self.clock)
 
     async def _cycle(self, now: int) -> Plan:
+        planned: list[JobId] = []
+        seconds = 0.0
+
         def decide(state: State) -> Decision[Plan]:
             nonlocal seconds
             began = time.perf_counter()
@@ -285,8 +288,6 @@ class Service:
             seconds = time.perf_counter() - began
             return Decision(plan, events)
 
-        planned: list[JobId] = []
-        seconds = 0.0
         try:
             plan = await self.writer.do(decide, touches=None)
         except StoreUnavailable:

@@ -36,6 +36,7 @@ class Submission:
     indexes: tuple[int, ...] = ()  # of an array
     max_running: int | None = None
     params: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a sweep
+    element_of: Array | None = None  # the array a single job belongs to: a rerun of one element
     held: bool = False
     detail: Detail = NO_DETAIL
     base_environment: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +57,8 @@ class Submission:
 def unfold(submission: Submission, base_id: JobId, submitted_at: int) -> list[tuple[Job, Detail]]:
     """The jobs of a submission. Elements are `<base>.<number>`, padded so that they sort."""
     if not submission.is_many:
-        return [(_job(submission, base_id, submitted_at, None), submission.detail)]
+        job = _job(submission, base_id, submitted_at, submission.element_of)
+        return [(job, submission.detail)]
     points = [
         tuple(zip((name for name, _ in submission.params), values, strict=True))
         for values in product(*(values for _, values in submission.params))

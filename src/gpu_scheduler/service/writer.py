@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from gpu_scheduler.core.errors import Unavailable
@@ -19,6 +19,7 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.state import State
 from gpu_scheduler.log import request_id
+from gpu_scheduler.service import audit
 from gpu_scheduler.service.accounting import usage_events
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.store.api import AuditRow, Record, Store
@@ -52,6 +53,7 @@ class _Command:
     future: asyncio.Future[Any]
     weight: int = 1
     cause: str | None = None  # the request it came with
+    trail: audit.Trail | None = None  # whose doing it is; None: the service's own
 
 
 class Writer:
@@ -84,7 +86,8 @@ class Writer:
             raise Unavailable("the service is stopping; try again in a moment")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         keys = None if touches is None else frozenset(touches)
-        command = _Command(decide, keys, future, len(keys) if keys else 1, request_id.get())
+        weight = len(keys) if keys else 1
+        command = _Command(decide, keys, future, weight, request_id.get(), audit.current())
         self._commands.append(command)
         self._arrived.set()
         return await future
@@ -126,7 +129,7 @@ class Writer:
             except Exception as error:  # a bad command must not take the writer down
                 _fail(command, error)
             else:
-                decided.append((command, decision))
+                decided.append((command, _audited(command, decision, self._state)))
                 self.joining += _new_jobs(decision)
         events = [event for _, decision in decided for event in decision.events]
         events += usage_events(self._state, events)
@@ -142,6 +145,7 @@ class Writer:
                     _fail(command, error)
                 return
             self.trouble = None
+            _mark_recorded(decided)
             self._observer.committed(events, _causes(decided), time.perf_counter() - began)
             try:
                 if self._recorded is not None and events:
@@ -155,6 +159,20 @@ class Writer:
                 raise
         for command, decision in decided:
             _answer(command, decision)
+
+
+def _audited(command: _Command, decision: Decision[Any], state: State) -> Decision[Any]:
+    """With the row about it: a change and who made it are on record together or not at all."""
+    if command.trail is None or not (decision.events or decision.documents):
+        return decision
+    row = audit.row_of_change(command.trail, decision.events, state)
+    return replace(decision, audit=(*decision.audit, row))
+
+
+def _mark_recorded(decided: list[tuple[_Command, Decision[Any]]]) -> None:
+    for command, decision in decided:
+        if command.trail is not None and decision.audit:
+            command.trail.recorded = True
 
 
 def _causes(decided: list[tuple[_Command, Decision[Any]]]) -> list[str | None]:

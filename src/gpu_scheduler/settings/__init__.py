@@ -8,9 +8,11 @@ from gpu_scheduler.settings.keys import Key, all_keys
 from gpu_scheduler.settings.load import load_settings
 from gpu_scheduler.settings.model import (
     ApiSettings,
+    AuthSettings,
     DatabaseSettings,
     DeviceSettings,
     EngineSettings,
+    LimitSettings,
     LoggingSettings,
     SchedulerSettings,
     Settings,
@@ -23,10 +25,12 @@ from gpu_scheduler.settings.sample import SAMPLE_FORMATS, sample
 __all__ = [
     "SAMPLE_FORMATS",
     "ApiSettings",
+    "AuthSettings",
     "DatabaseSettings",
     "DeviceSettings",
     "EngineSettings",
     "Key",
+    "LimitSettings",
     "LoggingSettings",
     "SchedulerSettings",
     "Settings",

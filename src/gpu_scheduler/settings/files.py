@@ -2,7 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +13,18 @@ from gpu_scheduler.settings.errors import SettingsError
 
 COMMENT_KEY: Final = "//"  # JSON has no comments: a key that begins like this is one
 
+Place = tuple[str | int, ...]
 
-def read_file(path: Path) -> dict[str, Any]:
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What a file says, and on which line each key stands, as far as that is known."""
+
+    values: dict[str, Any]
+    lines: Mapping[Place, int]
+
+
+def read_file(path: Path) -> FileContent:
     """What the file says; SettingsError names the file and, for a syntax error, the line."""
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
@@ -28,15 +39,16 @@ def read_file(path: Path) -> dict[str, Any]:
         raise SettingsError([f"{path}: is not UTF-8 text (byte {error.start})"]) from error
     try:
         content = parse(text)
+        lines = dict(_lines(text)) if path.suffix.lower() != ".toml" else {}
     except _SyntaxMistake as error:
         raise SettingsError([f"{path}{error}"]) from error
     except RecursionError as error:
         raise SettingsError([f"{path}: is nested too deeply"]) from error
     if content is None:  # an empty file, or one with comments only
-        return {}
+        return FileContent({}, {})
     if not isinstance(content, Mapping):
         raise SettingsError([f"{path}: must hold sections such as 'api:', not a single value"])
-    return dict(content)
+    return FileContent(dict(content), lines)
 
 
 class _SyntaxMistake(Exception):
@@ -68,6 +80,30 @@ def _parse_yaml(text: str) -> object:
     except yaml.YAMLError as error:
         raise _SyntaxMistake(f": is not YAML: {error}") from error
     return content
+
+
+def _lines(text: str) -> Iterator[tuple[Place, int]]:
+    """The line of every key. JSON is read as YAML here; what that cannot read has no lines."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return
+    seen: set[int] = set()  # an anchor may be used often, or contain itself
+    waiting: list[tuple[Place, yaml.Node | None]] = [((), root)]
+    while waiting:
+        place, node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                inner = (*place, str(key.value))
+                yield inner, key.start_mark.line + 1
+                waiting.append((inner, value))
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                yield (*place, index), item.start_mark.line + 1
+                waiting.append(((*place, index), item))
 
 
 def _parse_json(text: str) -> object:

@@ -15,6 +15,12 @@ PREFIX: Final = "GPU_SCHEDULER_"
 ALIASES: Final[Mapping[str, str]] = {
     "GPU_SCHEDULER_GPUS": "devices.gpus",
     "SCHEDULING_POLICY": "scheduler.policy",
+    "QUOTA_PROVIDER": "quota.provider",
+    "K8S_QUOTA_NAMESPACE": "quota.k8s_namespace",
+    "K8S_CREATE_RESOURCE_QUOTAS": "quota.k8s_create_resource_quotas",
+    "SLURM_ACCOUNT_PREFIX": "quota.slurm_account_prefix",
+    "EXECUTOR_SLURM_REST_API_URL": "quota.slurm_rest_api_url",
+    "EXECUTOR_SLURM_AUTH_TOKEN": "quota.slurm_auth_token",
 }
 
 _NUMBERS: Final = {"integer": "a whole number", "number": "a number"}
@@ -37,6 +43,7 @@ class Key:
     default: object
     allowed: str  # "a whole number from 0 to 65535"
     description: str
+    is_secret: bool = False  # its value is never shown
 
     @property
     def section(self) -> str:
@@ -54,6 +61,11 @@ def all_keys() -> tuple[Key, ...]:
     return tuple(_keys_of(Settings, ""))
 
 
+def variable_of(dotted: str) -> str:
+    """The environment variable of a key."""
+    return PREFIX + dotted.replace(".", "_").upper()
+
+
 @cache
 def schema() -> Schema:
     return Settings.model_json_schema()
@@ -62,7 +74,7 @@ def schema() -> Schema:
 def allowed_at(path: tuple[str | int, ...]) -> str:
     """What may stand at this place, in words; nothing where that is not known."""
     node = schema_at(path)
-    return "" if node is None else _in_words(node)
+    return "" if node is None else in_words(node)
 
 
 def names_at(path: tuple[str | int, ...]) -> tuple[str, ...]:
@@ -91,14 +103,15 @@ def _keys_of(model: type[BaseModel], prefix: str) -> Iterator[Key]:
 
 
 def _key(dotted: str, field: FieldInfo) -> Key:
-    variable = PREFIX + dotted.replace(".", "_").upper()
+    path = tuple(dotted.split("."))
     aliases = tuple(alias for alias, name in ALIASES.items() if name == dotted)
     return Key(
         name=dotted,
-        variables=(variable, *aliases),
+        variables=(variable_of(dotted), *aliases),
         default=field.get_default(call_default_factory=True),
-        allowed=allowed_at(tuple(dotted.split("."))),
+        allowed=allowed_at(path),
         description=field.description or "",
+        is_secret=bool((schema_at(path) or {}).get("writeOnly")),
     )
 
 
@@ -121,7 +134,8 @@ def _resolved(node: Schema) -> Schema:
     return node
 
 
-def _in_words(node: Schema) -> str:
+def in_words(node: Schema) -> str:
+    """What a JSON schema allows, as a person would say it."""
     if "enum" in node:
         return "one of " + ", ".join(str(choice) for choice in node["enum"])
     kind = node.get("type", "")

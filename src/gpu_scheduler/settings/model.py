@@ -7,13 +7,22 @@ person who edits the file.
 from decimal import Decimal
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.tenant import Tenant, Tier
 from gpu_scheduler.core.units import CPU, GPU, GPU_STEP
 from gpu_scheduler.settings.process import default_data_dir
 
@@ -69,10 +78,22 @@ GpuAmount = Annotated[
     AfterValidator(_in_gpu_steps),
 ]
 Amount = Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL]
+SecretText = Annotated[SecretStr, Field(min_length=1, max_length=10_000)]
+
+
+class Misplaced(ValueError):
+    """A rule about several sections; `path` is where people should look."""
+
+    def __init__(self, path: tuple[str, ...], sentence: str) -> None:
+        super().__init__(sentence)
+        self.path = path
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+    # What pydantic says of a wrong value would show the value, and it may be a password.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True
+    )
 
 
 class SchedulerSettings(_Section):
@@ -104,52 +125,223 @@ class ApiSettings(_Section):
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = Field(
         default="127.0.0.1",
-        description="Address of the HTTP port; others than loopback must be insisted on.",
+        description="Address of the HTTP port; others than loopback need auth.enabled.",
     )
     http_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
         default=8080, description="TCP port of the REST API; 0 for none, when a socket is enough."
+    )
+    grpc_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
+        default=9090,
+        description="TCP port of gRPC, which agents use too; 0 for none, as without an HTTP port.",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
         default=9091,
         description="TCP port of the metrics alone, beside /metrics on the HTTP port; 0 for none.",
     )
     socket: FilePath | None = Field(
-        default=None, description="Unix socket to listen on as well; only its owner can open it."
+        default=None,
+        description="Unix socket to listen on as well; only its owner can open it, or every user "
+        "of the machine where the service runs as root with auth.enabled.",
+    )
+    shutdown_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=2, description="When the service ends, requests under way get this long to finish."
     )
     insecure_listen: bool = Field(
         default=False,
         description="Listen on an address that other machines reach, without authentication.",
     )
+    tls_cert: FilePath | None = Field(
+        default=None,
+        description="Certificate (PEM, with its chain) of the TCP ports; without one they are "
+        "not encrypted.",
+    )
+    tls_key: FilePath | None = Field(default=None, description="Private key of tls_cert (PEM).")
 
     @model_validator(mode="after")
-    def _listens_somewhere_safe(self) -> "ApiSettings":
+    def _listens_somewhere(self) -> "ApiSettings":
         if self.http_port == 0 and self.socket is None:
             raise ValueError(
                 "http_port is 0 and no socket is set, so nobody could reach the service: "
                 "set http_port to a port such as 8080, or socket to a path"
             )
-        if self.http_port and self.http_port == self.metrics_port:
-            raise ValueError(f"http_port and metrics_port are both {self.http_port}: choose two")
-        if self.http_port and not self.insecure_listen and not is_loopback(self.host):
-            raise ValueError(
-                f"host {self.host!r} can be reached from other machines, and anyone who reaches it "
-                "could run commands as you: use 127.0.0.1, or insist with --insecure-listen "
-                "(api.insecure_listen: true)"
-            )
+        self._refuse_one_port_twice()
         return self
+
+    def _refuse_one_port_twice(self) -> None:
+        if not self.http_port:
+            return  # then there are no other ports either
+        taken: dict[int, str] = {}
+        for name in ("http_port", "grpc_port", "metrics_port"):
+            port = getattr(self, name)
+            if port in taken:
+                raise ValueError(f"{taken[port]} and {name} are both {port}: choose two")
+            if port:
+                taken[port] = name
+
+
+class AuthSettings(_Section):
+    """Who callers are: API keys, tokens (JWT), and users of this machine on the Unix socket."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Ask callers who they are. Off, everybody who reaches the service is admin.",
+    )
+    jwt_secret_file: FilePath | None = Field(
+        default=None,
+        description="File with the secret (32 bytes or more) that HS256 tokens are signed with.",
+    )
+    jwt_jwks_file: FilePath | None = Field(
+        default=None, description="File with the public keys (JWKS) of RS256 tokens."
+    )
+    jwt_jwks_url: Annotated[str, Field(max_length=2000)] = Field(
+        default="", description="Address of the public keys (JWKS) of RS256 tokens."
+    )
+    jwt_audience: Annotated[str, Field(max_length=1000)] = Field(
+        default="", description="Audience (aud) that tokens must have; not checked when empty."
+    )
+    jwt_issuer: Annotated[str, Field(max_length=1000)] = Field(
+        default="", description="Issuer (iss) that tokens must have; not checked when empty."
+    )
+    jwt_role_claim: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        default="role", description="Claim of a token with the role; dots lead into objects."
+    )
+    jwt_tenants_claim: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        default="tenants",
+        description="Claim of a token with the list of tenants; dots lead into objects.",
+    )
+
+
+class LimitSettings(_Section):
+    """How much one caller may ask for."""
+
+    requests_per_second: Annotated[
+        float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL
+    ] = Field(default=0, description="Requests a second that each caller may make; 0 for no limit.")
+    burst: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=100, description="Requests that a caller may make at once after a pause."
+    )
+    max_body_mb: Annotated[int, Field(ge=1, le=10_000), NOT_BOOL] = Field(
+        default=64, description="Largest body of a request, in MiB."
+    )
+    max_ingest_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=1024, description="Largest file for POST /ingest, in MiB; it is read as a stream."
+    )
 
 
 class DatabaseSettings(_Section):
     """Where jobs are kept."""
 
-    kind: Literal["sqlite", "memory"] = Field(
+    kind: Literal["sqlite", "memory", "postgresql"] = Field(
         default="sqlite",
-        description="sqlite keeps jobs in a file; memory forgets them when the service ends.",
+        description="sqlite keeps jobs in a file; memory forgets them when the service ends; "
+        "postgresql is chosen by setting host or url.",
     )
     path: FilePath | None = Field(
         default=None,
         description="File of the SQLite database; tgpu.db in the data directory by default.",
     )
+    url: SecretText | None = Field(
+        default=None,
+        description="PostgreSQL as one address: postgresql://user:password@host:5432/database.",
+    )
+    host: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        default=None,
+        description="Host of PostgreSQL, or the directory of its socket.",
+    )
+    port: Annotated[int, Field(ge=1, le=65_535), NOT_BOOL] = Field(
+        default=5432, description="TCP port of PostgreSQL."
+    )
+    user: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        default=None, description="User of PostgreSQL; the one the service runs as by default."
+    )
+    password: SecretText | None = Field(
+        default=None, description="Password for PostgreSQL; never shown."
+    )
+    database: Annotated[str, Field(min_length=1, max_length=255)] = Field(
+        default="gpu_scheduler", description="Name of the database in PostgreSQL."
+    )
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = Field(
+        default="prefer", description="Whether PostgreSQL is talked to through TLS."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _host_chooses_postgresql(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "kind" not in given:
+            named = given.get("host") is not None or given.get("url") is not None
+            return {**given, "kind": "postgresql"} if named else given
+        return given
+
+    @model_validator(mode="after")
+    def _names_one_database(self) -> "DatabaseSettings":
+        named = [name for name in ("host", "url") if getattr(self, name) is not None]
+        if self.kind == "postgresql" and not named:
+            raise ValueError("kind is postgresql, and neither host nor url says where it is")
+        if self.kind != "postgresql" and named:
+            raise ValueError(
+                f"kind is {self.kind}, and {named[0]} is for postgresql only: leave one of them out"
+            )
+        if self.url is not None and not _is_postgres_url(self.url.get_secret_value()):
+            raise ValueError("url must be written as postgresql://user:password@host:5432/database")
+        doubled = self.model_fields_set & {"host", "port", "user", "database"}
+        if self.url is not None and doubled:
+            raise ValueError(
+                f"url and {', '.join(sorted(doubled))} are both set: the url says it all, "
+                "so leave out either"
+            )
+        return self
+
+    def postgres_url(self) -> str:
+        """Where PostgreSQL is, with the password: for the store alone, never for people."""
+        query = f"sslmode={self.sslmode}"
+        password = None if self.password is None else quote(self.password.get_secret_value(), "")
+        if self.url is not None:
+            url = self.url.get_secret_value()
+            parts = [] if password is None else [f"password={password}"]
+            parts += [query] if "sslmode" in self.model_fields_set else []
+            return url + ("&" if "?" in url else "?") * bool(parts) + "&".join(parts)
+        user = "" if self.user is None else quote(self.user, "")
+        login = user if password is None else f"{user}:{password}"
+        host = self.host or ""
+        place = f"[{host}]" if ":" in host else quote(host, "")
+        database = quote(self.database, "")
+        return f"postgresql://{login}{'@' * bool(login)}{place}:{self.port}/{database}?{query}"
+
+
+class QuotaSettings(_Section):
+    """Who says how much each tenant may have."""
+
+    provider: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        default="local",
+        description="local for the limits set here and through the API, k8s, slurm, or the name "
+        "of an installed provider.",
+    )
+    k8s_namespace: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+        default=None, description="Namespace whose ResourceQuotas the k8s provider reads."
+    )
+    k8s_create_resource_quotas: bool = Field(
+        default=False, description="Whether the k8s provider makes ResourceQuotas that are missing."
+    )
+    slurm_account_prefix: Annotated[str, Field(max_length=100)] = Field(
+        default="project-",
+        description="What the slurm provider puts before a tenant's id to name its account.",
+    )
+    slurm_rest_api_url: Annotated[str, Field(max_length=1000, pattern=r"^https?://")] | None = (
+        Field(
+            default=None, description="Address of slurmrestd, beginning with http:// or https://."
+        )
+    )
+    slurm_auth_token: SecretText | None = Field(
+        default=None, description="Token for slurmrestd; never shown."
+    )
+
+
+class BillingSettings(_Section):
+    """What GPU time costs."""
+
+    cost_per_gpu_hour: Annotated[
+        float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL
+    ] = Field(default=0.0, description="Price of one GPU for one hour, in your currency.")
 
 
 class DeviceSettings(_Section):
@@ -164,6 +356,10 @@ class DeviceSettings(_Section):
         float, Field(ge=0.1, le=3600, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=5, description="How often temperature, memory and processes of the GPUs are read."
+    )
+    expected_gpus: Annotated[int, Field(ge=0, le=100_000), NOT_BOOL] | None = Field(
+        default=None,
+        description="How many GPUs there should be; a start that finds another number warns.",
     )
     driver_timeout_seconds: Annotated[
         float, Field(ge=0.1, le=600, allow_inf_nan=False), NOT_BOOL
@@ -188,6 +384,11 @@ class EngineSettings(_Section):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
         default=10, description="A job that is ended gets TERM, and KILL this much later."
     )
+    run_as: Annotated[str, Field(max_length=64)] = Field(
+        default="",
+        description="User that jobs of API keys and tokens run as where the service runs as root; "
+        "root when empty.",
+    )
 
 
 class TenantSettings(_Section):
@@ -207,6 +408,22 @@ class TenantSettings(_Section):
     ) = Field(default=None, description="CPU cores.")
     max_memory_mb: Amount | None = Field(default=None, description="Memory in MiB.")
     max_concurrent_jobs: Amount | None = Field(default=None, description="Jobs running at once.")
+    name: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="What people call it; its id by default."
+    )
+    priority_tier: Literal["low", "normal", "high", "urgent"] = Field(
+        default="normal",
+        description="Priority of its jobs that name none: 100, 500, 1000 or 2000.",
+    )
+    fair_share_weight: Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False), NOT_BOOL] = (
+        Field(default=1.0, description="Its part of the machine under policy fairshare.")
+    )
+    allow_preemption: bool = Field(
+        default=True, description="Whether its jobs may be preempted by more important ones."
+    )
+    enforce_quota: bool = Field(
+        default=True, description="With false its limits are shown, and do not limit."
+    )
 
     def to_tenant(self) -> Tenant:
         """The same in the integers that the core counts with."""
@@ -219,7 +436,20 @@ class TenantSettings(_Section):
             max_cpu_millis=None if self.max_cpu_cores is None else round(self.max_cpu_cores * CPU),
             max_mem_mib=self.max_memory_mb,
             max_running_jobs=self.max_concurrent_jobs,
+            name=self.name,
+            tier=Tier(self.priority_tier),
+            weight_millis=round(self.fair_share_weight * 1000),
+            allow_preemption=self.allow_preemption,
+            enforce_quota=self.enforce_quota,
         )
+
+
+class AgentSettings(_Section):
+    """Machines that report through `tgpu agent`."""
+
+    offline_after_seconds: Annotated[
+        float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(default=30, description="A node that is silent for this long is shown as offline.")
 
 
 class LoggingSettings(_Section):
@@ -254,9 +484,14 @@ class Settings(_Section):
     )
     scheduler: SchedulerSettings = SchedulerSettings()
     api: ApiSettings = ApiSettings()
+    auth: AuthSettings = AuthSettings()
+    limits: LimitSettings = LimitSettings()
     database: DatabaseSettings = DatabaseSettings()
     devices: DeviceSettings = DeviceSettings()
     engine: EngineSettings = EngineSettings()
+    agents: AgentSettings = AgentSettings()
+    quota: QuotaSettings = QuotaSettings()
+    billing: BillingSettings = BillingSettings()
     tenants: tuple[TenantSettings, ...] = Field(
         default=(),
         description="Who may have how much. Left out: one tenant named default, without limits.",
@@ -273,6 +508,20 @@ class Settings(_Section):
         return self.database.path or self.data_directory / "tgpu.db"
 
     @model_validator(mode="after")
+    def _listens_somewhere_safe(self) -> "Settings":
+        host = self.api.host
+        if not self.api.http_port or self.api.insecure_listen or self.auth.enabled:
+            return self
+        if not is_loopback(host):
+            raise Misplaced(
+                ("api",),
+                f"host {host!r} can be reached from other machines, and anyone who reaches it "
+                "could run commands as you: use 127.0.0.1, have callers identified with "
+                "auth.enabled: true, or insist with --insecure-listen (api.insecure_listen: true)",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _tenants_differ(self) -> "Settings":
         seen: set[str] = set()
         for tenant in self.tenants:
@@ -282,6 +531,10 @@ class Settings(_Section):
                 )
             seen.add(tenant.tenant_id)
         return self
+
+
+def _is_postgres_url(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
 
 
 def _gpu_millis(gpus: Decimal) -> int:

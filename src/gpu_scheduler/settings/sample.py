@@ -24,10 +24,22 @@ _TENANTS: Final = {
         "max_gpus_by_type = { A100 = 2 }",
     ],
 }
-_PATHS: Final = {  # what to write where the default is a place that depends on the machine
+_EXAMPLES: Final = {  # what to write where there is no default, or it depends on the machine
     "data_dir": "~/.local/share/tgpu",
     "api.socket": "~/.local/share/tgpu/service.sock",
+    "api.tls_cert": "/etc/tgpu/certificate.pem",
+    "api.tls_key": "/etc/tgpu/key.pem",
+    "auth.jwt_secret_file": "/etc/tgpu/jwt.secret",
+    "auth.jwt_jwks_file": "/etc/tgpu/jwks.json",
     "database.path": "~/.local/share/tgpu/tgpu.db",
+    "database.url": "postgresql://tgpu:secret@db.example.org:5432/gpu_scheduler",
+    "database.host": "db.example.org",
+    "database.user": "tgpu",
+    "database.password": "secret",
+    "devices.expected_gpus": 8,
+    "quota.k8s_namespace": "gpu-jobs",
+    "quota.slurm_rest_api_url": "http://slurm.example.org:6820",
+    "quota.slurm_auth_token": "secret",
     "logging.file": "~/.local/share/tgpu/service.log",
 }
 
@@ -58,9 +70,9 @@ def _yaml() -> str:
 def _toml() -> str:
     lines = [f"# {_HEAD}", f"# {_ORDER}"]
     # Keys at the top must come before the first table, and none may follow.
-    ordered = sorted(all_keys(), key=lambda key: (key.section != "", key.default == ()))
-    tenants = [key for key in ordered if key.default == ()]
-    plain = [key for key in ordered if key.default != ()]
+    ordered = sorted(all_keys(), key=lambda key: (key.section != "", key.name == "tenants"))
+    tenants = [key for key in ordered if key.name == "tenants"]
+    plain = [key for key in ordered if key.name != "tenants"]
     for section, keys in groupby(plain, key=lambda key: key.section):
         lines += ["", f"[{section}]"] if section else []
         for key in keys:
@@ -73,10 +85,10 @@ def _toml() -> str:
 
 def _entry(key: Key, sign: str, format: Literal["yaml", "toml"]) -> list[str]:
     comment = f"# {key.description}"
-    if key.default == ():
+    if key.name == "tenants":
         return [comment, *(f"# {line}" for line in _TENANTS[format])]
     if key.default is None:
-        return [comment, f"# {key.leaf}{sign}{json.dumps(_PATHS[key.name])}"]
+        return [comment, f"# {key.leaf}{sign}{json.dumps(_EXAMPLES.get(key.name, ''))}"]
     return [comment, f"{key.leaf}{sign}{json.dumps(key.default)}"]
 
 

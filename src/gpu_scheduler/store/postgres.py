@@ -120,8 +120,8 @@ class PostgresStore:
     def _open(self) -> Loaded:
         connection = self._writer = self._server.connect(writes=True)
         with self._translated(connection):
-            migrate(connection, self._server)
             self._server.take_lock(connection)
+            migrate(connection, self._server)
             self._session, self._commits = secrets.token_hex(8), 0
             connection.execute(
                 "INSERT INTO meta (key, value) VALUES ('writer', %s)"
@@ -147,18 +147,22 @@ class PostgresStore:
         return self._last.seq
 
     def _write_or_settle(self, rows: Rows) -> None:
-        was_open = self._writer is not None
-        try:
-            self._write(rows)
-        except OutcomeUnknown:
-            if not self._settle():
-                self._write(rows)
-        except _Lost:
-            # Nothing of it is recorded. A connection that was idle while the server restarted is
-            # found dead only now, and deserves a second attempt; a new one does not.
-            if not was_open:
-                raise
-            self._write(rows)
+        # A connection that was idle while the server restarted is found dead only now, and
+        # deserves a second attempt; a new one does not.
+        attempts = 1 if self._writer is None else 2
+        while True:
+            attempts -= 1
+            try:
+                return self._write(rows)
+            except OutcomeUnknown as error:
+                if self._settle():
+                    return None
+                lost = _Lost(f"the connection to {self.name} was lost: check the server")
+                lost.__cause__ = error
+            except _Lost as error:
+                lost = error
+            if not attempts:
+                raise lost
 
     def _write(self, rows: Rows) -> None:
         connection = self._connected()

@@ -5,6 +5,7 @@ No sentence made here holds the password.
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 import psycopg
@@ -17,7 +18,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 _OLDEST_SERVER: Final = 13
 _LOCK_CLASS: Final = 0x74677075  # "tgpu": our part of the advisory locks of a database
 # Longer than the server needs to notice that the process that held the lock was killed.
-_LOCK_WAIT_MS: Final = 5_000
+_LOCK_WAIT: Final = "5s"
 
 _DEFAULTS: Final[Mapping[str, str | int]] = {
     "application_name": "gpu-scheduler",
@@ -128,12 +129,12 @@ class Server:
             "tcp_keepalives_count": "3",
             "default_transaction_read_only": "off" if writes else "on",
         }
-        for name, value in settings.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
-        # Stronger settings than `on` exist, and are left as they are.
+        # Stronger settings of this one than `on` exist, and are left as they are.
+        flush = "CASE current_setting(%s) WHEN 'off' THEN 'on' ELSE current_setting(%s) END"
+        each = ", ".join(["set_config(%s, %s, false)"] * len(settings))
         connection.execute(
-            "SELECT set_config('synchronous_commit', 'on', false)"
-            " WHERE current_setting('synchronous_commit') = 'off'"
+            f"SELECT set_config(%s, {flush}, false), {each}".encode(),
+            [*["synchronous_commit"] * 3, *chain.from_iterable(settings.items())],
         )
 
     def take_lock(self, connection: Connection) -> None:
@@ -141,7 +142,7 @@ class Server:
         key = (_LOCK_CLASS, self.schema)
         try:
             with connection.transaction():
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT_MS,))
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
                 connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", key)
         except errors.LockNotAvailable as error:
             raise StoreUnavailable(

@@ -109,7 +109,7 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
     )
     rows = _rows(
         connection,
-        f"{union} ORDER BY number DESC LIMIT %s",
+        f"SELECT * FROM ({union}) AS found ORDER BY number DESC LIMIT %s",
         [*[*parameters, query.limit] * len(states), query.limit],
     )
     return [

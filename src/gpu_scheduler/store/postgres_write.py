@@ -14,7 +14,7 @@ from psycopg import errors
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.store.postgres_connect import Connection
-from gpu_scheduler.store.postgres_text import from_text, to_values
+from gpu_scheduler.store.postgres_text import from_text, to_text, to_values
 from gpu_scheduler.store.rows import (
     AUDIT_COLUMNS,
     JOB_COLUMNS,
@@ -106,7 +106,7 @@ def write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None
         _roll_back(connection)
         raise
     try:
-        connection.execute("COMMIT")
+        connection.commit()
     except psycopg.OperationalError as error:
         if connection.closed:
             raise OutcomeUnknown from error
@@ -145,12 +145,12 @@ def _set_the_rest(connection: Connection, rows: Rows) -> None:
     _many(connection, _SET_QUEUES, ("tenant_id", "name", "data"), _flat(queues))
     for key in _gone(rows.queues):
         connection.execute("DELETE FROM queues WHERE tenant_id = %s AND name = %s", key)
-    for key, body in rows.documents.items():
+    for (kind, name), body in rows.documents.items():
         if body is not None:
             connection.execute(
                 "INSERT INTO documents (kind, name, body) VALUES (%s, %s, %s)"
                 " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
-                (*to_values(key), body),
+                (to_text(kind), to_text(name), body),
             )
     for key in _gone(rows.documents):
         connection.execute("DELETE FROM documents WHERE kind = %s AND name = %s", key)
@@ -212,13 +212,13 @@ def _first_known(connection: Connection, rows: Rows) -> str | None:
 
 def _not_moved(connection: Connection, rows: Rows) -> InvariantBroken:
     _roll_back(connection)
-    job_ids = to_values(list(rows.moves))
+    job_ids = [to_text(job_id) for job_id in rows.moves]
     found = connection.execute(
         "SELECT job_id FROM jobs WHERE job_id = ANY(%s) AND ended_at IS NULL", (job_ids,)
     )
     live = {job_id for (job_id,) in found}
-    for job_id in job_ids:
-        if job_id not in live:
+    for job_id in rows.moves:
+        if to_text(job_id) not in live:
             return InvariantBroken(f"job {job_id} moved, but it is over or unknown")
     return InvariantBroken("a job moved that was submitted together with another of its id")
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.store.api import AuditRow, DailyUsage, JobQuery, Loaded, Record, Store
 from gpu_scheduler.store.codec import decode_details, decode_event
 from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.postgres import PostgresStore
 from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store import builders
 from tests.contract.store.builders import (
@@ -48,19 +50,21 @@ from tests.contract.store.builders import (
 MakeStore = Callable[[], Store]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+_schemas = count(1)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     """Makes a new, empty store at each call."""
-    made = 0
-
-    def make() -> Store:
-        nonlocal made
-        made += 1
-        if request.param == "memory":
-            return MemoryStore()
-        return SqliteStore(tmp_path / f"{made}" / "tgpu.db")
-
-    return make
+    made = count(1)
+    match request.param:
+        case "memory":
+            return MemoryStore
+        case "sqlite":
+            return lambda: SqliteStore(tmp_path / f"{next(made)}" / "tgpu.db")
+    # Only here, so that the others run where there is no server.
+    server = request.getfixturevalue("postgres_server")
+    return lambda: PostgresStore(server.socket_url(), schema=f"contract_{next(_schemas)}")
 
 
 @pytest.fixture

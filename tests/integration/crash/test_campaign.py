@@ -26,10 +26,10 @@ ENDS = (
 class Stream(threading.Thread):
     """Submits jobs until told to stop; one that is not acknowledged is submitted again."""
 
-    def __init__(self, service: RealService, rng: random.Random) -> None:
-        super().__init__(name="stream")
+    def __init__(self, service: RealService, name: str) -> None:
+        super().__init__(name=name)
         self._service = service
-        self._rng = rng
+        self._rng = random.Random(f"{SEED} {name}")
         self._stop_asked = threading.Event()
         self.promises: dict[str, Promise] = {}
         self.sending = threading.Event()
@@ -39,7 +39,7 @@ class Stream(threading.Thread):
         number = 0
         while not self._stop_asked.wait(self._rng.uniform(0.02, 0.3)):
             number += 1
-            job_id = f"job-{number}"
+            job_id = f"{self.name}-{number}"
             end, promise = ENDS[number % len(ENDS)]
             seconds = self._rng.choice((0, 0.05, 0.2, 0.5))
             request = self._service.request(
@@ -78,16 +78,19 @@ class Stream(threading.Thread):
 def test_whatever_is_killed_whenever_every_promise_is_kept(start: StartService) -> None:
     rng = random.Random(SEED)
     service = start()
-    stream = Stream(service, random.Random(SEED + 1))
-    stream.start()
+    streams = [Stream(service, name) for name in ("a", "b", "c")]
+    for stream in streams:
+        stream.start()
     for _ in range(ROUNDS):
-        kill_something(service, stream, rng)
-    stream.stop()
+        kill_something(service, rng.choice(streams), rng)
+    for stream in streams:
+        stream.stop()
 
-    jobs = {job_id: service.end(job_id) for job_id in stream.promises}
-    assert len(jobs) >= ROUNDS
+    promises = {job_id: p for stream in streams for job_id, p in stream.promises.items()}
+    jobs = {job_id: service.end(job_id) for job_id in promises}
+    assert len(jobs) >= 2 * ROUNDS  # or there was nothing to break
     ledger = parse(service.lines("ledger"))
-    assert broken_promises(stream.promises, jobs, ledger) == []
+    assert broken_promises(promises, jobs, ledger) == []
     known = service.get("/jobs?limit=1000")["jobs"]
     assert {job["job_id"] for job in known} == set(jobs)
     assert {job["state"] for job in known} <= set(OVER)

@@ -113,7 +113,11 @@ def test_without_a_machine_nothing_is_known_and_nothing_refused() -> None:
             a_job(gpu_mem_mib=11),
             "GPU memory MB requested=11, quota=10, current=0",
         ),
-        (a_tenant(max_cpu_millis=1500), a_job(cpus=2), "CPU cores requested=2, quota=1.5, current=0"),
+        (
+            a_tenant(max_cpu_millis=1500),
+            a_job(cpus=2),
+            "CPU cores requested=2, quota=1.5, current=0",
+        ),
         (a_tenant(max_mem_mib=5), a_job(mem_mib=6), "memory MB requested=6, quota=5, current=0"),
         (a_tenant(max_running_jobs=0), a_job(), "concurrent jobs requested=1, quota=0, current=0"),
     ],

@@ -65,7 +65,7 @@ async def in_state(box: Box, name: str) -> str:
     return job_id
 
 
-# -- submit ------------------------------------------------------------------------------------
+# -- submit ----------------------------------------------------------------------------------
 
 
 async def test_ids_count_up_and_skip_names_that_callers_took(box: Box) -> None:
@@ -149,7 +149,7 @@ async def test_jobs_that_share_an_environment_store_it_once(box: Box) -> None:
     assert await box.service.store.environment(env_ids.pop() or "") == shell
 
 
-# -- the same request again ----------------------------------------------------------------------
+# -- the same request again --------------------------------------------------------------------
 
 
 async def test_the_same_id_with_the_same_content_is_the_same_job(box: Box) -> None:
@@ -229,7 +229,7 @@ async def test_two_requests_at_once_for_one_id_with_other_content_leave_one(box:
     assert sorted(isinstance(answer, Duplicate) for answer in answers) == [False, True]
 
 
-# -- the cap of the queue --------------------------------------------------------------------------
+# -- the cap of the queue ----------------------------------------------------------------------
 
 
 async def test_a_full_queue_refuses_until_there_is_room() -> None:
@@ -272,7 +272,7 @@ async def test_zero_means_no_cap() -> None:
         assert box.service.state.pending_count() == 50
 
 
-# -- plain jobs ------------------------------------------------------------------------------------
+# -- plain jobs --------------------------------------------------------------------------------
 
 
 async def test_plain_jobs_are_taken_each_for_itself() -> None:
@@ -301,7 +301,7 @@ async def test_a_plain_job_whose_id_was_used_long_ago_is_a_duplicate() -> None:
         assert isinstance(error, Duplicate)
 
 
-# -- dependencies ------------------------------------------------------------------------------------
+# -- dependencies ------------------------------------------------------------------------------
 
 
 async def test_a_job_waits_for_the_one_it_comes_after(box: Box) -> None:
@@ -392,7 +392,7 @@ async def test_a_dependency_that_failed_just_before_a_restart_is_remembered() ->
         assert await again.state_of("b") is JobState.CANCELLED
 
 
-# -- cancel ------------------------------------------------------------------------------------------
+# -- cancel ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["pending", "held", "running lease"])
@@ -427,7 +427,7 @@ async def test_cancelling_twice_is_the_same_as_once(box: Box) -> None:
     assert (await box.service.job(job_id)).progress.cause == "first"
 
 
-# -- hold and release --------------------------------------------------------------------------------
+# -- hold and release --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["pending", "held"])
@@ -449,7 +449,7 @@ async def test_what_has_started_can_be_neither_held_nor_released(
         await box.service.jobs.hold(JobId(job_id), held=held)
 
 
-# -- complete ----------------------------------------------------------------------------------------
+# -- complete ----------------------------------------------------------------------------------
 
 
 async def test_a_running_lease_is_completed_and_its_gpus_are_free(box: Box) -> None:
@@ -472,7 +472,7 @@ async def test_a_job_with_a_command_completes_with_it(box: Box, name: str) -> No
         await box.service.jobs.complete(JobId(job_id))
 
 
-# -- over, and unknown -------------------------------------------------------------------------------
+# -- over, and unknown -------------------------------------------------------------------------
 
 COMMANDS = ("cancel", "hold", "release", "complete")
 
@@ -503,7 +503,7 @@ async def test_an_unknown_job_is_not_found(box: Box, name: str) -> None:
         await command(box, name, "nobody")
 
 
-# -- rerun -------------------------------------------------------------------------------------------
+# -- rerun -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "completed", "failed", "cancelled"])

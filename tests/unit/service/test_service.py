@@ -16,7 +16,7 @@ from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, a_box, a_submission
 
-# -- ticks -------------------------------------------------------------------------------------------
+# -- ticks -------------------------------------------------------------------------------------
 
 
 async def test_on_the_manual_clock_nothing_happens_until_a_tick() -> None:
@@ -60,7 +60,7 @@ async def test_a_tick_that_cannot_be_recorded_starts_nothing() -> None:
         assert box.service.problems() == []
 
 
-# -- leases ------------------------------------------------------------------------------------------
+# -- leases ------------------------------------------------------------------------------------
 
 
 async def test_a_lease_ends_when_its_time_is_up_and_its_gpus_go_to_the_next() -> None:
@@ -92,7 +92,7 @@ async def test_a_lease_survives_a_restart_with_its_gpus() -> None:
         assert await again.tick(3) == ["b"]
 
 
-# -- waiting for the end -----------------------------------------------------------------------------
+# -- waiting for the end -----------------------------------------------------------------------
 
 
 async def test_who_waits_is_woken_by_the_end_of_the_job() -> None:
@@ -146,7 +146,7 @@ async def test_a_requeue_wakes_nobody() -> None:
         await asyncio.wait_for(waiter, 5)
 
 
-# -- names -------------------------------------------------------------------------------------------
+# -- names -------------------------------------------------------------------------------------
 
 
 async def test_last_is_the_newest_job_also_after_a_restart() -> None:
@@ -172,7 +172,7 @@ async def test_counts_go_on_after_a_restart() -> None:
         assert {state: again.service.state.counts[state] for state in JobState} == before
 
 
-# -- loops -------------------------------------------------------------------------------------------
+# -- loops -------------------------------------------------------------------------------------
 
 
 async def test_a_loop_that_meets_a_bug_is_started_again(

@@ -144,6 +144,6 @@ def test_indexes_are_read(text: str, indexes: tuple[int, ...]) -> None:
     ],
 )
 def test_indexes_that_cannot_be_are_refused_with_what_would_do(text: str, remedy: str) -> None:
-    with pytest.raises(InvalidRequest, match="^array: ") as caught:
+    with pytest.raises(InvalidRequest, match=r"^array: ") as caught:
         parse_indexes(text)
     assert remedy in caught.value.message

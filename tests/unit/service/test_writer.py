@@ -44,8 +44,12 @@ class World:
     def groups(self) -> list[list[str]]:
         """The ids of new jobs in each commit."""
         return [
-            [job.job_id for event in record.events if isinstance(event, JobsSubmitted)
-             for job in event.jobs]
+            [
+                job.job_id
+                for event in record.events
+                if isinstance(event, JobsSubmitted)
+                for job in event.jobs
+            ]
             for record in self.store.commits
         ]
 
@@ -226,8 +230,14 @@ async def test_events_are_published_after_they_are_applied() -> None:
     world = World()
 
     def published(events: Sequence[Event]) -> None:
-        seen.append(all(world.state.entry(j.job_id) for e in events
-                        if isinstance(e, JobsSubmitted) for j in e.jobs))
+        seen.append(
+            all(
+                world.state.entry(j.job_id)
+                for e in events
+                if isinstance(e, JobsSubmitted)
+                for j in e.jobs
+            )
+        )
 
     world.writer = Writer(world.state, world.store, published)
     async with running(world):

@@ -131,7 +131,9 @@ async def a_box(
             ServiceSettings(
                 policy=PriorityWithAging(),
                 tenants=tuple(tenants),
-                launch=LaunchSettings(grace_ms=1000, home="/", default_environment={"PATH": "/bin"}),
+                launch=LaunchSettings(
+                    grace_ms=1000, home="/", default_environment={"PATH": "/bin"}
+                ),
                 interval_seconds=0.05,
                 monitor_seconds=60,
             ),

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.errors import body, http_error
-from gpu_scheduler.api.rest import cluster, jobs, queues, root, tenants
+from gpu_scheduler.api.rest import cluster, events, jobs, queues, root, tenants
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
@@ -37,7 +37,14 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     )
     app.state.service = None
     app.state.data_dir = data_dir
-    for router in (root.router, queues.router, jobs.router, tenants.router, cluster.router):
+    for router in (
+        root.router,
+        queues.router,
+        jobs.router,
+        tenants.router,
+        cluster.router,
+        events.router,
+    ):
         app.include_router(router, responses=_ERRORS)
     if exposition is not None:
         app.router.routes.append(exposition.route())

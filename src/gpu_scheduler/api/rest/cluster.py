@@ -41,16 +41,22 @@ async def health(request: Request) -> Health:
 @router.get("/api/v1/cluster/status")
 async def cluster_status(request: Request) -> ClusterStatus:
     """The machines, GPUs and jobs in numbers."""
-    service = service_of(request)
+    return cluster_model(service_of(request), request.app.state.data_dir)
+
+
+def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
     state = service.state
     uses = list(state.ledger.nodes.values())
+    agents = service.agents.all()
     snapshot = service.hardware.snapshot
     counts = {str(name): state.counts[name] for name in JobState}
     running = sum(state.counts[name] for name in PLACED)
     return ClusterStatus(
-        total_nodes=len(uses),
-        online_nodes=len(uses),
-        total_gpus=sum(len(use.node.gpus) for use in uses),
+        total_nodes=len(uses) + len(agents),
+        online_nodes=len(uses) + sum(map(service.agents.is_online, agents)),
+        total_gpus=sum(len(use.node.gpus) for use in uses)
+        + sum(len(agent.registration.gpus) for agent in agents),
+        # Of those that jobs can have: the GPUs of agents are only shown.
         available_gpus=sum(use.free_millis(gpu) for use in uses for gpu in use.node.gpus) / GPU,
         total_jobs=sum(counts.values()),
         running_jobs=running,
@@ -65,7 +71,7 @@ async def cluster_status(request: Request) -> ClusterStatus:
         clock="manual" if service.clock.manual else "auto",
         version=__version__,
         uptime_seconds=max(0.0, service.uptime_seconds()),
-        data_dir=request.app.state.data_dir,
+        data_dir=data_dir,
     )
 
 

@@ -10,7 +10,7 @@ from gpu_scheduler.api.rest.logs import read_log
 from gpu_scheduler.api.rest.view import job_model
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.service.jobs import Submitted, not_found
 from gpu_scheduler.service.service import Service
@@ -34,7 +34,7 @@ async def submit(request: Request, response: Response, body: SubmitRequest) -> S
     submitted = await service_of(request).jobs.submit(submission_of(body))
     if submitted.repeated:
         response.status_code = 200
-    return _submit_answer(submitted)
+    return submit_answer(submitted)
 
 
 @router.get("")
@@ -52,7 +52,7 @@ async def list_jobs(
     """Jobs, newest first. `state` takes several, with commas."""
     service = service_of(request)
     query = JobQuery(
-        states=_states(state),
+        states=states_of(state),
         tenant_id=None if tenant_id is None else TenantId(tenant_id),
         name_contains=name,
         user=user,
@@ -79,10 +79,7 @@ async def cancel(request: Request, job: str) -> ActionAnswer:
     """End a job for good, with all its processes."""
     service = service_of(request)
     job_id = await service.resolve(job)
-    state = await service.jobs.cancel(job_id)
-    done = state is JobState.CANCELLED
-    message = "Job cancelled" if done else "Job is being ended"
-    return ActionAnswer(job_id=job_id, status=state, message=message)
+    return cancel_answer(job_id, await service.jobs.cancel(job_id))
 
 
 @router.post("/{job}/hold")
@@ -116,7 +113,7 @@ async def complete(request: Request, job: str) -> ActionAnswer:
 async def rerun(request: Request, job: str) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
     service = service_of(request)
-    return _submit_answer(await service.jobs.rerun(await service.resolve(job)))
+    return submit_answer(await service.jobs.rerun(await service.resolve(job)))
 
 
 @router.get("/{job}/wait")
@@ -173,7 +170,7 @@ async def logs(
     )
 
 
-def _states(text: str) -> tuple[JobState, ...]:
+def states_of(text: str) -> tuple[JobState, ...]:
     states = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         try:
@@ -184,7 +181,13 @@ def _states(text: str) -> tuple[JobState, ...]:
     return tuple(states)
 
 
-def _submit_answer(submitted: Submitted) -> SubmitAnswer:
+def cancel_answer(job_id: JobId, state: JobState) -> ActionAnswer:
+    done = state is JobState.CANCELLED
+    message = "Job cancelled" if done else "Job is being ended"
+    return ActionAnswer(job_id=job_id, status=state, message=message)
+
+
+def submit_answer(submitted: Submitted) -> SubmitAnswer:
     message = "Job submitted successfully"
     if submitted.repeated:
         message = "Job was submitted before with the same content"

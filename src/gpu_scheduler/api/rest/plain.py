@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -189,11 +190,12 @@ def _invalid(message: str, value: object) -> InvalidRequest:
 
 
 def _loosely(data: bytes) -> Any:
-    """What stands there, to quote it; what comes behind the first mistake may be no JSON at all."""
+    """What stands there, to quote it. msgspec stops at the first wrong value: the rest may be no
+    JSON at all, and what is JSON may have numbers that msgspec does not read."""
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data[:80].decode(errors="replace")
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NotAnObject(of_bad_json(str(error))) from None
 
 
 def job_id_in(item: Any) -> str | None:

@@ -1,0 +1,131 @@
+"""Who calls, what a role may do, and whose things a caller may see. Pure.
+
+Roles hold permissions; tenants bound to a caller say for whom. What belongs to a tenant outside
+the caller's scope is answered exactly like what does not exist.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from gpu_scheduler.core.errors import Forbidden, InvalidRequest
+from gpu_scheduler.core.ids import TenantId
+
+
+class Role(StrEnum):
+    """From most to least."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    USER = "user"
+    VIEWER = "viewer"
+
+
+class Permission(StrEnum):
+    """The value completes "a viewer may not …"."""
+
+    PUBLIC = "ask"  # needs no identity at all
+    READ = "read jobs, logs, events and usage"
+    CHANGE_JOBS = "submit or change jobs"
+    CONTROL_GPUS = "pause or resume GPUs"
+    TRIGGER = "run scheduling cycles"
+    SEE_CLUSTER = "see the details of the cluster"
+    MANAGE_QUEUES = "make or change queues"
+    MANAGE_TENANTS = "make or change tenants and their quotas"
+    MANAGE_KEYS = "manage API keys"
+    READ_AUDIT = "read the audit log"
+
+
+_VIEWER: Final = frozenset({Permission.PUBLIC, Permission.READ})
+_USER: Final = _VIEWER | {Permission.CHANGE_JOBS}
+_OPERATOR: Final = _USER | {
+    Permission.CONTROL_GPUS,
+    Permission.TRIGGER,
+    Permission.SEE_CLUSTER,
+}
+PERMISSIONS: Final[Mapping[Role, frozenset[Permission]]] = {
+    Role.VIEWER: _VIEWER,
+    Role.USER: _USER,
+    Role.OPERATOR: _OPERATOR,
+    Role.ADMIN: frozenset(Permission),
+}
+# What concerns everybody: a caller who is bound to tenants may not, whatever the role.
+CLUSTER_WIDE: Final = frozenset(
+    {
+        Permission.CONTROL_GPUS,
+        Permission.TRIGGER,
+        Permission.SEE_CLUSTER,
+        Permission.MANAGE_TENANTS,
+        Permission.MANAGE_KEYS,
+        Permission.READ_AUDIT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller who is known. `tenants` None: all of them, also those made later."""
+
+    name: str
+    role: Role
+    tenants: frozenset[TenantId] | None = None
+    uid: int | None = None  # of the process at the other end of a Unix socket, told by the kernel
+    kind: str = "local"  # "local", "key", "user" (a token's), "uid"
+
+    @property
+    def actor(self) -> str:
+        """As the audit log names it."""
+        return self.name if self.kind == "local" else f"{self.kind}:{self.name}"
+
+    def may(self, permission: Permission) -> bool:
+        if permission in CLUSTER_WIDE and self.tenants is not None:
+            return False
+        return permission in PERMISSIONS[self.role]
+
+    def require(self, permission: Permission) -> None:
+        """Raises Forbidden."""
+        if not self.may(permission):
+            raise not_allowed(self, permission)
+
+    def sees(self, tenant_id: str) -> bool:
+        return self.tenants is None or tenant_id in self.tenants
+
+    @property
+    def scope(self) -> tuple[TenantId, ...] | None:
+        """For queries: the tenants to look at, in order; None for all."""
+        return None if self.tenants is None else tuple(sorted(self.tenants))
+
+
+# Whoever reaches a service that asks nobody who they are: it listens to this user alone.
+LOCAL: Final = Principal("local", Role.ADMIN)
+
+
+def not_allowed(principal: Principal, permission: Permission) -> Forbidden:
+    bound = "" if permission in PERMISSIONS[principal.role] else f"a {principal.role} "
+    bound = bound or f"a caller bound to {_some(principal.tenants or ())} "
+    article = "an " if principal.role in (Role.ADMIN, Role.OPERATOR) else "a "
+    sentence = f"{bound}may not {permission}".replace("a ", article, 1)
+    needed = next(
+        (str(role) for role in reversed(Role) if permission in PERMISSIONS[role]), str(Role.ADMIN)
+    )
+    return Forbidden(
+        f"{sentence}; it takes the role {needed}"
+        + (" for all tenants" if permission in CLUSTER_WIDE else ""),
+        [{"role": str(principal.role), "needs": needed}],
+    )
+
+
+def unknown_tenant(
+    principal: Principal, tenant_id: str, there_are: Iterable[TenantId]
+) -> InvalidRequest:
+    """A submission for a tenant that is not there, as far as this caller is concerned."""
+    visible = sorted(name for name in there_are if principal.sees(name))
+    return InvalidRequest(
+        "tenant_id", tenant_id, f"no such tenant; there are: {', '.join(visible[:20])}"
+    )
+
+
+def _some(tenants: Iterable[str]) -> str:
+    named = sorted(tenants)
+    return f"tenant {', '.join(named[:3])}" if named else "no tenant"

@@ -1,0 +1,56 @@
+"""The settings that hold, for people and programs to read. Secrets are masked here."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_scheduler.settings.keys import Key, all_keys
+from gpu_scheduler.settings.load import Loaded
+from gpu_scheduler.settings.model import Settings
+
+MASK: Final = "********"
+DEFAULT: Final = "default"
+
+# user:password@ in an address, and password=… in its query.
+_LOGIN = re.compile(r"^(?P<before>[a-z]+://[^:/@]*):.*@")
+_PARAMETER = re.compile(r"(?P<name>password)=[^&]*")
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveValue:
+    """One setting. `value` is plain data, fit for JSON; `source` says where it came from."""
+
+    key: str
+    value: object
+    source: str
+
+
+def effective_values(loaded: Loaded) -> list[EffectiveValue]:
+    """Every setting in the order of the reference."""
+    values = loaded.settings.model_dump(mode="json")
+    return [
+        EffectiveValue(
+            key.name,
+            _value(loaded.settings, values, key),
+            loaded.origins.get(key.name, DEFAULT),
+        )
+        for key in all_keys()
+    ]
+
+
+def mask_url(url: str) -> str:
+    """An address without its password."""
+    return _PARAMETER.sub(rf"\g<name>={MASK}", _LOGIN.sub(rf"\g<before>:{MASK}@", url))
+
+
+def _value(settings: Settings, values: Mapping[str, Any], key: Key) -> object:
+    value: Any = values
+    for step in key.name.split("."):
+        value = value[step]
+    if key.name == "database.path" and settings.database.kind == "sqlite":
+        return str(settings.database_path)
+    if not key.is_secret or value is None:
+        return value
+    url = settings.database.url
+    return mask_url(url.get_secret_value()) if key.name == "database.url" and url else MASK
