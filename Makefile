@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Newer than the requirements when .venv holds them, so that nothing is installed twice.
 STAMP := $(VENV)/.installed
+PROTO := src/gpu_scheduler/wire/scheduler.proto
 SERIAL := $(wildcard tests/integration tests/acceptance)
 CODE := src tests benchmarks examples
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
@@ -20,7 +21,7 @@ help: ## List the targets
 
 install: $(STAMP) ## Make .venv with the package and every tool in it
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt pyproject.toml hatch_build.py $(PROTO)
 	PYTHON="$(PYTHON)" sh scripts/system_packages.sh venv
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
@@ -65,9 +66,10 @@ lock: ## Pin the newest allowed versions of all requirements, with hashes
 	$(LOCK) --upgrade --output-file requirements/base.txt pyproject.toml
 	$(LOCK) --upgrade --output-file requirements/dev.txt requirements/dev.in
 
-system-packages: ## Install what the tests need from the system (a C compiler), or say so
-	@sh scripts/system_packages.sh compiler
+system-packages: ## Install what the tests need from the system (a C compiler, promtool), or say so
+	@sh scripts/system_packages.sh compiler promtool
 
 clean: ## Remove what was made here: .venv, caches, builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -f $(PROTO:.proto=_pb2*.py*)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

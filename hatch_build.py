@@ -10,7 +10,7 @@ PROTOS = ("gpu_scheduler/wire/scheduler.proto",)
 MADE = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 
-class ProtoBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # no configuration of its own
+class ProtoBuildHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

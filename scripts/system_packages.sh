@@ -2,6 +2,8 @@
 # Makes sure that the system has what was asked for: `venv` (Python with venv and pip),
 # `compiler` (a C compiler with headers, for the simulated NVML that the tests build).
 # As root on Debian and its kin it installs what is missing; elsewhere it says what to install.
+# `promtool` (checks the alert rules) is fetched into .venv/bin, and may be missing: its tests are
+# skipped then.
 set -eu
 PYTHON=${PYTHON:-python3}
 
@@ -16,6 +18,7 @@ works() {
             rm -rf "$probe"
             return $status
             ;;
+        promtool) command -v promtool || test -x .venv/bin/promtool ;;
     esac
 } >/dev/null 2>&1
 
@@ -23,6 +26,7 @@ packages() {
     case $1 in
         venv) echo python3 python3-venv ;;
         compiler) echo gcc libc6-dev ;;
+        promtool) echo prometheus ;;
     esac
 }
 
@@ -30,11 +34,29 @@ purpose() {
     case $1 in
         venv) echo "Python 3.11 or newer with venv (as '$PYTHON'; choose with PYTHON=…)" ;;
         compiler) echo "a C compiler (gcc) with headers" ;;
+        promtool) echo "promtool; the tests of the alert rules are skipped" ;;
     esac
+}
+
+# Takes the one program out of the package: installed whole, the package starts a server.
+fetch_promtool() {
+    folder=$(mktemp -d)
+    chmod 755 "$folder"
+    (
+        cd "$folder"
+        apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+    ) >/dev/null 2>&1 && mkdir -p .venv/bin && cp "$folder/usr/bin/promtool" .venv/bin/promtool
+    rm -rf "$folder"
 }
 
 for need in "$@"; do
     if works "$need"; then continue; fi
+    if [ "$need" = promtool ]; then
+        fetch_promtool || true
+        works promtool || echo "missing: $(purpose promtool)" >&2
+        continue
+    fi
     # shellcheck disable=SC2046 # several packages are several words
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing $(packages "$need")"

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import gc
 import json
+import math
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from fastapi import FastAPI
 from gpu_scheduler import __version__
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
+from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import CPU
 from gpu_scheduler.devices.api import NoDriver
@@ -31,12 +33,18 @@ from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.policies import load_policy
+from gpu_scheduler.quota import (
+    LocalQuotaProvider,
+    NotConfigured,
+    QuotaProvider,
+    load_quota_provider,
+)
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.service import Service, ServiceSettings
-from gpu_scheduler.settings import Settings
+from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.settings.process import process_environ
 from gpu_scheduler.store.api import Store, StoreUnavailable
 from gpu_scheduler.store.memory import MemoryStore
@@ -54,6 +62,11 @@ _log = structlog.get_logger("gpu_scheduler")
 LOCAL_NODE = NodeId("local")
 
 
+_GRPC_REMEDY = (
+    "choose another port with --grpc-port or api.grpc_port (GPU_SCHEDULER_API_GRPC_PORT), 0 for none"
+)
+
+
 class CannotServe(Exception):
     """Why the service does not start, with what to do about it, in a sentence."""
 
@@ -67,8 +80,11 @@ class Listening:
     path: Path | None
 
 
-def serve(settings: Settings) -> None:
-    """Run the service until it is told to end. Raises CannotServe."""
+def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> None:
+    """Run the service until it is told to end. Raises CannotServe.
+
+    `without_effect` are settings that were given and change nothing; the log names them once.
+    """
     try:
         set_up_logging(settings.logging)
     except OSError as error:
@@ -78,12 +94,26 @@ def serve(settings: Settings) -> None:
         _listen(settings) as listening,
         _listen_for_scrapes(settings) as scrapes,
     ):
+        _check_grpc_port(settings)
         try:
             detected = detect(settings.devices.gpus)
         except (NoDriver, ValueError) as error:
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)
+        _warn_of_settings(settings, detected, without_effect)
         uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
+
+
+def _warn_of_settings(
+    settings: Settings, detected: Detected, without_effect: Sequence[WithoutEffect]
+) -> None:
+    for given in without_effect:
+        _log.warning(f"setting {NO_EFFECT}", key=given.name, source=given.origin)
+    expected = settings.devices.expected_gpus
+    if expected is not None:
+        found = len(detected.provider.read().gpus)
+        if found != expected:
+            _log.warning("another number of GPUs than expected", expected=expected, found=found)
 
 
 class _Server(uvicorn.Server):
@@ -118,7 +148,7 @@ async def _serve(
             log_config=None,
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=math.ceil(settings.api.shutdown_seconds),
         )
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
@@ -126,7 +156,10 @@ async def _serve(
     service = make_service(settings, data_dir, detected, [counts, JobLog()])
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
-        async with _answering_scrapes(exposition, scrapes):
+        async with (
+            _answering_scrapes(exposition, scrapes),
+            _answering_grpc(settings, app, data_dir, opening),
+        ):
             await server.serve(listening.sockets)
     finally:
         app.state.service = None
@@ -160,6 +193,36 @@ async def _answering_scrapes(
     finally:
         server.should_exit = True
         await serving
+
+
+@contextlib.asynccontextmanager
+async def _answering_grpc(
+    settings: Settings, app: FastAPI, data_dir: Path, opening: asyncio.Task[None]
+) -> AsyncIterator[None]:
+    api = settings.api
+    if not (api.http_port and api.grpc_port):
+        yield
+        return
+    # Imported here: a service that has no such port starts faster without.
+    from gpu_scheduler.api.grpc.server import CannotListen, GrpcServer
+
+    server = GrpcServer(lambda: app.state.service, data_dir=str(data_dir))
+    try:
+        await server.start(api.host, api.grpc_port)
+    except CannotListen as error:
+        raise CannotServe(f"{error}; {_GRPC_REMEDY}") from None
+
+    async def tell_when_ready() -> None:
+        await asyncio.wait([opening])
+        if app.state.service is not None:
+            await server.ready()
+
+    telling = asyncio.create_task(tell_when_ready())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await server.stop()
 
 
 async def _open(
@@ -217,7 +280,7 @@ def make_service(
         hardware=hardware,
         clock=clock,
         settings=ServiceSettings(
-            policy=load_policy(settings.scheduler.policy, settings.scheduler.aging_seconds),
+            policy=_policy(settings),
             tenants=tuple(tenant.to_tenant() for tenant in settings.tenants)
             or (Tenant(DEFAULT_TENANT),),
             launch=LaunchSettings(
@@ -232,15 +295,43 @@ def make_service(
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             monitor_seconds=settings.devices.monitor_interval_seconds,
             max_queue_size=settings.scheduler.max_queue_size,
+            agent_offline_seconds=settings.agents.offline_after_seconds,
+            cost_per_gpu_hour=settings.billing.cost_per_gpu_hour,
         ),
+        quota=_quota(settings),
         observers=observers,
     )
 
 
+def _policy(settings: Settings) -> Policy:
+    try:
+        return load_policy(settings.scheduler.policy, settings.scheduler.aging_seconds)
+    except ValueError as error:
+        raise CannotServe(f"scheduler.policy: {error}") from error
+
+
+def _quota(settings: Settings) -> QuotaProvider | None:
+    """None for the local one, which reads the service's own books."""
+    name = settings.quota.provider
+    if name == LocalQuotaProvider.name:
+        return None
+    try:
+        return load_quota_provider(name, lambda _: None)
+    except (ValueError, NotConfigured) as error:
+        raise CannotServe(f"quota.provider: {error}") from error
+
+
 def _store(settings: Settings) -> Store:
-    if settings.database.kind == "memory":
-        return MemoryStore()
-    return SqliteStore(settings.database_path)
+    match settings.database.kind:
+        case "memory":
+            return MemoryStore()
+        case "postgresql":
+            # Only who uses it pays for loading the driver.
+            from gpu_scheduler.store.postgres import PostgresStore
+
+            return PostgresStore(settings.database.postgres_url())
+        case "sqlite":
+            return SqliteStore(settings.database_path)
 
 
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:
@@ -303,6 +394,13 @@ def _listen_for_scrapes(settings: Settings) -> Iterator[socket.socket | None]:
     remedy = "set api.metrics_port (GPU_SCHEDULER_API_METRICS_PORT) to another, or to 0 for none"
     with _listen_tcp(api.host, api.metrics_port, remedy) as listening:
         yield listening
+
+
+def _check_grpc_port(settings: Settings) -> None:
+    """gRPC listens by itself, later, and says little when it cannot."""
+    api = settings.api
+    if api.http_port and api.grpc_port:
+        _listen_tcp(api.host, api.grpc_port, _GRPC_REMEDY).close()
 
 
 def _listen_tcp(

@@ -12,7 +12,9 @@ from gpu_scheduler.core.errors import (
     InvariantBroken,
     NotFound,
     QuotaExceeded,
+    RateLimited,
     SchedulerError,
+    Unauthenticated,
     Unavailable,
 )
 from gpu_scheduler.service.feed import EventsGone, SlowReader
@@ -32,6 +34,8 @@ TABLE: dict[type[SchedulerError], HttpError] = {
     QuotaExceeded: HttpError(
         HTTPStatus.UNPROCESSABLE_ENTITY, "QUOTA_EXCEEDED", "RESOURCE_EXHAUSTED"
     ),
+    Unauthenticated: HttpError(HTTPStatus.UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+    RateLimited: HttpError(HTTPStatus.TOO_MANY_REQUESTS, "RATE_LIMITED", "RESOURCE_EXHAUSTED"),
     Forbidden: HttpError(HTTPStatus.FORBIDDEN, "FORBIDDEN", "PERMISSION_DENIED"),
     NotFound: HttpError(HTTPStatus.NOT_FOUND, "NOT_FOUND", "NOT_FOUND"),
     Conflict: HttpError(HTTPStatus.CONFLICT, "CONFLICT", "FAILED_PRECONDITION"),

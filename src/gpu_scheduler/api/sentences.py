@@ -32,13 +32,20 @@ def _dependency_failed(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _backing_off(reason: Reason, job_id: str) -> _Sentence:
-    until = datetime.fromtimestamp(int(reason.fact("until")) / 1000, UTC)
+    until = _instant(int(reason.fact("until")))
     cause = reason.fact("cause")
     because = f" after {cause}" if cause else ""
     return (
-        f"tries again at {until:%Y-%m-%d %H:%M:%S} UTC{because}",
+        f"tries again at {until}{because}",
         f"tgpu logs {job_id}",
     )
+
+
+def _instant(at: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"second {at // 1000}"  # on the manual clock, where years may be beyond calendars
 
 
 def _array_cap(reason: Reason, job_id: str) -> _Sentence:
@@ -101,6 +108,14 @@ def _queue_cap(reason: Reason, _: str) -> _Sentence:
     return (
         f"{reason.fact('running')} of at most {reason.fact('limit')} jobs of queue {queue} run",
         f"tgpu list --tenant {tenant} --state running",
+    )
+
+
+def _quota_provider(reason: Reason, _: str) -> _Sentence:
+    tenant = reason.fact("tenant")
+    return (
+        f"quota provider {reason.fact('provider')} lets tenant {tenant} have no more now",
+        f"tgpu quota show {tenant}",
     )
 
 
@@ -168,6 +183,7 @@ _WRITERS: dict[ReasonCode, Callable[[Reason, str], _Sentence]] = {
     ReasonCode.QUEUE_DISABLED: _queue_disabled,
     ReasonCode.QUEUE_CAP: _queue_cap,
     ReasonCode.TENANT_QUOTA: _tenant_quota,
+    ReasonCode.QUOTA_PROVIDER: _quota_provider,
     ReasonCode.NO_SUCH_GPU: _no_such_gpu,
     ReasonCode.TOO_LARGE: _too_large,
     ReasonCode.GPUS_BUSY: _gpus_busy,

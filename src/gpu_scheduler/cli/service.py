@@ -42,6 +42,12 @@ Port = Annotated[
     int | None,
     typer.Option(metavar="N", min=0, max=65535, help="TCP port; 0 for none. Default: 8080."),
 ]
+GrpcPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=65535, help="TCP port of gRPC; 0 for none. Default: 9090."
+    ),
+]
 Socket = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Unix socket to listen on as well.")
 ]
@@ -64,6 +70,7 @@ def serve(
     config: Config = None,
     host: Host = None,
     port: Port = None,
+    grpc_port: GrpcPort = None,
     socket: Socket = None,
     data_dir: DataDir = None,
     gpus: Gpus = None,
@@ -79,6 +86,7 @@ def serve(
         {
             "api.host": host,
             "api.http_port": port,
+            "api.grpc_port": grpc_port,
             "api.socket": _absolute(socket),
             "api.insecure_listen": insecure_listen or None,
             "data_dir": _absolute(data_dir),
@@ -94,6 +102,7 @@ def start(
     config: Config = None,
     host: Host = None,
     port: Port = None,
+    grpc_port: GrpcPort = None,
     socket: Socket = None,
     data_dir: DataDir = None,
     gpus: Gpus = None,
@@ -112,6 +121,7 @@ def start(
         "--config": _absolute(config),
         "--host": host,
         "--port": port if port is not None or config or host else 0,
+        "--grpc-port": grpc_port,
         "--socket": _absolute(socket),
         "--gpus": gpus,
         "--log-level": log_level.value if log_level else None,

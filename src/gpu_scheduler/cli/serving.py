@@ -17,16 +17,16 @@ from gpu_scheduler.client.personal import PersonalService
 
 def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
     """Run the service in this process until it is told to end."""
-    from gpu_scheduler.settings import SettingsError, load_settings
+    from gpu_scheduler.settings import SettingsError, load_with_origins
 
     try:
-        settings = load_settings(config, flags)
+        loaded = load_with_origins(config, flags)
     except SettingsError as error:
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
     from gpu_scheduler import app
 
     try:
-        app.serve(settings)
+        app.serve(loaded.settings, loaded.without_effect)
     except app.CannotServe as error:
         raise bad_input(str(error)) from error
 

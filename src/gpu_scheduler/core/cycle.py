@@ -6,6 +6,7 @@
    draft. A class whose head cannot start is passed over whole: its other jobs are no different.
 """
 
+from collections.abc import Collection
 from heapq import heapify, heappop, heapreplace
 
 from gpu_scheduler.core.errors import InvariantBroken
@@ -22,8 +23,13 @@ from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import TenantQueue
 
 
-def schedule(state: State, now: int, policy: Policy) -> Plan:
-    """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended."""
+def schedule(
+    state: State, now: int, policy: Policy, closed: Collection[JobClass] = frozenset()
+) -> Plan:
+    """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended.
+
+    Nothing of the `closed` classes starts: somebody else has refused them.
+    """
     draft = Draft(state.ledger)
     expired = state.expired_leases(now)
     for job_id in expired:
@@ -31,18 +37,22 @@ def schedule(state: State, now: int, policy: Policy) -> Plan:
         if entry is not None and entry.progress.placement is not None:
             draft.give(entry.job, entry.progress.placement)
     if isinstance(policy, ChoicePolicy):
-        starts = _fill_by_choice(state, draft, policy)
+        starts = _fill_by_choice(state, draft, policy, closed)
     else:
-        starts = _fill_by_key(state, draft, now, policy)
+        starts = _fill_by_key(state, draft, now, policy, closed)
     return Plan(tuple(starts), tuple(expired), tuple(state.doomed()))
 
 
-def _fill_by_key(state: State, draft: Draft, now: int, policy: OrderPolicy) -> list[Start]:
+def _fill_by_key(
+    state: State, draft: Draft, now: int, policy: OrderPolicy, closed: Collection[JobClass]
+) -> list[Start]:
     # (queue's rank, tenant's share, key, class, position in it). No two keys are equal, since each
     # ends in a job id, so the heap never compares classes.
     heads: list[tuple[int, int, SortKey, ClassQueue, int]] = []
     for queue in state.waiting.classes():
         job_class = queue.job_class
+        if job_class in closed:
+            continue
         submitted_at, job_id = queue.keys[0]
         key = policy.sort_key(job_class, submitted_at, job_id, now)
         share = policy.share(draft.tenant(job_class.tenant_id))
@@ -74,7 +84,9 @@ def _fill_by_key(state: State, draft: Draft, now: int, policy: OrderPolicy) -> l
     return starts
 
 
-def _fill_by_choice(state: State, draft: Draft, policy: ChoicePolicy) -> list[Start]:
+def _fill_by_choice(
+    state: State, draft: Draft, policy: ChoicePolicy, closed: Collection[JobClass]
+) -> list[Start]:
     starts: list[Start] = []
     full: set[object] = set()
     for queue, pending in _by_queue(state):
@@ -88,7 +100,8 @@ def _fill_by_choice(state: State, draft: Draft, policy: ChoicePolicy) -> list[St
                 raise InvariantBroken(
                     f"policy {policy.name} chose job {chosen.job_id}, which it was not shown"
                 )
-            placement = _try(draft, class_of(job), full)
+            job_class = class_of(job)
+            placement = None if job_class in closed else _try(draft, job_class, full)
             if placement is not None:
                 draft.take(job, placement)
                 starts.append(Start(job.job_id, placement))

@@ -3,11 +3,13 @@
     SchedulerError
     ├── InvalidRequest     the caller must change the request
     │   └── QuotaExceeded  … because it can never fit the tenant's quota
+    ├── Unauthenticated    nobody knows who the caller is
     ├── Forbidden          the caller may not do this
     ├── NotFound           there is no such thing
     ├── Conflict           the state of the thing does not allow it: look again
     │   ├── Duplicate      … because the name is taken
     │   └── IllegalMove    … because the job is in another state
+    ├── RateLimited        the caller asks too often: try again in a moment
     ├── Unavailable        nothing is wrong with the request: try again later
     └── InvariantBroken    our bug: stop the cycle, keep the facts
 
@@ -15,6 +17,7 @@ Constructors take facts and write the sentence. One table in `api/errors.py` map
 HTTP status and an exit code.
 """
 
+import math
 from collections.abc import Iterable
 
 
@@ -64,6 +67,10 @@ class QuotaExceeded(InvalidRequest):
         self.field = what
 
 
+class Unauthenticated(SchedulerError):
+    """The caller has shown nothing that proves who they are, or something that is not valid."""
+
+
 class Forbidden(SchedulerError):
     """The caller is known, and may not do this."""
 
@@ -90,6 +97,15 @@ class IllegalMove(Conflict):
             f"job {job_id} is {state}, so it cannot {action}",
             [{"job_id": job_id, "state": state, "action": action}],
         )
+
+
+class RateLimited(SchedulerError):
+    def __init__(self, wait_seconds: float) -> None:
+        seconds = math.ceil(wait_seconds)
+        super().__init__(
+            f"too many requests; try again in {seconds} s", [{"retry_after_seconds": seconds}]
+        )
+        self.wait_seconds = seconds
 
 
 class Unavailable(SchedulerError):

@@ -36,12 +36,12 @@ class WaitingQueue:
     def __len__(self) -> int:
         return self._size
 
-    def join(self, job_class: JobClass) -> ClassQueue:
-        """The class of a job that enters the state; all its jobs share the one object."""
+    def join(self, job_class: JobClass, count: int = 1) -> ClassQueue:
+        """The class of jobs that enter the state; all its jobs share the one object."""
         queue = self._classes.get(job_class)
         if queue is None:
             queue = self._classes[job_class] = ClassQueue(job_class)
-        queue.members += 1
+        queue.members += count
         return queue
 
     def leave(self, queue: ClassQueue) -> None:
@@ -49,6 +49,11 @@ class WaitingQueue:
         queue.members -= 1
         if not queue.members:
             del self._classes[queue.job_class]
+
+    def add_all(self, queue: ClassQueue, keys: list[QueueKey]) -> None:
+        """As `add` for each of them, in much less time where they are many."""
+        queue.keys.update(keys)
+        self._size += len(keys)
 
     def add(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
         queue.keys.add((submitted_at, job_id))

@@ -14,6 +14,7 @@ class ReasonCode(StrEnum):
     QUEUE_DISABLED = "queue_disabled"  # queue, tenant
     QUEUE_CAP = "queue_cap"  # queue, tenant, running, limit
     TENANT_QUOTA = "tenant_quota"  # tenant, resource, requested, limit, current
+    QUOTA_PROVIDER = "quota_provider"  # provider, tenant
     NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
     TOO_LARGE = "too_large"  # resource, requested, largest
     GPUS_BUSY = "gpus_busy"  # requested, gpu_type, total, free, empty, paused, problem, node

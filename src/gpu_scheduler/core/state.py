@@ -4,7 +4,7 @@ Jobs that are over are dropped: the store has them. What is here grows with what
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -108,8 +108,7 @@ class State:
     def apply(self, event: Event) -> None:
         match event:
             case JobsSubmitted():
-                for job in event.jobs:
-                    self.restore(job, PENDING_HELD if job.job_id in event.held else PENDING)
+                self._take_in(event.jobs, event.held)
             case JobMoved():
                 self._move(event)
             case TenantSet():
@@ -155,6 +154,41 @@ class State:
         self._enter(entry)
 
     # -- how ------------------------------------------------------------------------------------
+
+    def _take_in(self, jobs: Sequence[Job], held: frozenset[JobId]) -> None:
+        """New jobs. Bulk loads bring thousands that are alike: those are filed class by class."""
+        alike: dict[tuple[object, ...], list[Job]] = {}
+        special = []
+        for job in jobs:
+            if job.after or job.array is not None or job.job_id in held:
+                special.append(job)
+                continue
+            # By identity: equal requests that are two objects only make two groups of one class.
+            key = (job.tenant_id, job.queue, job.priority, id(job.request), id(job.options))
+            group = alike.get(key)
+            if group is None:
+                group = alike[key] = []
+            group.append(job)
+        for group in alike.values():
+            self._file(group)
+        for job in special:  # last, for they may wait for others of the same submission
+            self.restore(job, PENDING_HELD if job.job_id in held else PENDING)
+
+    def _file(self, group: list[Job]) -> None:
+        if len(group) == 1:
+            self.restore(group[0], PENDING)
+            return
+        first = group[0]
+        if first.tenant_id not in self.ledger.tenants:
+            raise InvariantBroken(f"job {first.job_id} names unknown tenant {first.tenant_id}")
+        queue = self.waiting.join(class_of(first), len(group))
+        entries = self._entries
+        for job in group:
+            if job.job_id in entries:
+                raise InvariantBroken(f"job {job.job_id} is in the state twice")
+            entries[job.job_id] = Entry(job, queue, PENDING)
+        self.waiting.add_all(queue, [(job.submitted_at, job.job_id) for job in group])
+        self.counts[JobState.PENDING] += len(group)
 
     def _move(self, event: JobMoved) -> None:
         entry = self._entries.get(event.job_id)

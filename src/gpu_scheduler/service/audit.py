@@ -90,24 +90,29 @@ def row_of_change(trail: Trail, events: Sequence[Event], state: State) -> AuditR
 
 
 def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, str]:
+    """What it was done to, whose that is, and what was done, by the first event that tells."""
+    found: tuple[str, TenantId | None, str] = "", None, ""
     for event in events:
         match event:
             case JobsSubmitted():
-                jobs = event.jobs
-                tenants = {job.tenant_id for job in jobs}
-                many = f"{len(jobs)} jobs" if len(jobs) > 1 else ""
-                return jobs[0].job_id, tenants.pop() if len(tenants) == 1 else None, many
+                tenants = {job.tenant_id for job in event.jobs}
+                many = f"{len(event.jobs)} jobs" if len(event.jobs) > 1 else ""
+                owner = tenants.pop() if len(tenants) == 1 else None
+                found = event.jobs[0].job_id, owner, many
             case JobMoved():
                 entry = state.entry(event.job_id)
                 owner = None if entry is None else entry.job.tenant_id
-                return event.job_id, owner, str(event.move)
+                found = event.job_id, owner, str(event.move)
             case TenantSet():
-                return event.tenant.tenant_id, event.tenant.tenant_id, ""
+                found = event.tenant.tenant_id, event.tenant.tenant_id, ""
             case QueueSet():
                 queue = event.queue
-                return f"{queue.tenant_id}:{queue.name}", queue.tenant_id, ""
+                found = f"{queue.tenant_id}:{queue.name}", queue.tenant_id, ""
             case QueueRemoved():
-                return f"{event.tenant_id}:{event.name}", event.tenant_id, "removed"
+                found = f"{event.tenant_id}:{event.name}", event.tenant_id, "removed"
             case NodeSet():
-                return event.node.node_id, None, ""
-    return "", None, ""
+                found = event.node.node_id, None, ""
+            case _:
+                continue
+        break
+    return found

@@ -101,6 +101,14 @@ class Principal:
 LOCAL: Final = Principal("local", Role.ADMIN)
 
 
+def scope_of(role: Role, tenants: Iterable[str] | None) -> frozenset[TenantId] | None:
+    """The tenants a caller is bound to. `*` is all; without any, only who runs things sees all."""
+    if tenants is None:
+        return None if role in (Role.ADMIN, Role.OPERATOR) else frozenset()
+    named = frozenset(TenantId(name) for name in tenants)
+    return None if "*" in named else named
+
+
 def not_allowed(principal: Principal, permission: Permission) -> Forbidden:
     bound = "" if permission in PERMISSIONS[principal.role] else f"a {principal.role} "
     bound = bound or f"a caller bound to {_some(principal.tenants or ())} "

@@ -3,39 +3,69 @@
 The local quota needs no gate: it is part of every decision.
 """
 
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+import structlog
+
 from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.job import Job, JobClass, class_of
 from gpu_scheduler.core.ledger import TenantUse
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import CPU, GPU
 from gpu_scheduler.quota import JobTypeEnum, LocalQuotaProvider, QuotaInfo, QuotaProvider, Resources
 
+T = TypeVar("T")
+
+_log = structlog.get_logger("gpu_scheduler.quota")
+
 _GIB = 1024  # MiB
+# Each round closes the classes that were refused and plans again, so that others get the GPUs they
+# would have had. What is still refused after the last one waits for the next cycle.
+_ROUNDS: Final = 8
 
 
 class QuotaGate:
+    """A provider that fails counts as one that refuses; `trouble` says how it failed."""
+
     def __init__(self, provider: QuotaProvider) -> None:
-        self.name = provider.name
+        self.name = provider.name or type(provider).__name__
+        self.refused: frozenset[JobClass] = frozenset()  # in the last cycle
+        self.trouble: str | None = None
         self._provider = provider
         self._is_local = isinstance(provider, LocalQuotaProvider)
         self._taken: dict[JobId, Job] = {}
 
-    def admit(self, state: State, plan: Plan) -> Plan:
-        """The plan without the starts that the provider does not allow."""
-        if self._is_local or not plan.starts:
-            return plan
-        allowed = []
-        for start in plan.starts:
-            entry = state.entry(start.job_id)
-            if entry is not None and self.take(entry.job):
-                allowed.append(start)
-        return Plan(tuple(allowed), plan.expired, plan.doomed)
+    def plan(self, state: State, decide: Callable[[Collection[JobClass]], Plan]) -> Plan:
+        """What `decide` plans, without the starts that the provider does not allow.
+
+        `decide` is asked again without the classes that were refused.
+        """
+        if self._is_local:
+            return decide(frozenset())
+        refused: set[JobClass] = set()
+        asked: set[JobId] = set()
+        plan = decide(refused)
+        for _ in range(_ROUNDS):
+            before = len(refused)
+            self._ask(state, plan, asked, refused)
+            if len(refused) == before:
+                break
+            plan = decide(refused)
+            for job_id in sorted(asked.difference(start.job_id for start in plan.starts)):
+                asked.discard(job_id)
+                self.give(job_id)
+        self.refused = frozenset(refused)
+        starts = tuple(start for start in plan.starts if start.job_id in asked)
+        return Plan(starts, plan.expired, plan.doomed)
 
     def take(self, job: Job) -> bool:
+        """Count a job as started, if the provider allows it."""
         if self._is_local:
             return True
-        taken = self._provider.allocate_quota(job.tenant_id, _resources(job), _kind(job))
+        ask = self._provider.allocate_quota
+        taken = self._call(lambda: bool(ask(job.tenant_id, _resources(job), _kind(job))), False)
         if taken:
             self._taken[job.job_id] = job
         return taken
@@ -44,7 +74,33 @@ class QuotaGate:
         """A job gave its GPUs back, or its start could not be recorded."""
         job = self._taken.pop(job_id, None)
         if job is not None:
-            self._provider.release_quota(job.tenant_id, _resources(job), _kind(job))
+            tell = self._provider.release_quota
+            self._call(lambda: tell(job.tenant_id, _resources(job), _kind(job)), None)
+
+    def _ask(self, state: State, plan: Plan, asked: set[JobId], refused: set[JobClass]) -> None:
+        for start in plan.starts:
+            entry = state.entry(start.job_id)
+            if entry is None or start.job_id in asked:
+                continue
+            job_class = class_of(entry.job)
+            if job_class in refused:
+                continue
+            if self.take(entry.job):
+                asked.add(start.job_id)
+            else:
+                refused.add(job_class)
+
+    def _call(self, ask: Callable[[], T], otherwise: T) -> T:
+        try:
+            answer = ask()
+        except Exception as error:  # another package's code may fail in any way
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != self.trouble:  # once, not in every cycle
+                _log.error("the quota provider failed", provider=self.name, problem=trouble)
+            self.trouble = trouble
+            return otherwise
+        self.trouble = None
+        return answer
 
 
 def quota_info(use: TenantUse) -> QuotaInfo:

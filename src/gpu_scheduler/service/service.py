@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,11 +23,11 @@ from gpu_scheduler.core.events import (
 )
 from gpu_scheduler.core.explain import explain
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import DependencyKind, Job
+from gpu_scheduler.core.job import DependencyKind, Job, JobClass
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move
 from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policy import Policy
-from gpu_scheduler.core.reasons import Reason
+from gpu_scheduler.core.policy import ChoicePolicy, Policy
+from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
 from gpu_scheduler.core.state import Entry, State, doom_cause
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.devices.watch import DeviceWatch
@@ -91,9 +91,7 @@ class Service:
         self._opened = time.monotonic()
         self._observer = Observers(observers)
         self.feed = Feed(self.state, store)
-        self.writer = Writer(
-            self.state, store, self._published, self._observer, self.feed.publish
-        )
+        self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
         self._watch = watch
         self._wake = asyncio.Event()
@@ -108,6 +106,7 @@ class Service:
             )
         self.jobs: JobCommands
         self.tenants = TenantCommands(self.state, self.writer, clock)
+        self._policy_trouble: str | None = None
         self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
         self.newest: JobId | None = None
 
@@ -192,6 +191,11 @@ class Service:
             found.append(f"store: {self.writer.trouble}")
         if self._attempts is not None and self._attempts.trouble:
             found.append(f"engine: {self._attempts.trouble}")
+        if self._policy_trouble:
+            name = self.settings.policy.name
+            found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
+        if self.gate.trouble:
+            found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
         snapshot = self.hardware.snapshot
         if snapshot is not None:
             if snapshot.problem:
@@ -224,7 +228,12 @@ class Service:
         entry = self.state.entry(job_id)
         if entry is None or entry.progress.state is not JobState.PENDING:
             return None
-        return explain(self.state, entry)
+        found = explain(self.state, entry)
+        if found.code is ReasonCode.NEXT_CYCLE and entry.queue.job_class in self.gate.refused:
+            return reason(
+                ReasonCode.QUOTA_PROVIDER, provider=self.gate.name, tenant=entry.job.tenant_id
+            )
+        return found
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
         """Return when the job is over or the service ends, at the latest after the timeout."""
@@ -282,7 +291,7 @@ class Service:
             nonlocal seconds
             began = time.perf_counter()
             state.apply(TimePassed(now))
-            plan = self.gate.admit(state, schedule(state, now, self.settings.policy))
+            plan = self.gate.plan(state, lambda closed: self._decide(state, now, closed))
             planned[:] = [start.job_id for start in plan.starts]
             events = events_of(state, plan, now)
             seconds = time.perf_counter() - began
@@ -295,6 +304,22 @@ class Service:
                 self.gate.give(job_id)
             raise
         self._observer.cycled(plan, seconds)
+        return plan
+
+    def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
+        """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
+        policy = self.settings.policy
+        if not isinstance(policy, ChoicePolicy):
+            return schedule(state, now, policy, closed)
+        try:
+            plan = schedule(state, now, policy, closed)
+        except Exception as error:  # another package's code may fail in any way
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != self._policy_trouble:  # once, not in every cycle
+                _log.error("the scheduling policy failed", policy=policy.name, problem=trouble)
+            self._policy_trouble = trouble
+            return schedule(state, now, ChoicePolicy(policy.name, lambda *_: None))
+        self._policy_trouble = None
         return plan
 
     # -- loops -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.service.clock import ManualClock
 from tests.integration.api.http import Api, an_api, error_of
-from tests.unit.service.world import DEFAULT
+from tests.unit.service.world import DEFAULT, FailingStore
 
 JOBS = "/api/v1/jobs"
 
@@ -133,7 +133,7 @@ async def test_an_array_and_a_sweep_name_all_their_jobs(api: Api) -> None:
     assert answer.json()["job_ids"] == ["1.1", "1.2", "1.3"]
     sweep = {"command": ["t", "--lr", "{lr}"], "params": {"lr": ["0.1", "0.01"]}}
     answer = await api.post(JOBS, json=sweep)
-    assert answer.json()["job_ids"] == ["5.1", "5.2"] or len(answer.json()["job_ids"]) == 2
+    assert answer.json()["job_ids"] == ["2.1", "2.2"]
     last = answer.json()["job_ids"][-1]
     assert (await job(api, last))["command"] == ["t", "--lr", "0.01"]
 
@@ -348,7 +348,7 @@ async def test_why_has_a_sentence_for_every_kind_of_waiting(api: Api) -> None:
     busy = await submit(api, gpu_count=4, gpu_type="A100")
     found = await why(api, busy)
     assert found["code"] == "gpus_busy"
-    assert "needs 4 A100; 0 free on this node" in found["message"]
+    assert "needs 4 A100; 0 " in found["message"]
     after = await submit(api, after=[{"job_id": full}])
     assert (await why(api, after))["message"] == f"waits for job {full} to end"
     array = (
@@ -401,13 +401,11 @@ async def test_why_tells_what_became_of_jobs_that_do_not_wait(api: Api) -> None:
     await api.box.tick()
     told = {name: await why(api, job_id) for name, job_id in ids.items()}
     assert {name: reason["code"] for name, reason in told.items()} == {name: name for name in ids}
-    assert {name: reason["message"] for name, reason in told.items()} == {
-        "completed": "has completed",
-        "failed": "has failed: exit code 2",
-        "running": "runs on GPU 2",
-        "cancelled": "was cancelled: cancelled by its owner",
-        "scheduled": "is being started on GPU 0",
-    } or all("None" not in reason["message"] for reason in told.values())
+    assert told["completed"]["message"] == "has completed"
+    assert told["failed"]["message"] == "has failed: exit code 2"
+    assert told["running"]["message"].startswith("runs on GPU ")
+    assert told["cancelled"]["message"] == "was cancelled: cancelled by its owner"
+    assert told["scheduled"]["message"].startswith("is being started on GPU ")
     assert all(reason["remedy"] for reason in told.values())
 
 
@@ -425,8 +423,6 @@ async def test_unknown_jobs_cannot_be_changed(api: Api, action: str) -> None:
 
 
 async def test_a_store_that_cannot_write_is_unavailable_and_reading_goes_on() -> None:
-    from tests.unit.service.world import FailingStore
-
     store = FailingStore()
     async with an_api(store=store) as api:
         job_id = await submit(api)

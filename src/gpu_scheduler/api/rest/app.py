@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.errors import body, http_error
-from gpu_scheduler.api.rest import cluster, events, jobs, queues, root, tenants
+from gpu_scheduler.api.rest import cluster, events, jobs, nodes, queues, root, tenants
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
@@ -43,6 +43,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         jobs.router,
         tenants.router,
         cluster.router,
+        nodes.router,
         events.router,
     ):
         app.include_router(router, responses=_ERRORS)

@@ -1,0 +1,1 @@
+"""Who calls: API keys, tokens and Unix peers; and which role may use which path."""

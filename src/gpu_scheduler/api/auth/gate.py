@@ -1,0 +1,213 @@
+"""Around the whole application: who calls, how often, how much, and what is kept about it."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.peer import origin_of, peer_of
+from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
+from gpu_scheduler.api.errors import body, http_error
+from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, too_large
+from gpu_scheduler.core.errors import (
+    RateLimited,
+    SchedulerError,
+    Unauthenticated,
+    Unavailable,
+)
+from gpu_scheduler.core.state import State
+from gpu_scheduler.service.audit import OK, Trail, following
+from gpu_scheduler.service.identity import LOCAL, Principal, Role
+from gpu_scheduler.service.writer import Decision
+
+_log = structlog.get_logger("gpu_scheduler.audit")
+
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEADERS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+)
+_HSTS: Final = "max-age=31536000"
+# Callers whom nobody knows cannot fill the audit log: so many rows for each address, then a row
+# every so often.
+_STRANGERS_PER_SECOND, _STRANGERS_BURST = 1.0, 30
+
+NOBODY: Final = Principal("nobody", Role.VIEWER, frozenset(), kind="anonymous")
+
+_After = Callable[[Message], Awaitable[None]]
+
+
+class Gate:
+    """ASGI. Puts the caller into the connection's state, where `principal_of` finds them."""
+
+    def __init__(
+        self,
+        app: FastAPI,
+        authenticator: Authenticator,
+        *,
+        buckets: TokenBuckets | None = None,
+        body_limits: BodyLimits | None = None,
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._buckets = buckets or TokenBuckets(0, 1)
+        self._body_limits = body_limits or BodyLimits()
+        self._strangers = TokenBuckets(_STRANGERS_PER_SECOND, _STRANGERS_BURST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, _with_headers(scope, send))
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        trail = None if scope["method"] in _READS else _trail(scope)
+        if trail is not None:
+            send = self._audited(trail, send)
+        try:
+            principal = await self._identify(scope, headers)
+            if trail is not None:
+                trail.actor = principal.actor
+            self._count(principal, scope)
+            _check_mounted(scope, principal)
+        except SchedulerError as error:
+            await _refuse(error, scope, receive, send)
+            return
+        limit = self._body_limits.of(scope["path"])
+        if int(headers.get("content-length", "0") or 0) > limit:
+            await _answer(413, "TOO_LARGE", too_large(limit).detail)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        if trail is None:
+            await self._app(scope, receive, send)
+        else:
+            with following(trail):
+                await self._app(scope, limited(receive, limit), send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            principal = await self._identify(scope, Headers(scope=scope))
+            self._count(principal, scope)
+        except SchedulerError as error:
+            # Before it is accepted this becomes an answer with status 403.
+            await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        await self._app(scope, receive, send)
+
+    async def _identify(self, scope: Scope, headers: Headers) -> Principal:
+        is_public = scope["path"] in PUBLIC_PATHS
+        try:
+            principal = await self._authenticator.authenticate(headers, peer_of(scope))
+        except (Unauthenticated, Unavailable) as error:
+            if is_public:
+                return NOBODY
+            if wait := self._buckets.take(f"from {origin_of(scope)}"):
+                raise RateLimited(wait) from error
+            raise
+        return principal
+
+    def _count(self, principal: Principal, scope: Scope) -> None:
+        # Where nobody is asked who they are, an address is all that tells callers apart.
+        known = principal not in (LOCAL, NOBODY)
+        if wait := self._buckets.take(principal.actor if known else f"from {origin_of(scope)}"):
+            raise RateLimited(wait)
+
+    # -- what is kept about it -------------------------------------------------------------------
+
+    def _audited(self, trail: Trail, send: Send) -> Send:
+        """Holds the answer back until the call is on record, unless its change has put it there."""
+        start: Message | None = None
+
+        async def sending(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            if start is not None:
+                held, start = start, None
+                if not trail.recorded:
+                    await self._record(trail, held["status"], message.get("body", b""))
+                await send(held)
+            await send(message)
+
+        return sending
+
+    async def _record(self, trail: Trail, status: int, content: bytes) -> None:
+        code, detail = (OK, "nothing was changed") if status < 400 else _error_in(content)
+        is_stranger = code == "UNAUTHENTICATED"
+        if code == "RATE_LIMITED" or (is_stranger and self._strangers.take(trail.origin)):
+            return  # it is refused because there are too many of them
+        trail.recorded = True
+        row = trail.row(code, detail)
+
+        def decide(_: State) -> Decision[None]:
+            return Decision(None, audit=[row])
+
+        service = self._app.state.service
+        try:
+            if service is not None:
+                await service.writer.do(decide, ())
+        except Unavailable as error:
+            _log.warning("cannot record a refused call", problem=error.message, row=str(row))
+
+
+def _trail(scope: Scope) -> Trail:
+    return Trail("nobody", f"{scope['method']} {scope['path']}", origin_of(scope))
+
+
+def _check_mounted(scope: Scope, principal: Principal) -> None:
+    permission = PERMISSION_OF_PATH.get(scope["path"])
+    if permission is not None:
+        principal.require(permission)
+
+
+def _with_headers(scope: Scope, send: Send) -> Send:
+    is_encrypted = scope.get("scheme") == "https"
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS:
+                headers.setdefault(name, value)
+            if is_encrypted:
+                headers.setdefault("Strict-Transport-Security", _HSTS)
+        await send(message)
+
+    return sending
+
+
+async def _refuse(error: SchedulerError, scope: Scope, receive: Receive, send: Send) -> None:
+    found = http_error(error)
+    answer = _answer(found.status, found.code, error.message, error.details)
+    if isinstance(error, Unauthenticated):
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="gpu-scheduler"'
+    if isinstance(error, RateLimited):
+        answer.headers["Retry-After"] = str(error.wait_seconds)
+    await answer(scope, receive, send)
+
+
+def _answer(
+    status: int, code: str, message: str, details: list[dict[str, object]] | None = None
+) -> JSONResponse:
+    return JSONResponse(body(code, message, details), status)
+
+
+def _error_in(content: bytes) -> tuple[str, str]:
+    """Code and message of an answer in our shape."""
+    try:
+        error: Any = json.loads(content)["error"]
+        return str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        return "ERROR", ""

@@ -1,0 +1,71 @@
+"""The gRPC server: our two services, health and reflection, on one port."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from gpu_scheduler.api.grpc.agents import AgentServicer
+from gpu_scheduler.api.grpc.scheduler import SchedulerServicer
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.wire import scheduler_pb2 as pb
+from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
+
+SERVICES: Final = tuple(service.full_name for service in pb.DESCRIPTOR.services_by_name.values())
+_GRACE_SECONDS: Final = 1.0
+_OPTIONS: Final = (
+    # Without this a second server on the same port would start, and each get half of the calls.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+)
+
+
+class CannotListen(Exception):
+    """The port cannot be had."""
+
+
+class GrpcServer:
+    """`service` gives None until the service has opened. Made and used in one event loop."""
+
+    def __init__(
+        self,
+        service: Callable[[], Service | None],
+        *,
+        data_dir: str | None,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
+        self._server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+        self._health = health.aio.HealthServicer()
+        rpc.add_SchedulerServiceServicer_to_server(
+            SchedulerServicer(service, data_dir), self._server
+        )
+        rpc.add_AgentServiceServicer_to_server(AgentServicer(service), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        known = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(known, self._server)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, which 0 lets the system choose. Raises CannotListen."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise CannotListen(str(error)) from error
+        await self._tell_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._server.start()
+        return port
+
+    async def ready(self) -> None:
+        """Tell those who ask for health that the service has opened."""
+        await self._tell_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self) -> None:
+        """Take no more calls; those under way have a moment to end."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(_GRACE_SECONDS)
+
+    async def _tell_health(self, status: int) -> None:
+        for name in ("", *SERVICES):
+            await self._health.set(name, status)

@@ -1,0 +1,41 @@
+"""The database of the settings: its store for a service, and its upkeep for people."""
+
+from gpu_scheduler.settings import Settings
+from gpu_scheduler.store.address import (
+    Address,
+    PostgresAddress,
+    SqliteAddress,
+    parse_address,
+)
+from gpu_scheduler.store.api import Store
+from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.upkeep import StoreStatus, Upgraded, copy, status, store_at, upgrade
+
+__all__ = [
+    "Address",
+    "StoreStatus",
+    "Upgraded",
+    "address_of",
+    "copy",
+    "make_store",
+    "parse_address",
+    "status",
+    "upgrade",
+]
+
+
+def make_store(settings: Settings) -> Store:
+    """A store that is not open yet. Raises StoreUnavailable where its driver is missing."""
+    address = address_of(settings)
+    return MemoryStore() if address is None else store_at(address)
+
+
+def address_of(settings: Settings) -> Address | None:
+    """None for the memory, which nobody else can look into."""
+    match settings.database.kind:
+        case "memory":
+            return None
+        case "sqlite":
+            return SqliteAddress(settings.database_path)
+        case "postgresql":
+            return PostgresAddress(settings.database.postgres_url())

@@ -1,0 +1,161 @@
+"""Work on a whole database without a service: look at it, upgrade it, copy it to another."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from gpu_scheduler.core.errors import Conflict, InvariantBroken
+from gpu_scheduler.store.address import Address, PostgresAddress, SqliteAddress
+from gpu_scheduler.store.api import Store, StoreUnavailable
+from gpu_scheduler.store.rows import Value
+from gpu_scheduler.store.sqlite import SqliteStore
+from gpu_scheduler.store.sqlite_tables import SqliteTables
+from gpu_scheduler.store.tables import TABLES, Table
+
+Batch = list[tuple[Value, ...]]
+Progress = Callable[[str, int, int], None]  # table, rows done, rows in all
+
+_NO_DRIVER: Final = "PostgreSQL needs the psycopg driver: pip install 'gpu-scheduler[postgres]'"
+
+
+class Tables(Protocol):
+    name: str
+    newest: int  # the schema version that this program brings
+
+    def version(self) -> int: ...
+    def upgrade(self) -> None: ...
+    def count(self, table: Table) -> int: ...
+    def size_bytes(self) -> int: ...
+    def rows(self, table: Table) -> Iterator[Batch]: ...
+    def begin(self) -> None: ...
+    def add(self, table: Table, batches: Iterable[Batch]) -> None: ...
+    def commit(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    name: str
+    version: int  # 0 where there are no tables yet
+    newest: int
+    counts: Mapping[str, int]  # rows by table; empty where the version is not the newest
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    name: str
+    before: int
+    after: int
+
+
+def store_at(address: Address) -> Store:
+    """The store of a service, not open yet."""
+    match address:
+        case SqliteAddress(path):
+            return SqliteStore(path)
+        case PostgresAddress(url, schema):
+            _check_driver()
+            from gpu_scheduler.store.postgres import PostgresStore
+
+            return PostgresStore(url, schema=schema)
+
+
+def status(address: Address) -> StoreStatus:
+    """Also while a service runs on it."""
+    with closing(_look(address)) as tables:
+        version = tables.version()
+        is_current = version == tables.newest
+        counts = {table.name: tables.count(table) for table in TABLES} if is_current else {}
+        return StoreStatus(tables.name, version, tables.newest, counts, tables.size_bytes())
+
+
+def upgrade(address: Address) -> Upgraded:
+    """Bring the tables to the newest version, or make them. Refused while a service runs."""
+    with closing(_own(address, is_new_fine=True)) as tables:
+        before = tables.version()
+        tables.upgrade()
+        return Upgraded(tables.name, before, tables.version())
+
+
+def copy(source: Address, target: Address, progress: Progress) -> dict[str, int]:
+    """Copy all rows into an empty database, all or none; how many, by table."""
+    if source == target:
+        raise Conflict("source and target are the same database: name two")
+    with (
+        closing(_own(source, is_new_fine=False)) as tables,
+        closing(_own(target, is_new_fine=True)) as copied,
+    ):
+        if tables.version() != tables.newest:
+            raise Conflict(
+                f"{tables.name} has schema version {tables.version()}, not {tables.newest}: run"
+                " `tgpu db upgrade` on it first"
+            )
+        copied.upgrade()
+        _check_empty(copied)
+        return _copy_all(tables, copied, progress)
+
+
+def _check_empty(target: Tables) -> None:
+    for table in TABLES:
+        if count := target.count(table):
+            raise Conflict(
+                f"{target.name} is not empty ({count} rows in {table.name}): name an empty database"
+            )
+
+
+def _copy_all(source: Tables, target: Tables, progress: Progress) -> dict[str, int]:
+    target.begin()
+    counts = {}
+    for table in TABLES:
+        total = source.count(table)
+        progress(table.name, 0, total)
+        target.add(table, _watched(source.rows(table), table.name, total, progress))
+        counts[table.name] = target.count(table)
+        if counts[table.name] != total:
+            raise InvariantBroken(
+                f"{total} rows in {table.name} became {counts[table.name]}: nothing was copied"
+            )
+    target.commit()
+    return counts
+
+
+def _watched(
+    batches: Iterable[Batch], name: str, total: int, progress: Progress
+) -> Iterator[Batch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch)
+        progress(name, done, total)
+
+
+def _look(address: Address) -> Tables:
+    match address:
+        case SqliteAddress(path):
+            return SqliteTables.look(path)
+        case PostgresAddress(url, schema):
+            _check_driver()
+            from gpu_scheduler.store.postgres_tables import PostgresTables
+
+            return PostgresTables.look(url, schema)
+
+
+def _own(address: Address, *, is_new_fine: bool) -> Tables:
+    match address:
+        case SqliteAddress(path):
+            return SqliteTables.own(path, is_new_fine=is_new_fine)
+        case PostgresAddress(url, schema):
+            _check_driver()
+            from gpu_scheduler.store.postgres_tables import PostgresTables
+
+            return PostgresTables.own(url, schema)
+
+
+def _check_driver() -> None:
+    """The driver is optional, and brings a library of its own that may not load."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise StoreUnavailable(f"{_NO_DRIVER} ({error})") from error

@@ -1,0 +1,163 @@
+"""/api/v1: GPUs, status, health, unknown paths, the OpenAPI document."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from gpu_scheduler import __version__
+from gpu_scheduler.devices.api import GpuProcess
+from tests.integration.api.http import Api, an_api, error_of
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with an_api(gpus="sim:2xA100") as made:
+        yield made
+
+
+async def gpus(api: Api) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await api.get("/api/v1/gpus")).json()["gpus"]
+    return found
+
+
+async def test_gpus_say_who_has_them_and_how_they_feel(api: Api) -> None:
+    api.box.gpus.set(1, temperature_c=77, memory_used_mib=5, processes=[GpuProcess(1, 5)])
+    await api.box.service._look_at_hardware()
+    job_id = (await api.post("/api/v1/jobs", json={"command": ["t"]})).json()["job_id"]
+    half = (await api.post("/api/v1/jobs", json={"gpu_count": 0.5})).json()["job_id"]
+    await api.box.run(job_id)
+    found = await gpus(api)
+    owners = {gpu["index"]: (gpu["status"], gpu["allocated"], gpu["jobs"]) for gpu in found}
+    assert sorted(owners.values()) == [("busy", 1.0, [job_id]), ("shared", 0.5, [half])]
+    assert (found[1]["temperature_c"], found[1]["memory_used_mb"]) == (77, 5)
+    assert found[1]["processes"][0]["job_id"] is None
+
+
+async def test_a_gpu_is_paused_and_resumed(api: Api) -> None:
+    answer = await api.post("/api/v1/gpus/1/pause", json={"reason": "new fans"})
+    assert answer.status_code == 200
+    assert (answer.json()["status"], answer.json()["paused"]) == ("paused", "new fans")
+    assert [gpu["status"] for gpu in await gpus(api)] == ["free", "paused"]
+    answer = await api.post("/api/v1/gpus/1/resume")
+    assert (answer.json()["status"], answer.json()["paused"]) == ("free", None)
+
+
+async def test_a_pause_needs_no_reason(api: Api) -> None:
+    for body in ({"json": {}}, {}):
+        answer = await api.post("/api/v1/gpus/0/pause", **body)
+        assert answer.json()["paused"] == "paused by an operator"
+
+
+@pytest.mark.parametrize(
+    ("reason", "complaint"),
+    [
+        ("", "reason: must not be empty"),
+        ("x" * 501, "reason: must have at most 500 characters"),
+        ("a\0b", "reason: must not contain NUL"),
+        (5, "reason: must be text (got 5)"),
+    ],
+)
+async def test_a_reason_that_cannot_be_is_refused(api: Api, reason: object, complaint: str) -> None:
+    answer = await api.post("/api/v1/gpus/0/pause", json={"reason": reason})
+    assert error_of(answer, 422, "VALIDATION_ERROR")["message"].startswith(complaint)
+    assert [gpu["paused"] for gpu in await gpus(api)] == [None, None]
+
+
+async def test_unknown_gpus_are_named_with_those_there_are(api: Api) -> None:
+    for action in ("pause", "resume"):
+        error = error_of(await api.post(f"/api/v1/gpus/7/{action}"), 404, "NOT_FOUND")
+        assert "0, 1" in error["message"]
+        error_of(await api.post(f"/api/v1/gpus/x/{action}"), 422, "VALIDATION_ERROR")
+        error_of(await api.post(f"/api/v1/gpus/-1/{action}"), 422, "VALIDATION_ERROR")
+
+
+async def test_a_lost_gpu_is_shown_and_the_service_is_degraded(api: Api) -> None:
+    api.box.gpus.set(0, lost=True)
+    await api.box.service._look_at_hardware()
+    assert (await gpus(api))[0]["status"] == "problem"
+    health = (await api.get("/api/v1/health")).json()
+    assert health["status"] == "degraded"
+    assert health["problems"][0].startswith("GPU 0: ")
+
+
+async def test_health_is_at_two_places(api: Api) -> None:
+    for path in ("/health", "/api/v1/health"):
+        body = (await api.get(path)).json()
+        assert (body["status"], body["version"], body["problems"]) == ("healthy", __version__, [])
+
+
+async def test_the_cluster_in_numbers(api: Api) -> None:
+    job_id = (await api.post("/api/v1/jobs", json={"command": ["t"]})).json()["job_id"]
+    await api.post("/api/v1/jobs", json={"command": ["t"], "hold": True})
+    await api.box.run(job_id)
+    body = (await api.get("/api/v1/cluster/status")).json()
+    assert (body["total_nodes"], body["online_nodes"]) == (1, 1)
+    assert (body["total_gpus"], body["available_gpus"]) == (2, 1)
+    assert (body["total_jobs"], body["running_jobs"], body["pending_jobs"]) == (2, 1, 1)
+    assert (body["simulated"], body["clock"], body["policy"]) == (True, "manual", "priority")
+    assert body["jobs_by_state"]["running"] == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/api/v1", "/api/v2/jobs", "/api/v1/jobs/a%2Fb", "/jobs/a/b/c", "//"]
+)
+async def test_unknown_paths_have_our_shape(api: Api, path: str) -> None:
+    error = error_of(await api.get(path), 404, "NOT_FOUND")
+    assert "there is nothing at" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", "/stats"), ("PUT", "/api/v1/jobs"), ("GET", "/schedule"), ("PATCH", "/jobs/j")],
+)
+async def test_wrong_methods_have_our_shape(api: Api, method: str, path: str) -> None:
+    answer = await api.request(method, path)
+    error = error_of(answer, 405, "METHOD_NOT_ALLOWED")
+    assert error["message"] == f"{method} is not possible at {path}"
+    assert answer.headers["allow"]
+
+
+async def test_a_bug_is_answered_in_our_shape_and_gives_nothing_away(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("inner secrets")
+
+    monkeypatch.setattr(api.box.service, "problems", broken)
+    answer = await api.get("/api/v1/health")
+    error = error_of(answer, 500, "INTERNAL_ERROR")
+    assert "inner secrets" not in str(error)
+
+
+# -- the OpenAPI document --------------------------------------------------------------------
+
+
+async def test_the_document_lists_every_route_with_our_errors(api: Api) -> None:
+    document = (await api.get("/openapi.json")).json()
+    routes = [r for r in api.app.routes if isinstance(r, APIRoute) and r.include_in_schema]
+    assert len(routes) > 20
+    for route in routes:
+        for method in route.methods:
+            operation = document["paths"][route.path][method.lower()]
+            for status in ("422", "default"):
+                content = operation["responses"][status]["content"]["application/json"]
+                assert content["schema"]["$ref"].endswith("/ErrorAnswer"), (route.path, status)
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+async def test_every_operation_of_the_document_says_what_it_does(api: Api) -> None:
+    document = (await api.get("/openapi.json")).json()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation.get("description"), f"{method} {path}"
+
+
+async def test_paths_that_read_their_body_themselves_describe_it(api: Api) -> None:
+    paths = (await api.get("/openapi.json")).json()["paths"]
+    one = paths["/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "gpu_type" in one["properties"]
+    many = paths["/jobs/batch"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert many["type"] == "array"
+    assert "multipart/form-data" in paths["/ingest"]["post"]["requestBody"]["content"]
