@@ -66,8 +66,8 @@ lock: ## Pin the newest allowed versions of all requirements, with hashes
 	$(LOCK) --upgrade --output-file requirements/base.txt pyproject.toml
 	$(LOCK) --upgrade --output-file requirements/dev.txt requirements/dev.in
 
-system-packages: ## Install what the tests need from the system (a C compiler, promtool), or say so
-	@sh scripts/system_packages.sh compiler promtool
+system-packages: ## Install what the tests need (a C compiler, promtool, servers), or say so
+	@sh scripts/system_packages.sh compiler promtool postgres redis
 
 clean: ## Remove what was made here: .venv, caches, builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,7 +3,7 @@
 # `compiler` (a C compiler with headers, for the simulated NVML that the tests build).
 # As root on Debian and its kin it installs what is missing; elsewhere it says what to install.
 # `promtool` (checks the alert rules) is fetched into .venv/bin, and may be missing: its tests are
-# skipped then.
+# skipped then. So may `postgres` and `redis`, the servers that the tests start for themselves.
 set -eu
 PYTHON=${PYTHON:-python3}
 
@@ -19,6 +19,11 @@ works() {
             return $status
             ;;
         promtool) command -v promtool || test -x .venv/bin/promtool ;;
+        postgres)
+            ls /usr/lib/postgresql/*/bin/postgres || command -v postgres ||
+                .venv/bin/python -c 'import pgserver'
+            ;;
+        redis) command -v redis-server ;;
     esac
 } >/dev/null 2>&1
 
@@ -27,6 +32,8 @@ packages() {
         venv) echo python3 python3-venv ;;
         compiler) echo gcc libc6-dev ;;
         promtool) echo prometheus ;;
+        postgres) echo postgresql ;;
+        redis) echo redis-server ;;
     esac
 }
 
@@ -35,6 +42,8 @@ purpose() {
         venv) echo "Python 3.11 or newer with venv (as '$PYTHON'; choose with PYTHON=…)" ;;
         compiler) echo "a C compiler (gcc) with headers" ;;
         promtool) echo "promtool; the tests of the alert rules are skipped" ;;
+        postgres) echo "PostgreSQL; its tests are skipped" ;;
+        redis) echo "Redis; its tests are skipped" ;;
     esac
 }
 
@@ -50,6 +59,15 @@ fetch_promtool() {
     rm -rf "$folder"
 }
 
+install_packages() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+    echo "installing $(packages "$1")"
+    export DEBIAN_FRONTEND=noninteractive
+    export RUNLEVEL=1 # a package that brings a server does not start it
+    # shellcheck disable=SC2046 # several packages are several words
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends $(packages "$1") >/dev/null
+}
+
 for need in "$@"; do
     if works "$need"; then continue; fi
     if [ "$need" = promtool ]; then
@@ -57,13 +75,15 @@ for need in "$@"; do
         works promtool || echo "missing: $(purpose promtool)" >&2
         continue
     fi
-    # shellcheck disable=SC2046 # several packages are several words
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing $(packages "$need")"
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq
-        apt-get install -y -qq --no-install-recommends $(packages "$need") >/dev/null
+    if [ "$need" = postgres ] || [ "$need" = redis ]; then
+        install_packages "$need" || true
+        if [ "$need" = postgres ] && ! works postgres; then
+            .venv/bin/python -m pip install --quiet pgserver >/dev/null 2>&1 || true
+        fi
+        works "$need" || echo "missing: $(purpose "$need")" >&2
+        continue
     fi
+    install_packages "$need"
     if ! works "$need"; then
         echo "missing: $(purpose "$need"). On Debian: apt-get install $(packages "$need")" >&2
         exit 1

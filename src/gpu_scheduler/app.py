@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvicorn
@@ -20,6 +21,12 @@ import uvloop
 from fastapi import FastAPI
 
 from gpu_scheduler import __version__
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.gate import ForOperators, Gate
+from gpu_scheduler.api.auth.peer import PeerProtocol
+from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_of
+from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
+from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
 from gpu_scheduler.core.policy import Policy
@@ -63,7 +70,7 @@ LOCAL_NODE = NodeId("local")
 
 
 _GRPC_REMEDY = (
-    "choose another port with --grpc-port or api.grpc_port (GPU_SCHEDULER_API_GRPC_PORT), 0 for none"
+    "choose another port with --grpc-port (api.grpc_port, GPU_SCHEDULER_API_GRPC_PORT), 0 for none"
 )
 
 
@@ -123,6 +130,52 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """With TLS on the TCP ports alone: a Unix socket never leaves the machine."""
+        local = [each for each in sockets or () if each.family == socket.AF_UNIX]
+        others = [each for each in sockets or () if each.family != socket.AF_UNIX]
+        encryption, self.config.ssl = self.config.ssl, None
+        servers = []
+        if local:
+            await super().startup(local)
+            servers = self.servers
+        self.config.ssl = encryption
+        if others:
+            await super().startup(others)
+            self.servers = [*servers, *self.servers]
+
+
+def _gate(settings: Settings, app: FastAPI) -> Gate:
+    try:
+        tokens = tokens_of(settings.auth)
+    except BadAuthSettings as error:
+        raise CannotServe(str(error)) from None
+    app.state.authenticator = Authenticator(
+        lambda: app.state.service, enabled=settings.auth.enabled, tokens=tokens
+    )
+    limits = settings.limits
+    return Gate(
+        app,
+        app.state.authenticator,
+        buckets=TokenBuckets(limits.requests_per_second, limits.burst),
+        body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb),
+    )
+
+
+def _tls(settings: Settings) -> dict[str, Any]:
+    """How uvicorn wants to be told of a certificate."""
+    certificate = _certificate(settings)
+    if certificate is None:
+        return {}
+    return {"ssl_certfile": certificate.certificate, "ssl_keyfile": certificate.key}
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    try:
+        return certificate_of(settings.api)
+    except BadCertificate as error:
+        raise CannotServe(str(error)) from None
+
 
 def _end(server: uvicorn.Server, app: FastAPI) -> None:
     # The first signal lets requests finish, and answers long polls now; the second cuts them off.
@@ -142,9 +195,15 @@ async def _serve(
     counts = Counts()
     exposition = Exposition(make_registry(counts))
     app = make_app(data_dir=str(data_dir), exposition=exposition)
+    gate = _gate(settings, app)
     server = _Server(
         uvicorn.Config(
-            RequestLog(app),
+            RequestLog(gate),
+            http=PeerProtocol,
+            # Whoever sends X-Forwarded-For from this machine must not choose their own address.
+            proxy_headers=False,
+            server_header=False,
+            **_tls(settings),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -157,7 +216,7 @@ async def _serve(
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
         async with (
-            _answering_scrapes(exposition, scrapes),
+            _answering_scrapes(exposition, scrapes, app, settings),
             _answering_grpc(settings, app, data_dir, opening),
         ):
             await server.serve(listening.sockets)
@@ -173,14 +232,15 @@ async def _serve(
 
 @contextlib.asynccontextmanager
 async def _answering_scrapes(
-    exposition: Exposition, listening: socket.socket | None
+    exposition: Exposition, listening: socket.socket | None, app: FastAPI, settings: Settings
 ) -> AsyncIterator[None]:
     if listening is None:
         yield
         return
     server = _Server(
         uvicorn.Config(
-            MetricsPort(exposition),
+            ForOperators(MetricsPort(exposition), app.state.authenticator),
+            **_tls(settings),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -369,13 +429,14 @@ def _data_directory(settings: Settings) -> Iterator[Path]:
 def _listen(settings: Settings) -> Iterator[Listening]:
     sockets: list[socket.socket] = []
     url = None
-    path = settings.api.socket
+    path = _socket_path(settings)
     try:
         if settings.api.http_port:
             sockets.append(_listen_tcp(settings.api.host, settings.api.http_port))
-            url = f"http://{_in_url(settings.api.host)}:{settings.api.http_port}"
+            scheme = "http" if settings.api.tls_cert is None else "https"
+            url = f"{scheme}://{_in_url(settings.api.host)}:{settings.api.http_port}"
         if path is not None:
-            sockets.append(_listen_unix(path))
+            sockets.append(_listen_unix(path, for_everybody=_serves_everybody(settings)))
         yield Listening(sockets, url, path)
     finally:
         for open_socket in sockets:
@@ -408,12 +469,15 @@ def _listen_tcp(
     port: int,
     remedy: str = "choose another port with --port (or GPU_SCHEDULER_API_HTTP_PORT)",
 ) -> socket.socket:
+    listening: socket.socket | None = None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
     except OSError as error:
+        if listening is not None:
+            listening.close()
         raise CannotServe(
             f"cannot listen on {host}:{port}: {error.strerror or error}; {remedy}"
         ) from None
@@ -422,12 +486,15 @@ def _listen_tcp(
 
 def _listen_unix(path: Path) -> socket.socket:
     """A socket only this user can open. The data directory's lock says that a leftover is stale."""
+    if path.exists() and not path.is_socket():
+        raise CannotServe(f"{path} is there and is no socket; choose another with --socket")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
         path.unlink(missing_ok=True)
         listening.bind(str(path))
     except OSError as error:
+        listening.close()
         raise CannotServe(
             f"cannot listen on {path}: {error.strerror or error}; choose another with --socket"
         ) from None

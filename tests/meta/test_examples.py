@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from gpu_scheduler.api.rest.plain import csv_rows, decode, ndjson_lines
+from gpu_scheduler.api.rest.ingest import reader_for
+from gpu_scheduler.api.rest.plain import decode
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.settings import load_settings
 from tests.meta.repository import ROOT
@@ -34,9 +35,14 @@ def test_the_quickstart_is_the_tick_driven_scheduler_with_two_tenants():
     ]
 
 
+def content(file: str, fmt: str) -> list:
+    reader = reader_for(fmt)
+    return [row for _, row in [*reader.feed((EXAMPLES / file).read_bytes()), *reader.end()]]
+
+
 def test_the_example_jobs_are_valid():
-    ndjson = [decode(line) for _, line in ndjson_lines((EXAMPLES / "jobs.ndjson").read_bytes())]
-    csv = [row for _, row in csv_rows((EXAMPLES / "jobs.csv").read_text())]
+    ndjson = [decode(line) for line in content("jobs.ndjson", "ndjson")]
+    csv = content("jobs.csv", "csv")
     assert [job.job_id for job in ndjson] == ["n1", "n2", "n3"]
     assert [isinstance(row, dict) and row["job_id"] for row in csv] == ["c1", "c2", "c3"]
 

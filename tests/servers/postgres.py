@@ -57,12 +57,12 @@ class PostgresServer:
         initdb += ["--auth-local=trust", "--auth-host=scram-sha-256", "--pwfile", password_file]
         self._program.run(initdb)
 
-    def start(self) -> None:
+    def start(self, *, fsync: str = "off") -> None:
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self.folder),
             # Only a loss of power needs it, and no test takes the power away.
-            "fsync": "off",
+            "fsync": fsync,
             "shared_buffers": "64MB",
             "max_connections": "40",
             "log_min_messages": "fatal",

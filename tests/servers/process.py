@@ -58,9 +58,17 @@ class Program:
 
     def run(self, command: Sequence[str | Path]) -> None:
         """A command that ends, as this server's user."""
-        result = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, check=False, **self._as_user()
-        )
+        try:
+            result = subprocess.run(
+                command,
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                **self._as_user(),
+            )
+        except OSError as error:  # such as a folder that the server's user may not enter
+            raise CannotStart(f"{command[0]}: {error.strerror}") from error
         if result.returncode:
             raise CannotStart(f"{command[0]}: {(result.stderr or result.stdout).strip()}")
 

@@ -15,7 +15,7 @@ from tests.unit.telemetry.log_lines import the_log
 def written(tmp_path):
     """Log with these settings by calling `write`; what is in the file then."""
 
-    def log(write, **settings) -> str:
+    def log(write, **settings):
         path = tmp_path / "service.log"
         with the_log(LoggingSettings(file=path, **settings)):
             write()

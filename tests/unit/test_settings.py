@@ -193,7 +193,7 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
         ),
         (
             "logging: {zzz: 5}",
-            "logging.zzz is not a setting; there are: level, format, file",
+            "logging.zzz is not a setting; there are: level, format, file, max_size_mb, backup_count",
         ),
         (
             "tenants: [{tenant_id: a, max_gpu: 1}]",

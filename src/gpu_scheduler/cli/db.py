@@ -202,11 +202,8 @@ def _version(version: int, newest: int) -> str:
 
 def size(size_bytes: int) -> str:
     """1536 → 1.5 KiB."""
-    amount = float(size_bytes)
-    for unit in _UNITS[:-1]:
-        if amount < 1024:
-            break
+    amount, units = float(size_bytes), list(_UNITS)
+    while amount >= 1024 and len(units) > 1:
         amount /= 1024
-    else:
-        unit = _UNITS[-1]
-    return f"{size_bytes} B" if unit == "B" else f"{amount:.1f} {unit}"
+        units.pop(0)
+    return f"{amount:.0f} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

@@ -8,10 +8,6 @@ import os
 import pwd
 import time
 from pathlib import Path
-from typing import Final
-
-# The first that is set counts. The second is what `serve` itself reads.
-_DATA_DIR_VARIABLES: Final = ("TGPU_DATA_DIR", "GPU_SCHEDULER_DATA_DIR")
 
 
 def variables() -> dict[str, str]:
@@ -22,11 +18,9 @@ def variables() -> dict[str, str]:
 
 def data_dir() -> Path:
     """Where this user's own service lives; always absolute."""
-    from gpu_scheduler.settings import default_data_dir
+    from gpu_scheduler.client import surroundings
 
-    mine = variables()
-    named = next((mine[name] for name in _DATA_DIR_VARIABLES if mine.get(name)), None)
-    return Path(named).expanduser().absolute() if named else default_data_dir(mine)
+    return surroundings.data_dir(variables())
 
 
 def working_dir(named: str | None) -> str:

@@ -8,9 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from gpu_scheduler.cli import about, actions, cluster, doctor, listing, logs, service, submit
+from gpu_scheduler.cli import (
+    about,
+    actions,
+    agent,
+    cluster,
+    config,
+    db,
+    doctor,
+    listing,
+    logs,
+    nodes,
+    queues,
+    service,
+    submit,
+    tenants,
+)
 from gpu_scheduler.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from gpu_scheduler.cli.failures import Failure, bad_input, of_client_error, of_validation
 from gpu_scheduler.cli.options import ApiUrl
@@ -32,6 +47,7 @@ _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 _JOBS = "Jobs"
 _MACHINE = "GPUs"
 _SERVICE = "Scheduler"
+_TENANTS = "Tenants"
 
 app = typer.Typer(
     name="tgpu",
@@ -98,12 +114,19 @@ _add("status", cluster.status, cluster.STATUS_EPILOG, _MACHINE)
 _add("gpus", cluster.gpus, cluster.GPUS_EPILOG, _MACHINE)
 _add("pause-gpu", cluster.pause_gpu, cluster.PAUSE_EPILOG, _MACHINE)
 _add("resume-gpu", cluster.resume_gpu, cluster.RESUME_EPILOG, _MACHINE)
+_add("nodes", nodes.nodes, nodes.EPILOG, _MACHINE)
+_add("agent", agent.agent, agent.EPILOG, _MACHINE)
 _add("start", service.start, service.START_EPILOG, _SERVICE)
 _add("stop", service.stop, service.STOP_EPILOG, _SERVICE)
 _add("serve", service.serve, service.SERVE_EPILOG, _SERVICE)
 _add("doctor", doctor.doctor, doctor.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)
+app.add_typer(tenants.app, name="tenants", rich_help_panel=_TENANTS)
+app.add_typer(queues.app, name="queues", rich_help_panel=_TENANTS)
+app.add_typer(queues.quota_app, name="quota", rich_help_panel=_TENANTS)
+app.add_typer(config.app, name="config", rich_help_panel=_SERVICE)
+app.add_typer(db.app, name="db", rich_help_panel=_SERVICE)
 # Spellings that people bring from elsewhere.
 _add("list-jobs", listing.list_jobs, listing.LIST_EPILOG, _JOBS, is_hidden=True)
 _add("cancel-job", actions.cancel, actions.CANCEL_EPILOG, _JOBS, is_hidden=True)
@@ -113,12 +136,21 @@ def build_command() -> TyperGroup:
     """All commands. Flags take no value, so their help must not show a type."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    for command in (group, *group.commands.values()):
+    for command in _with_subcommands(group):
         options = [*command.params, command.get_help_option(typer.Context(command, **_CONTEXT))]
         for option in options:
             if isinstance(option, TyperOption) and option.is_flag:
                 option.metavar = ""
     return group
+
+
+def _with_subcommands(command: TyperCommand | TyperGroup) -> list[TyperCommand | TyperGroup]:
+    found: list[TyperCommand | TyperGroup] = [command]
+    if isinstance(command, TyperGroup):
+        for each in command.commands.values():
+            assert isinstance(each, TyperCommand | TyperGroup)
+            found += _with_subcommands(each)
+    return found
 
 
 def run() -> None:

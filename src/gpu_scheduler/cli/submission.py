@@ -24,6 +24,7 @@ _NO_COMMAND = (
 _OPTIONS: Final = {
     "job_id": "--id",
     "tenant_id": "--tenant",
+    "queue": "--queue",
     "name": "--name",
     "priority": "--priority",
     "gpu_count": "--gpus",
@@ -57,6 +58,7 @@ class Typed:
     priority: int = 500
     name: str = ""
     tenant: str = "default"
+    queue: str = "default"
     time: str | None = None
     retries: int = 0
     backoff: str | None = None
@@ -95,6 +97,7 @@ def build_request(
     fields: dict[str, object] = {
         "job_id": typed.job_id,
         "tenant_id": typed.tenant,
+        "queue": typed.queue,
         "name": _text("--name", typed.name),
         "user": submitter.user,
         "priority": typed.priority,

@@ -119,6 +119,10 @@ def submit(
         str,
         typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_SETTING),
     ] = "default",
+    queue: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Queue of that tenant.", rich_help_panel=_SETTING),
+    ] = "default",
     job_id: Annotated[
         str | None,
         typer.Option(
@@ -180,6 +184,7 @@ def submit(
         priority=priority,
         name=name,
         tenant=tenant,
+        queue=queue,
         time=time,
         retries=retries,
         backoff=backoff,

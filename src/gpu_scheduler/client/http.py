@@ -1,78 +1,89 @@
-"""The REST API as typed calls over TCP or a Unix socket. Synchronous: its callers are commands."""
+"""The REST API as typed calls over TCP or a Unix socket. Synchronous: for commands and scripts.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+Each call is described in calls.py, and what takes several of them in steps.py; here they are sent.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
-from urllib.parse import quote
+from typing import Self, TypeVar, Unpack
 
 import httpx
-from pydantic import BaseModel, ValidationError
 
-from gpu_scheduler.client.errors import BadAnswer, ClientError, Lost, NoService
+from gpu_scheduler.client import calls, steps
+from gpu_scheduler.client.call import Call, LogChunk
+from gpu_scheduler.client.calls import Format, JobFilter
+from gpu_scheduler.client.connection import ANSWER_SECONDS, Connection, Verify
+from gpu_scheduler.client.errors import ClientError
+from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
+from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
+from gpu_scheduler.wire.events_v1 import EventList, EventModel
+from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.root_v1 import (
+    LoadAnswer,
+    PlainJobModel,
+    PlainJobRequest,
+    PlainSubmitAnswer,
+    Stats,
+    TickAnswer,
+)
+from gpu_scheduler.wire.tenants_v1 import (
+    QueueCreate,
+    QueueModel,
+    QueuePatch,
+    QuotaModel,
+    QuotaPatch,
+    SchedulerInfo,
+    TenantCreate,
+    TenantList,
+    TenantModel,
+    TenantPatch,
+    TenantUsage,
+    TriggerAnswer,
+)
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
     ClusterStatus,
-    ErrorAnswer,
     GpuList,
     GpuModel,
     Health,
     JobList,
     JobModel,
-    PauseRequest,
     SubmitAnswer,
     SubmitRequest,
     WhyAnswer,
 )
 
-_CONNECT_SECONDS: Final = 5.0
-_ANSWER_SECONDS: Final = 30.0
-# A long poll answers at its own time limit; the rest is for a busy machine.
-_POLL_MARGIN_SECONDS: Final = 15.0
-_PAGE: Final = 1000
-_M = TypeVar("_M", bound=BaseModel)
-_Query = Mapping[str, str | int | float]
+__all__ = ["Client", "LogChunk"]
 
-
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """Some bytes of a log. `complete` says that nothing follows after `size`."""
-
-    data: bytes
-    offset: int  # of the first byte of `data`
-    size: int  # of the whole log when it was read
-    complete: bool
-
-    @property
-    def end(self) -> int:
-        return self.offset + len(self.data)
-
-    @property
-    def is_last(self) -> bool:
-        return self.complete and self.end >= self.size
+T = TypeVar("T")
+W = TypeVar("W")
 
 
 class Client:
-    """One connection pool to one service. Every call raises ClientError or one of its kinds."""
+    """One connection pool to one service, safe to share between threads.
+
+    `target` is an address (`http://host:port`, `https://…`, `unix:/path`); without one it is what
+    TGPU_URL names (with the key in TGPU_API_KEY), else the service of this user. `verify` takes a
+    file with certificate authorities too. Every call raises ClientError or one of its kinds.
+    """
 
     def __init__(
         self,
-        target: Target,
+        target: Target | str | None = None,
         *,
-        timeout_seconds: float = _ANSWER_SECONDS,
+        api_key: str | None = None,
+        timeout_seconds: float = ANSWER_SECONDS,
+        verify: Verify = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.target = target
-        self._timeout = timeout_seconds
-        if transport is None and target.socket is not None:
-            transport = httpx.HTTPTransport(uds=str(target.socket))
-        self._http = httpx.Client(
-            base_url=target.base_url,
-            transport=transport,
-            trust_env=not target.is_local,
-            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_SECONDS)),
-        )
+        self._connection = Connection(target, api_key, timeout_seconds, verify)
+        self.target = self._connection.target
+        if transport is None and self.target.socket is not None:
+            transport = httpx.HTTPTransport(uds=str(self.target.socket), verify=False)
+        self._http = httpx.Client(transport=transport, **self._connection.http_options())
 
     def __enter__(self) -> Self:
         return self
@@ -91,99 +102,70 @@ class Client:
     # The service itself
 
     def health(self) -> Health:
-        return self._call(Health, "GET", "/health")
+        return self.send(calls.health())
 
     def cluster_status(self) -> ClusterStatus:
-        return self._call(ClusterStatus, "GET", "/cluster/status")
+        return self.send(calls.cluster_status())
+
+    def scheduler_info(self) -> SchedulerInfo:
+        return self.send(calls.scheduler_info())
+
+    def trigger(self, project_id: str | None = None) -> TriggerAnswer:
+        """Run a scheduling cycle now."""
+        return self.send(calls.trigger(project_id))
 
     # Jobs
 
     def submit(self, request: SubmitRequest) -> SubmitAnswer:
         """Queue a job. After `Lost` it may be queued or not: only a `job_id` makes a retry safe."""
-        return self._call(SubmitAnswer, "POST", "/jobs", body=request)
+        return self.send(calls.submit(request))
 
     def list_jobs(
-        self,
-        *,
-        states: Sequence[str] = (),
-        tenant_id: str | None = None,
-        name: str | None = None,
-        user: str | None = None,
-        array_id: str | None = None,
-        limit: int = 100,
-        cursor: int | None = None,
+        self, *, limit: int = 100, cursor: int | None = None, **wanted: Unpack[JobFilter]
     ) -> JobList:
-        query = {
-            "state": ",".join(states) or None,
-            "tenant_id": tenant_id,
-            "name": name,
-            "user": user,
-            "array_id": array_id,
-            "limit": limit,
-            "cursor": cursor,
-        }
-        given = {key: value for key, value in query.items() if value is not None}
-        return self._call(JobList, "GET", "/jobs", query=given)
+        return self.send(calls.list_jobs(limit, cursor, **wanted))
 
     def iter_jobs(
-        self,
-        limit: int | None = None,
-        *,
-        states: Sequence[str] = (),
-        tenant_id: str | None = None,
-        name: str | None = None,
-        user: str | None = None,
-        array_id: str | None = None,
+        self, limit: int | None = None, **wanted: Unpack[JobFilter]
     ) -> Iterator[JobModel]:
         """Page through the jobs that match, newest first, `limit` of them at most."""
-        cursor: int | None = None
-        left = limit
-        while left is None or left > 0:
-            page = self.list_jobs(
-                states=states,
-                tenant_id=tenant_id,
-                name=name,
-                user=user,
-                array_id=array_id,
-                limit=_PAGE if left is None else min(left, _PAGE),
-                cursor=cursor,
-            )
-            yield from page.jobs
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            left = None if left is None else left - len(page.jobs)
+        return self._iterate(steps.iter_jobs(limit, **wanted))
 
     def get_job(self, job_id: str) -> JobModel:
-        return self._call(JobModel, "GET", _job_path(job_id))
+        return self.send(calls.get_job(job_id))
 
     def cancel_job(self, job_id: str) -> ActionAnswer:
-        return self._call(ActionAnswer, "DELETE", _job_path(job_id))
+        return self.send(calls.cancel_job(job_id))
 
     def hold_job(self, job_id: str) -> ActionAnswer:
-        return self._call(ActionAnswer, "POST", _job_path(job_id, "hold"))
+        return self.send(calls.hold_job(job_id))
 
     def release_job(self, job_id: str) -> ActionAnswer:
-        return self._call(ActionAnswer, "POST", _job_path(job_id, "release"))
+        return self.send(calls.release_job(job_id))
 
     def complete_job(self, job_id: str) -> ActionAnswer:
-        return self._call(ActionAnswer, "POST", _job_path(job_id, "complete"))
+        return self.send(calls.complete_job(job_id))
 
     def rerun_job(self, job_id: str) -> SubmitAnswer:
-        return self._call(SubmitAnswer, "POST", _job_path(job_id, "rerun"))
+        return self.send(calls.rerun_job(job_id))
 
     def why(self, job_id: str) -> WhyAnswer:
-        return self._call(WhyAnswer, "GET", _job_path(job_id, "why"))
+        return self.send(calls.why(job_id))
 
     def wait_job(self, job_id: str, timeout_seconds: float = 20) -> JobModel:
         """The job once it is over, or as it stands after `timeout_seconds` (60 at most)."""
-        return self._call(
-            JobModel,
-            "GET",
-            _job_path(job_id, "wait"),
-            query={"timeout": timeout_seconds},
-            poll_seconds=timeout_seconds,
-        )
+        return self.send(calls.wait_job(job_id, timeout_seconds))
+
+    def wait(self, job_id: str, timeout_seconds: float | None = None) -> JobModel:
+        """The job once it is over, whatever restarts come between; TimedOut when time is up."""
+        return self._run(steps.wait(job_id, timeout_seconds))
+
+    def job_events(self, job_id: str, *, after: int = 0, limit: int = 100) -> EventList:
+        return self.send(calls.job_events(job_id, after, limit))
+
+    def iter_job_events(self, job_id: str, *, after: int = 0) -> Iterator[EventModel]:
+        """What happened to one job so far, oldest first."""
+        return self._iterate(steps.iter_job_events(job_id, after))
 
     def read_log(
         self,
@@ -196,109 +178,187 @@ class Client:
         wait_seconds: float = 0,
     ) -> LogChunk:
         """Bytes from `offset` on (negative: from the end); with a wait, once there are some."""
-        query: dict[str, str | int | float] = {"stream": stream, "offset": offset, "limit": limit}
-        if attempt is not None:
-            query["attempt"] = attempt
-        if wait_seconds:
-            query["wait"] = wait_seconds
-        answer = self._send("GET", _job_path(job_id, "logs"), query, None, wait_seconds)
-        try:
-            return LogChunk(
-                answer.content,
-                int(answer.headers["x-log-offset"]),
-                int(answer.headers["x-log-size"]),
-                answer.headers.get("x-log-complete", "").lower() == "true",
+        return self.send(
+            calls.read_log(
+                job_id,
+                stream,
+                offset=offset,
+                limit=limit,
+                attempt=attempt,
+                wait_seconds=wait_seconds,
             )
-        except (KeyError, ValueError):
-            problem = "a log without X-Log-Offset and X-Log-Size"
-            raise BadAnswer(str(self.target), problem, answer.status_code) from None
+        )
 
-    # GPUs
+    def follow_log(
+        self, job_id: str, stream: str = "stdout", *, attempt: int | None = None, offset: int = 0
+    ) -> Iterator[bytes]:
+        """The log of one attempt (the newest) as it is written, until it is complete."""
+        return self._iterate(steps.follow_log(job_id, stream, attempt, offset))
+
+    # GPUs and machines
 
     def gpus(self) -> GpuList:
-        return self._call(GpuList, "GET", "/gpus")
+        return self.send(calls.gpus())
 
     def pause_gpu(self, index: int, reason: str | None = None) -> GpuModel:
-        body = PauseRequest() if reason is None else PauseRequest(reason=reason)
-        return self._call(GpuModel, "POST", f"/gpus/{index}/pause", body=body)
+        return self.send(calls.pause_gpu(index, reason))
 
     def resume_gpu(self, index: int) -> GpuModel:
-        return self._call(GpuModel, "POST", f"/gpus/{index}/resume")
+        return self.send(calls.resume_gpu(index))
 
-    # How a call is made
+    def nodes(self) -> NodeList:
+        return self.send(calls.nodes())
 
-    def _call(
+    def get_node(self, name: str) -> NodeModel:
+        return self.send(calls.get_node(name))
+
+    def forget_node(self, name: str) -> None:
+        self.send(calls.forget_node(name))
+
+    # Tenants, queues, quotas. A change sends the fields that are set: null lifts a limit.
+
+    def list_tenants(self) -> TenantList:
+        return self.send(calls.list_tenants())
+
+    def get_tenant(self, tenant_id: str) -> TenantModel:
+        return self.send(calls.get_tenant(tenant_id))
+
+    def create_tenant(self, request: TenantCreate) -> TenantModel:
+        return self.send(calls.create_tenant(request))
+
+    def change_tenant(self, tenant_id: str, changes: TenantPatch) -> TenantModel:
+        return self.send(calls.change_tenant(tenant_id, changes))
+
+    def deactivate_tenant(self, tenant_id: str) -> TenantModel:
+        return self.send(calls.deactivate_tenant(tenant_id))
+
+    def tenant_usage(self, tenant_id: str, days: int = 30) -> TenantUsage:
+        return self.send(calls.tenant_usage(tenant_id, days))
+
+    def list_queues(self, project_id: str | None = None) -> list[QueueModel]:
+        return self.send(calls.list_queues(project_id))
+
+    def create_queue(self, request: QueueCreate) -> QueueModel:
+        return self.send(calls.create_queue(request))
+
+    def get_queue(self, queue_id: str) -> QueueModel:
+        return self.send(calls.get_queue(queue_id))
+
+    def change_queue(self, queue_id: str, changes: QueuePatch) -> QueueModel:
+        return self.send(calls.change_queue(queue_id, changes))
+
+    def remove_queue(self, queue_id: str) -> None:
+        self.send(calls.remove_queue(queue_id))
+
+    def get_quota(self, project_id: str) -> QuotaModel:
+        return self.send(calls.get_quota(project_id))
+
+    def change_quota(self, project_id: str, changes: QuotaPatch) -> QuotaModel:
+        return self.send(calls.change_quota(project_id, changes))
+
+    def sync_quota(self, project_id: str) -> QuotaModel:
+        return self.send(calls.sync_quota(project_id))
+
+    # The paths at the root: plain jobs, bulk loads, ticks of a manual clock
+
+    def submit_plain(self, job: PlainJobRequest) -> PlainSubmitAnswer:
+        return self.send(calls.submit_plain(job))
+
+    def submit_batch(self, jobs: Sequence[PlainJobRequest]) -> LoadAnswer:
+        return self.send(calls.submit_batch(jobs))
+
+    def ingest(self, content: bytes, fmt: Format = "ndjson") -> LoadAnswer:
+        return self.send(calls.ingest(content, fmt))
+
+    def plain_job(self, job_id: str) -> PlainJobModel:
+        return self.send(calls.plain_job(job_id))
+
+    def complete_plain(self, job_id: str) -> PlainSubmitAnswer:
+        return self.send(calls.complete_plain(job_id))
+
+    def tick(self, now: int) -> TickAnswer:
+        return self.send(calls.tick(now))
+
+    def stats(self) -> Stats:
+        return self.send(calls.stats())
+
+    # Events
+
+    def events(
         self,
-        model: type[_M],
-        method: str,
-        path: str,
         *,
-        query: _Query | None = None,
-        body: BaseModel | None = None,
-        poll_seconds: float = 0,
-    ) -> _M:
-        answer = self._send(method, path, query, body, poll_seconds)
-        try:
-            # A newer service may say more than we know; that is no error.
-            return model.model_validate_json(answer.content, extra="ignore")
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the answer"
-            problem = f"{method} {path}: {field}: {first['msg']}"
-            raise BadAnswer(str(self.target), problem, answer.status_code) from error
+        after: int | None = None,
+        job_id: str | None = None,
+        tenant_id: str | None = None,
+        readings: bool = False,
+        patience_seconds: float = 60,
+    ) -> Iterator[EventModel]:
+        """Every change after number `after` (from now on without), without end.
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: _Query | None,
-        body: BaseModel | None,
-        poll_seconds: float,
-    ) -> httpx.Response:
-        socket = self.target.socket
-        if socket is not None and not socket.exists():
-            raise NoService(str(self.target), "there is no such socket")
-        content = None if body is None else body.model_dump_json(exclude_defaults=True)
-        timeout = httpx.Timeout(
-            max(self._timeout, poll_seconds + _POLL_MARGIN_SECONDS if poll_seconds else 0),
-            connect=min(self._timeout, _CONNECT_SECONDS),
+        After a lost connection it goes on behind the last event, without gap or repetition;
+        it gives up when nobody answers for `patience_seconds`.
+        """
+        watch = Watch(
+            after=after,
+            job_id=job_id,
+            tenant_id=tenant_id,
+            readings=readings,
+            patience_seconds=patience_seconds,
         )
+        while True:
+            try:
+                with self._opened(watch.call()) as pieces:
+                    for piece in pieces:
+                        yield from watch.take(piece)
+            except ClientError as error:
+                watch.lost(error)
+            time.sleep(watch.pause_seconds())
+
+    # How calls are made
+
+    def send(self, call: Call[T]) -> T:
+        """Carry out one call of `gpu_scheduler.client.calls`."""
+        request = self._connection.request(self._http, call)
         try:
-            answer = self._http.request(
-                method,
-                "/api/v1" + path,
-                params=query,
-                content=content,
-                headers={"Content-Type": "application/json"} if content is not None else None,
-                timeout=timeout,
-            )
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
-            raise NoService(str(self.target), _problem(error)) from error
+            answer = self._http.send(request)
         except httpx.HTTPError as error:
-            raise Lost(str(self.target), _problem(error)) from error
-        if not answer.is_success:
-            raise self._refusal(answer)
-        return answer
+            raise self._connection.failure(error) from error
+        return self._connection.result(call, answer)
 
-    def _refusal(self, answer: httpx.Response) -> ClientError:
+    @contextlib.contextmanager
+    def _opened(self, call: Call[None]) -> Iterator[Iterator[bytes]]:
+        request = self._connection.request(self._http, call, SILENCE_SECONDS)
         try:
-            error = ErrorAnswer.model_validate_json(answer.content, extra="ignore").error
-        except ValidationError:
-            problem = f"HTTP {answer.status_code} {answer.reason_phrase}".strip()
-            return BadAnswer(str(self.target), problem, answer.status_code)
-        return ClientError(error.code, error.message, error.details, answer.status_code)
+            answer = self._http.send(request, stream=True)
+            with contextlib.closing(answer):
+                if not answer.is_success:
+                    answer.read()
+                self._connection.check(answer)
+                yield answer.iter_bytes()
+        except httpx.HTTPError as error:
+            raise self._connection.failure(error) from error
 
+    def _run(self, wanted: Steps[T]) -> T:
+        walk = Walk(wanted)
+        while walk.wish is not None:
+            self._fulfil(walk, walk.wish)
+        return walk.result
 
-def _job_path(job_id: str, tail: str = "") -> str:
-    # "." and ".." are path segments with a meaning of their own, and never ids.
-    if job_id in ("", ".", ".."):
-        raise ClientError("JOB_NOT_FOUND", f"no job named {job_id!r}", status=404)
-    path = f"/jobs/{quote(job_id, safe='')}"
-    return f"{path}/{tail}" if tail else path
+    def _iterate(self, wanted: Stream[T]) -> Iterator[T]:
+        walk = Walk(wanted)
+        while walk.wish is not None:
+            if isinstance(walk.wish, Item):
+                yield walk.wish.value
+                walk.answer(None)
+            else:
+                self._fulfil(walk, walk.wish)
 
-
-def _problem(error: httpx.HTTPError) -> str:
-    text = str(error).removeprefix("[Errno ").partition("] ")[2] or str(error)
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    return (text or type(error).__name__).lower()
+    def _fulfil(self, walk: Walk[W, T], wish: Wish) -> None:
+        if isinstance(wish, Pause):
+            time.sleep(wish.seconds)
+            return walk.answer(None)
+        try:
+            answer = self.send(wish)
+        except ClientError as error:
+            return walk.fail(error)
+        walk.answer(answer)

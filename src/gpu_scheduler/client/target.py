@@ -19,6 +19,11 @@ class Target:
         """No proxy stands between us and this machine, whatever the environment says."""
         return self.socket is not None or urlsplit(self.base_url).hostname in _LOOPBACK
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is encrypted: no certificate is to be checked."""
+        return self.socket is not None or urlsplit(self.base_url).scheme == "http"
+
     def __str__(self) -> str:
         return self.base_url if self.socket is None else f"unix:{self.socket}"
 

@@ -86,6 +86,7 @@ class Detail:
     image: str = ""
     params: tuple[tuple[str, str], ...] = ()  # the point of a sweep
     rerun_of: JobId | None = None
+    uid: int | None = None  # the local user it runs as; None: whoever runs the service
 
 
 NO_DETAIL: Final = Detail()

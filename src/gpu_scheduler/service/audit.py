@@ -8,7 +8,7 @@ call that changed nothing the door records the row itself.
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_scheduler.core.events import (
@@ -84,9 +84,11 @@ def concerns(target: str, tenant_id: TenantId | None = None) -> None:
 def row_of_change(trail: Trail, events: Sequence[Event], state: State) -> AuditRow:
     """The row about a change, with what the events tell beyond the call itself."""
     target, tenant_id, detail = _told(events, state)
-    trail.target = trail.target or target
-    trail.tenant_id = trail.tenant_id or tenant_id
-    return trail.row(OK, detail)
+    return replace(
+        trail.row(OK, detail),
+        target=(trail.target or target)[:_LONGEST],
+        tenant_id=trail.tenant_id or tenant_id,
+    )
 
 
 def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, str]:

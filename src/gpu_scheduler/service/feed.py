@@ -61,7 +61,10 @@ class FeedEvent:
 
 
 class SlowReader(Unavailable):
-    """The reader fell too far behind; `position` is where it can go on."""
+    """The reader fell too far behind. It can go on from `position`: up to there it took everything.
+
+    The event that it was just being given may have reached it or not, and is behind that.
+    """
 
     def __init__(self, position: int) -> None:
         super().__init__(
@@ -146,6 +149,11 @@ class Feed:
     def floor(self) -> int:
         """Everything after this number is in the ring."""
         return self._ring.floor
+
+    @property
+    def watchers(self) -> int:
+        """Readers inside `async with`."""
+        return len(self._guarded)
 
     def open(self, last_seq: int) -> None:
         """Begin behind what is in the journal already."""
@@ -276,6 +284,7 @@ class Subscription(AsyncIterator[FeedEvent]):
         self.position = position
         self._feed = feed
         self._wanted = wanted
+        self._taken = position  # the same without the event that the reader has in its hands
         self._read_to = position  # what is behind this was not even looked at
         self._ready: deque[FeedEvent] = deque()
         self._caught_up = False  # only then can it be slow: until then it reads at its own pace
@@ -299,7 +308,7 @@ class Subscription(AsyncIterator[FeedEvent]):
         try:
             await self._guard.__aexit__(kind, error, trace)
         except TimeoutError:  # the guard's own: one of the body's passes through it
-            raise SlowReader(self.position) from None
+            raise SlowReader(self._taken) from None
 
     def __aiter__(self) -> Self:
         return self
@@ -313,6 +322,7 @@ class Subscription(AsyncIterator[FeedEvent]):
                 raise StopAsyncIteration
             await self._fetch()
         event = self._ready.popleft()
+        self._taken = self.position
         self.position = event.seq
         self._asking = False
         self._give_until(asyncio.get_running_loop().time() + self._feed.stall_seconds)

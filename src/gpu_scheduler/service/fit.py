@@ -48,6 +48,8 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
 
 def _check_quota(use: TenantUse, job_class: JobClass) -> None:
     request, tenant = job_class.request, use.tenant
+    if not tenant.enforce_quota:
+        return
     checks: list[tuple[str, int, int | None, int, int]] = [
         ("GPUs", request.gpu_millis, tenant.max_gpu_millis, use.gpu_millis, 0),
         ("GPU memory MB", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib, 1),
@@ -67,6 +69,8 @@ def _check_quota(use: TenantUse, job_class: JobClass) -> None:
 
 def _check_every_type(use: TenantUse, requested: int, types: set[str]) -> None:
     """A request open to every type can start if the quota of one of them is large enough."""
+    if not use.tenant.enforce_quota:
+        return
     limits = [(use.tenant.max_of_type(gpu_type), gpu_type) for gpu_type in types]
     bounded = [(limit, gpu_type) for limit, gpu_type in limits if limit is not None]
     if not bounded or len(bounded) < len(limits) or requested <= max(bounded)[0]:

@@ -91,6 +91,12 @@ class Principal:
     def sees(self, tenant_id: str) -> bool:
         return self.tenants is None or tenant_id in self.tenants
 
+    def within(self, tenant_id: str | None) -> frozenset[TenantId] | None:
+        """The tenants to show where the caller asks for one, or for all that are theirs."""
+        if tenant_id is None:
+            return self.tenants
+        return frozenset({TenantId(tenant_id)} if self.sees(tenant_id) else ())
+
     @property
     def scope(self) -> tuple[TenantId, ...] | None:
         """For queries: the tenants to look at, in order; None for all."""

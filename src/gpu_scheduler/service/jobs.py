@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.errors import (
@@ -26,7 +27,10 @@ from gpu_scheduler.service.fit import refuse_what_never_fits
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
 from gpu_scheduler.service.tenants import queues_of
 from gpu_scheduler.service.writer import Decide, Decision, Writer
-from gpu_scheduler.store.api import Store, StoredJob
+from gpu_scheduler.store.api import JobQuery, Store, StoredJob
+
+# As many as a request may name one by one: each job keeps the list of those it waits for.
+_MOST_DEPENDENCIES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class JobCommands:
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
         self._check_shape(submission)
+        submission = replace(submission, after=await self._with_arrays_unfolded(submission.after))
         if submission.priority is None:
             tier = self._state.ledger.tenant(submission.tenant_id).tenant.tier
             submission = replace(submission, priority=TIER_PRIORITY[tier])
@@ -188,8 +193,14 @@ class JobCommands:
 
         return await self._change(job_id, decide)
 
-    async def rerun(self, job_id: JobId) -> Submitted:
-        """A new job with the content of an old one, whatever became of that."""
+    async def rerun(
+        self, job_id: JobId, *, uid: int | None = None, user: str | None = None
+    ) -> Submitted:
+        """A new job with the content of an old one, whatever became of that.
+
+        It runs as the local user who asks for it, `uid`; as before where that is nobody's: an
+        admin who repeats a user's command must not lend it an admin's powers.
+        """
         stored = await self._store.job(job_id)
         if stored is None:
             raise not_found(job_id)
@@ -202,7 +213,12 @@ class JobCommands:
                 queue=job.queue,
                 options=job.options,
                 element_of=job.array,
-                detail=replace(detail, rerun_of=job_id),
+                detail=replace(
+                    detail,
+                    rerun_of=job_id,
+                    uid=detail.uid if uid is None else uid,
+                    user=detail.user if user is None else user,
+                ),
                 base_environment=await self._store.environment(detail.env_id)
                 if detail.env_id
                 else {},
@@ -266,6 +282,33 @@ class JobCommands:
                 f"job {job_id} is over: it {_was(stored)}",
                 [{"job_id": job_id, "state": str(stored.progress.state)}],
             ) from None
+
+    async def _with_arrays_unfolded(self, after: tuple[Dependency, ...]) -> tuple[Dependency, ...]:
+        """The id of an array or sweep stands for all its elements."""
+        unfolded: list[Dependency] = []
+        for dependency in after:
+            job_id = dependency.job_id
+            if self._state.entry(job_id) is None and await self._store.job(job_id) is None:
+                elements = await self._elements(job_id)
+                unfolded += [Dependency(element, dependency.kind) for element in elements]
+            else:
+                unfolded.append(dependency)
+        return tuple(unfolded)
+
+    async def _elements(self, array_id: JobId) -> list[JobId]:
+        """All elements of an array, over or not; an id that is none stays as it is."""
+        found: list[JobId] = []
+        before: int | None = None
+        while True:
+            page = await self._store.jobs(JobQuery(array_id=array_id, before=before, limit=1000))
+            found += [stored.job.job_id for stored in page]
+            if len(found) > _MOST_DEPENDENCIES:
+                raise InvalidRequest(
+                    "after", array_id, f"it has more than {_MOST_DEPENDENCIES} elements"
+                )
+            if not page:
+                return sorted(found) or [array_id]
+            before = page[-1].number
 
     async def _open_dependencies(self, submission: Submission) -> tuple[Dependency, ...]:
         """Dependencies that still count; one that can never be met refuses the submission."""

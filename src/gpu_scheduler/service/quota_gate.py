@@ -77,6 +77,10 @@ class QuotaGate:
             tell = self._provider.release_quota
             self._call(lambda: tell(job.tenant_id, _resources(job), _kind(job)), None)
 
+    def quota(self, project_id: str) -> QuotaInfo | None:
+        """What the provider says of a project; None where that is nothing."""
+        return self._call(lambda: self._provider.get_quota(project_id), None)
+
     def _ask(self, state: State, plan: Plan, asked: set[JobId], refused: set[JobClass]) -> None:
         for start in plan.starts:
             entry = state.entry(start.job_id)

@@ -37,7 +37,7 @@ class TenantCommands:
             chosen = tenant_id or _free_id(state, now)
             if chosen in state.ledger.tenants:
                 raise Conflict(f"tenant {chosen} already exists", [{"tenant_id": chosen}])
-            tenant = Tenant(TenantId(chosen), created_at=now, **fields)
+            tenant = _checked(Tenant(TenantId(chosen), created_at=now, **fields))
             return Decision(tenant, [TenantSet(now, tenant)])
 
         return await self._writer.do(decide, touches=None)
@@ -46,7 +46,7 @@ class TenantCommands:
         """Replace some fields of a tenant. Jobs that run keep running, whatever the new limits."""
 
         def decide(state: State) -> Decision[Tenant]:
-            tenant = replace(tenant_use(state, tenant_id).tenant, **changes)
+            tenant = _checked(replace(tenant_use(state, tenant_id).tenant, **changes))
             return Decision(tenant, [TenantSet(self._clock.now(), tenant)])
 
         return await self._writer.do(decide, touches=None)
@@ -97,8 +97,12 @@ class TenantCommands:
 def tenant_use(state: State, tenant_id: TenantId) -> TenantUse:
     use = state.ledger.tenants.get(tenant_id)
     if use is None:
-        raise NotFound("tenant", tenant_id, "`tgpu tenants list` shows those there are")
+        raise no_tenant(tenant_id)
     return use
+
+
+def no_tenant(tenant_id: str) -> NotFound:
+    return NotFound("tenant", tenant_id, "`tgpu tenants list` shows those there are")
 
 
 def queue_of(state: State, tenant_id: TenantId, name: str) -> TenantQueue:
@@ -129,6 +133,15 @@ def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> 
         if owner == tenant_id and queue in (None, name):
             used += usage
     return used
+
+
+def _checked(tenant: Tenant) -> Tenant:
+    """What holds for every tenant, whichever way it came in."""
+    if tenant.weight_millis < 1:  # shares are divided by it
+        raise InvalidRequest(
+            "fair_share_weight", tenant.weight_millis / 1000, "a weight is at least 0.001"
+        )
+    return tenant
 
 
 def _free_id(state: State, now: int) -> str:

@@ -97,6 +97,7 @@ class JobQuery:
 
     states: tuple[JobState, ...] = ()
     tenant_id: TenantId | None = None
+    tenant_ids: tuple[TenantId, ...] | None = None  # one of these; none at all matches nothing
     name_contains: str = ""
     user: str = ""
     job_ids: tuple[JobId, ...] = ()

@@ -242,6 +242,7 @@ def _matches(stored: StoredJob, query: JobQuery) -> bool:
     return (
         (not query.states or stored.progress.state in query.states)
         and (query.tenant_id is None or job.tenant_id == query.tenant_id)
+        and (query.tenant_ids is None or job.tenant_id in query.tenant_ids)
         and query.name_contains in detail.name
         and (not query.user or detail.user == query.user)
         and (

@@ -127,8 +127,10 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
 
 def _conditions(query: JobQuery) -> tuple[list[str], list[object]]:
     ids = [to_text(job_id) for job_id in query.job_ids] or None
+    tenants = None if query.tenant_ids is None else [to_text(name) for name in query.tenant_ids]
     optional: list[tuple[str, str | int | list[str] | None]] = [
         ("tenant_id = %s", query.tenant_id),
+        ("tenant_id = ANY(%s)", tenants),
         ("strpos(name, %s) > 0", query.name_contains or None),
         ('"user" = %s', query.user or None),
         ("job_id = ANY(%s)", ids),

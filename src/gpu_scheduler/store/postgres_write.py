@@ -31,6 +31,8 @@ _COPY_FROM_ROWS: Final = 64
 
 _ENCODER: Final = msgspec.json.Encoder()
 
+Cursor = psycopg.Cursor[tuple[object, ...]]
+
 
 def _record(columns: tuple[str, ...]) -> str:
     """The columns with types, for json_to_recordset."""
@@ -114,35 +116,47 @@ def write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None
 
 
 def _write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None:
+    tables = (
+        (_INSERT_JOURNAL, _COPY_JOURNAL, JOURNAL_COLUMNS, rows.journal),
+        (_INSERT_JOBS, _COPY_JOBS, JOB_COLUMNS, rows.jobs),
+        (_INSERT_AUDIT, _COPY_AUDIT, AUDIT_COLUMNS, rows.audit),
+    )
+    many = [table for table in tables if len(table[3]) >= _COPY_FROM_ROWS * len(table[2])]
     with connection.pipeline():
         connection.execute("BEGIN")
         fence = connection.execute(
             "UPDATE meta SET value = %s WHERE key = 'writer' AND value = %s", (next_mark, mark)
         )
-        _many(connection, _ADD_ENVIRONMENTS, ("env_id", "data"), rows.environments)
-        _few(connection, _INSERT_JOURNAL, JOURNAL_COLUMNS, rows.journal)
-        _few(connection, _INSERT_JOBS, JOB_COLUMNS, rows.jobs)
-        _few(connection, _INSERT_AUDIT, AUDIT_COLUMNS, rows.audit)
+        _insert_rows(connection, _ADD_ENVIRONMENTS, ("env_id", "data"), rows.environments)
+        for table in tables:
+            if table not in many:
+                insert, _, columns, values = table
+                _insert_rows(connection, insert, columns, values)
+        moved = None if many else _change(connection, rows)
     if fence.rowcount != 1:
         raise Fenced
-    _copy(connection, _COPY_JOURNAL, JOURNAL_COLUMNS, rows.journal)
-    _copy(connection, _COPY_JOBS, JOB_COLUMNS, rows.jobs)
-    _copy(connection, _COPY_AUDIT, AUDIT_COLUMNS, rows.audit)
-    if rows.moves or rows.changes_settings():
+    if many:  # which cannot be part of a pipeline, and must come before the moves of its jobs
+        for _, copy, columns, values in many:
+            _copy_rows(connection, copy, columns, values)
         with connection.pipeline():
-            moved = _many(connection, _MOVE_JOBS, _MOVE_COLUMNS, _flat(rows.moves.values()))
-            _set_the_rest(connection, rows)
-        if moved is not None and moved.rowcount != len(rows.moves):
-            raise _not_moved(connection, rows)
+            moved = _change(connection, rows)
+    if moved is not None and moved.rowcount != len(rows.moves):
+        raise _not_moved(connection, rows)
+
+
+def _change(connection: Connection, rows: Rows) -> Cursor | None:
+    moved = _insert_rows(connection, _MOVE_JOBS, _MOVE_COLUMNS, _flat(rows.moves.values()))
+    _set_the_rest(connection, rows)
+    return moved
 
 
 def _set_the_rest(connection: Connection, rows: Rows) -> None:
-    _many(connection, _SET_TENANTS, ("tenant_id", "data"), _flat(rows.tenants.items()))
-    _many(connection, _SET_NODES, ("node_id", "data"), _flat(rows.nodes.items()))
+    _insert_rows(connection, _SET_TENANTS, ("tenant_id", "data"), _flat(rows.tenants.items()))
+    _insert_rows(connection, _SET_NODES, ("node_id", "data"), _flat(rows.nodes.items()))
     used = (usage_values(key, usage) for key, usage in rows.usage.items())
-    _many(connection, _ADD_USAGE, USAGE_COLUMNS, _flat(used))
+    _insert_rows(connection, _ADD_USAGE, USAGE_COLUMNS, _flat(used))
     queues = ((*key, data) for key, data in rows.queues.items() if data is not None)
-    _many(connection, _SET_QUEUES, ("tenant_id", "name", "data"), _flat(queues))
+    _insert_rows(connection, _SET_QUEUES, ("tenant_id", "name", "data"), _flat(queues))
     for key in _gone(rows.queues):
         connection.execute("DELETE FROM queues WHERE tenant_id = %s AND name = %s", key)
     for (kind, name), body in rows.documents.items():
@@ -166,28 +180,19 @@ def _flat(rows: Iterable[tuple[Value, ...]]) -> list[Value]:
     return list(chain.from_iterable(rows))
 
 
-def _few(
+def _insert_rows(
     connection: Connection, sql: bytes, columns: tuple[str, ...], values: Sequence[Value]
-) -> None:
-    if len(values) < _COPY_FROM_ROWS * len(columns):
-        _many(connection, sql, columns, values)
-
-
-def _many(
-    connection: Connection, sql: bytes, columns: tuple[str, ...], values: Sequence[Value]
-) -> psycopg.Cursor[tuple[object, ...]] | None:
-    """Any number of rows as one JSON text."""
+) -> Cursor | None:
+    """Any number of rows as one JSON text, for a statement that takes them from there."""
     if not values:
         return None
     rows = [dict(zip(columns, row, strict=True)) for row in _split(to_values(values), columns)]
     return connection.execute(sql, (_ENCODER.encode(rows).decode(),), prepare=True)
 
 
-def _copy(
+def _copy_rows(
     connection: Connection, sql: bytes, columns: tuple[str, ...], values: Sequence[Value]
 ) -> None:
-    if len(values) < _COPY_FROM_ROWS * len(columns):
-        return
     with connection.cursor() as cursor, cursor.copy(sql) as copy:
         for row in _split(to_values(values), columns):
             copy.write_row(row)

@@ -106,10 +106,6 @@ class Rows:
     def is_empty(self) -> bool:
         return not (self.journal or self.environments or self.documents or self.audit)
 
-    def changes_settings(self) -> bool:
-        """Whether anything is in it beside jobs, journal, environments and audit."""
-        return bool(self.tenants or self.queues or self.usage or self.nodes or self.documents)
-
 
 def day_of(at: int) -> int:
     """Days since the epoch, UTC."""

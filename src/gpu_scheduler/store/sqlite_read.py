@@ -131,8 +131,10 @@ def jobs(
 
 def _conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
     ids = _ENCODER.encode(query.job_ids).decode() if query.job_ids else None
+    tenants = None if query.tenant_ids is None else _ENCODER.encode(query.tenant_ids).decode()
     optional: list[tuple[str, str | int | None]] = [
         ("tenant_id = ?", query.tenant_id),
+        ("tenant_id IN (SELECT value FROM json_each(?))", tenants),
         ("instr(name, ?) > 0", query.name_contains or None),
         ("user = ?", query.user or None),
         ("job_id IN (SELECT value FROM json_each(?))", ids),

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
 
 from gpu_scheduler.wire.v1 import WIDEST
 
@@ -10,11 +10,17 @@ TierName = Literal["low", "normal", "high", "urgent"]
 Amount = Annotated[int, Field(ge=0, le=WIDEST)]
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 Cores = Annotated[float, Field(ge=0, le=1_000_000)]
-Weight = Annotated[float, Field(gt=0, le=1000)]
+Weight = Annotated[float, Field(ge=0.001, le=1000)]  # counted in thousandths
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class _Request(_Model):
+    """Nothing is guessed: true is no number, and "5" is text."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
 
 
 class TenantLimits(_Model):
@@ -32,6 +38,7 @@ class TenantCreate(TenantLimits):
     model_config = ConfigDict(
         extra="forbid",
         populate_by_name=True,
+        strict=True,
         json_schema_extra={
             "examples": [
                 {
@@ -56,7 +63,7 @@ class TenantCreate(TenantLimits):
     enforce_quota: bool = True
 
 
-class TenantPatch(_Model):
+class TenantPatch(_Request):
     """Fields left out stay; a limit set to null is lifted."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = ""
@@ -77,6 +84,7 @@ class UsageModel(_Model):
     """What was used up, of all time or of one day."""
 
     gpu_hours: float
+    gpu_seconds: float  # the same, exact to the millisecond
     jobs_completed: int
     jobs_failed: int
     jobs_cancelled: int
@@ -119,7 +127,7 @@ QueueName = Annotated[str, Field(min_length=1, max_length=128)]
 QueuePriority = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
 
-class QueueCreate(_Model):
+class QueueCreate(_Request):
     project_id: str = Field(
         default="default", validation_alias=AliasChoices("project_id", "tenant_id")
     )
@@ -129,7 +137,7 @@ class QueueCreate(_Model):
     enabled: bool = True
 
 
-class QueuePatch(_Model):
+class QueuePatch(_Request):
     """Fields left out stay; `max_concurrent_jobs` set to null is lifted."""
 
     priority: QueuePriority = 0
@@ -149,7 +157,11 @@ class QueueModel(_Model):
     total_jobs: int
 
 
-class QuotaPatch(_Model):
+class QueueList(RootModel[list[QueueModel]]):
+    """Higher ones first."""
+
+
+class QuotaPatch(_Request):
     """In cores, GiB and GPUs. Fields left out stay; null lifts the limit."""
 
     cpu_quota: Cores | None = None
@@ -186,7 +198,7 @@ class SchedulerInfo(_Model):
     pending_jobs: int
 
 
-class TriggerRequest(_Model):
+class TriggerRequest(_Request):
     project_id: str | None = Field(
         default=None, validation_alias=AliasChoices("project_id", "tenant_id")
     )

@@ -468,6 +468,13 @@ async def listed(store: Store) -> Store:
         ),
         pytest.param(JobQuery(states=(JobState.FAILED,)), "", id="a state nobody is in"),
         pytest.param(JobQuery(tenant_id=TenantId("t2")), "b", id="tenant"),
+        pytest.param(
+            JobQuery(tenant_ids=(TenantId("t2"), TenantId("t1"), TenantId("zz"))),
+            "edcba",
+            id="one of several tenants",
+        ),
+        pytest.param(JobQuery(tenant_ids=(TenantId("t2"),)), "b", id="one of one tenant"),
+        pytest.param(JobQuery(tenant_ids=()), "", id="one of no tenant"),
         pytest.param(JobQuery(name_contains="train"), "ba", id="name"),
         pytest.param(JobQuery(name_contains="%_"), "d", id="a name is no pattern"),
         pytest.param(JobQuery(user="alice"), "db", id="user"),

@@ -85,8 +85,8 @@ def a_served(directory: Path, *arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "gpu_scheduler", "serve", *arguments]
     command += ["--port", str(port), "--data-dir", str(directory / "data")]
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_SCHEDULER_", "TGPU_"))}
-    # Every service would take the same port for its metrics.
-    environ["GPU_SCHEDULER_API_METRICS_PORT"] = "0"
+    # Every service would take the same ports for these.
+    environ |= {"GPU_SCHEDULER_API_METRICS_PORT": "0", "GPU_SCHEDULER_API_GRPC_PORT": "0"}
     environ["GPU_SCHEDULER_API_GRPC_PORT"] = "0"
     with (directory / "service.log").open("wb") as log:
         process = subprocess.Popen(

@@ -9,7 +9,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.telemetry.conftest import Watched
-from tests.real_service import clean_environ, free_port
+from tests.real_service import START_SECONDS, clean_environ, eventually, free_port
 
 
 def value(text: str, name: str, **labels: str) -> float:
@@ -61,17 +61,14 @@ def test_a_scrape_through_the_unix_socket_works_without_a_metrics_port(tmp_path)
 
 
 def _scrape_socket(process: subprocess.Popen[bytes], path: str) -> str:
-    from tests.real_service import START_SECONDS, eventually
-
-    def probe() -> str | None:
+    def listens() -> bool:
         assert process.poll() is None, "it ended instead"
-        try:
-            with httpx.Client(transport=httpx.HTTPTransport(uds=path)) as http:
-                return http.get("http://service/metrics").text
-        except httpx.HTTPError:
-            return None
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(path) == 0
 
-    return eventually(probe, "a scrape", START_SECONDS)
+    eventually(listens, "the service to listen", START_SECONDS)
+    with httpx.Client(transport=httpx.HTTPTransport(uds=path)) as http:
+        return http.get("http://service/metrics").text
 
 
 def test_a_metrics_port_that_is_taken_is_refused_by_the_name_of_its_key(tmp_path) -> None:
@@ -112,9 +109,15 @@ def test_the_id_of_a_request_leads_to_the_job_it_submitted(watched: Watched) -> 
     body = service.request("true", job_id="traced")
     answer = service.http.post("/api/v1/jobs", json=body, headers={"X-Request-ID": "find-me"})
     assert answer.headers["x-request-id"] == "find-me"
-    found = {
-        line["message"]: line for line in lines(watched) if line.get("request_id") == "find-me"
-    }
-    assert found["job submitted"]["job_id"] == "traced"
-    assert (found["request"]["path"], found["request"]["status"]) == ("/api/v1/jobs", 201)
+
+    def found(message: str) -> dict[str, object] | None:
+        for line in lines(watched):
+            if line.get("request_id") == "find-me" and line["message"] == message:
+                return line
+        return None
+
+    assert (found("job submitted") or {})["job_id"] == "traced"
+    # It is written once the answer is out.
+    request = eventually(lambda: found("request"), "the line of the request")
+    assert (request["path"], request["status"]) == ("/api/v1/jobs", 201)
     service.end("traced")

@@ -13,7 +13,7 @@ from gpu_scheduler.cli.main import build_command
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
     *("hold", "release", "rerun", "why", "watch", "gpus", "pause-gpu", "resume-gpu", "complete"),
-    *("config-sample", "doctor", "version"),
+    *("config-sample", "db", "doctor", "version"),
 ]
 
 
@@ -37,7 +37,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 
 def test_every_command_that_answers_programs_takes_json():
-    no_json = {"serve", "watch", "config-sample"}
+    no_json = {"db", "serve", "watch", "config-sample"}
     commands = build_command().commands
     without = {
         name

@@ -3,7 +3,7 @@ import time
 import httpx
 import pytest
 
-from gpu_scheduler.client import follow
+from gpu_scheduler.client import follow, steps
 from gpu_scheduler.client.errors import NoService
 from gpu_scheduler.client.http import Client
 from gpu_scheduler.client.target import parse_target
@@ -97,7 +97,7 @@ def test_a_restart_of_the_service_is_sat_out(monkeypatch):
 
 
 def test_a_service_that_stays_away_is_given_up(monkeypatch):
-    monkeypatch.setattr(follow, "_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(steps, "PATIENCE_SECONDS", 0)
     service = FakeService([an_ended_job()], {})
     service.failures = 9
     with service.client() as client, pytest.raises(NoService):

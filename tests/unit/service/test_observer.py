@@ -17,7 +17,7 @@ from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job, a_state
 from tests.unit.service.world import FailingStore
 
-CALLS = {
+CALLS: dict[str, tuple[object, ...]] = {
     "opening": (State(),),
     "committed": ([], [], 0.1),
     "commit_failed": ("disk full",),

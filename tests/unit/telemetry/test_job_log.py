@@ -19,11 +19,11 @@ RUNNING = lifecycle.run(J1, PLACED, 61_000, pid=77)
 @pytest.fixture
 def said(tmp_path, request):
     """What the log says of some events; the state is as before them."""
-    level = getattr(request, "param", "INFO")
+    settings = {"format": "json", "level": getattr(request, "param", "INFO")}
     path = tmp_path / "log"
     job_log = JobLog()
     job_log.opening(a_state(a_job("j1", gpus=1.5, submitted_at=1000)))
-    with log_lines(path, LoggingSettings(format="json", level=level, file=path)) as lines:
+    with log_lines(path, LoggingSettings.model_validate({**settings, "file": path})) as lines:
 
         def say(*events, causes=()):
             job_log.committed(events, causes, 0.01)

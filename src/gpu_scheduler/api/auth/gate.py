@@ -1,14 +1,13 @@
 """Around the whole application: who calls, how often, how much, and what is kept about it."""
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.auth.peer import origin_of, peer_of
@@ -23,7 +22,7 @@ from gpu_scheduler.core.errors import (
 )
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.audit import OK, Trail, following
-from gpu_scheduler.service.identity import LOCAL, Principal, Role
+from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.writer import Decision
 
 _log = structlog.get_logger("gpu_scheduler.audit")
@@ -41,8 +40,6 @@ _HSTS: Final = "max-age=31536000"
 _STRANGERS_PER_SECOND, _STRANGERS_BURST = 1.0, 30
 
 NOBODY: Final = Principal("nobody", Role.VIEWER, frozenset(), kind="anonymous")
-
-_After = Callable[[Message], Awaitable[None]]
 
 
 class Gate:
@@ -161,6 +158,26 @@ class Gate:
                 await service.writer.do(decide, ())
         except Unavailable as error:
             _log.warning("cannot record a refused call", problem=error.message, row=str(row))
+
+
+class ForOperators:
+    """ASGI around what tells of everybody's jobs and has no routes of its own: the metrics port."""
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        self._app = app
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                principal = await self._authenticator.authenticate(
+                    Headers(scope=scope), peer_of(scope)
+                )
+                principal.require(Permission.SEE_CLUSTER)
+            except SchedulerError as error:
+                await _refuse(error, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def _trail(scope: Scope) -> Trail:

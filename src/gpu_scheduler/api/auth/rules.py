@@ -51,6 +51,9 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", "/api/v1/gpus"): _READ,
     ("POST", "/api/v1/gpus/{index}/pause"): Permission.CONTROL_GPUS,
     ("POST", "/api/v1/gpus/{index}/resume"): Permission.CONTROL_GPUS,
+    ("GET", "/api/v1/nodes"): Permission.SEE_CLUSTER,
+    ("GET", "/api/v1/nodes/{name}"): Permission.SEE_CLUSTER,
+    ("DELETE", "/api/v1/nodes/{name}"): Permission.CONTROL_GPUS,
     # Tenants, queues, quotas
     ("GET", "/api/v1/tenants"): _READ,
     ("POST", "/api/v1/tenants"): _TENANTS,

@@ -85,9 +85,7 @@ class Jwks:
         return old and self._may_look()
 
     def _may_look(self) -> bool:
-        return (
-            self._looked_at is None or time.monotonic() - self._looked_at >= self._least_seconds
-        )
+        return self._looked_at is None or time.monotonic() - self._looked_at >= self._least_seconds
 
     async def _load(self) -> None:
         async with self._loading:

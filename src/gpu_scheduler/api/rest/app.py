@@ -3,14 +3,26 @@
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from gpu_scheduler import __version__
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.rules import check_role
 from gpu_scheduler.api.errors import body, http_error
-from gpu_scheduler.api.rest import cluster, events, jobs, nodes, queues, root, tenants
+from gpu_scheduler.api.rest import (
+    audit,
+    cluster,
+    events,
+    jobs,
+    keys,
+    nodes,
+    queues,
+    root,
+    tenants,
+)
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
@@ -19,7 +31,7 @@ from gpu_scheduler.wire.v1 import ErrorAnswer
 
 _log = structlog.get_logger("gpu_scheduler.api")
 
-_HTTP_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+_HTTP_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "TOO_LARGE"}
 
 # Every path may answer with it; named for 422 too, where FastAPI would show its own shape.
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -34,9 +46,11 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         title="gpu-scheduler",
         version=__version__,
         description="Runs GPU jobs on one box, for many tenants, or on a cluster engine.",
+        dependencies=[Depends(check_role)],
     )
     app.state.service = None
     app.state.data_dir = data_dir
+    app.state.authenticator = Authenticator(lambda: app.state.service, enabled=False)
     for router in (
         root.router,
         queues.router,
@@ -45,6 +59,8 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         cluster.router,
         nodes.router,
         events.router,
+        keys.router,
+        audit.router,
     ):
         app.include_router(router, responses=_ERRORS)
     if exposition is not None:

@@ -7,13 +7,15 @@ import psutil
 from fastapi import APIRouter, Path, Request
 
 from gpu_scheduler import __version__
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.access import caller_of, service_of, visible_counts
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.ledger import NodeUse
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Gpu
 from gpu_scheduler.core.units import GPU
 from gpu_scheduler.devices.api import GpuProcess, GpuReading
+from gpu_scheduler.service.identity import Permission, Principal
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.v1 import (
     ClusterStatus,
@@ -35,13 +37,33 @@ async def health(request: Request) -> Health:
     """Whether the service is well, and what is not."""
     problems = service_of(request).problems()
     status = "degraded" if problems else "healthy"
+    if not caller_of(request).may(Permission.SEE_CLUSTER):
+        problems = []  # they name files and devices: strangers need not know
     return Health(status=status, version=__version__, pid=os.getpid(), problems=problems)
 
 
 @router.get("/api/v1/cluster/status")
 async def cluster_status(request: Request) -> ClusterStatus:
     """The machines, GPUs and jobs in numbers."""
-    return cluster_model(service_of(request), request.app.state.data_dir)
+    service, caller = service_of(request), caller_of(request)
+    status = cluster_model(service, request.app.state.data_dir)
+    return status if caller.may(Permission.SEE_CLUSTER) else _in_outline(service, caller, status)
+
+
+def _in_outline(service: Service, caller: Principal, status: ClusterStatus) -> ClusterStatus:
+    """What a user may know: how many GPUs there are, and of jobs only their own."""
+    counts = visible_counts(service, caller)
+    return status.model_copy(
+        update={
+            "total_jobs": sum(counts.values()),
+            "running_jobs": sum(counts[name] for name in PLACED),
+            "pending_jobs": counts[JobState.PENDING],
+            "jobs_by_state": {str(name): count for name, count in counts.items()},
+            "problem": None,
+            "store": "",
+            "data_dir": None,
+        }
+    )
 
 
 def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
@@ -78,7 +100,25 @@ def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
 @router.get("/api/v1/gpus")
 async def gpus(request: Request) -> GpuList:
     """Every GPU: how it feels, who has it, who else is on it."""
-    return _gpu_list(service_of(request))
+    service, caller = service_of(request), caller_of(request)
+    found = _gpu_list(service)
+    if caller.may(Permission.SEE_CLUSTER):
+        return found
+    return found.model_copy(
+        update={"gpus": [_without_others(service, caller, gpu) for gpu in found.gpus]}
+    )
+
+
+def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuModel:
+    """Without the jobs and processes of others; that the GPU is busy is no secret."""
+    entries = {job_id: service.state.entry(JobId(job_id)) for job_id in gpu.jobs}
+    own = {j for j, entry in entries.items() if entry and caller.sees(entry.job.tenant_id)}
+    return gpu.model_copy(
+        update={
+            "jobs": [job_id for job_id in gpu.jobs if job_id in own],
+            "processes": [process for process in gpu.processes if process.job_id in own],
+        }
+    )
 
 
 @router.post("/api/v1/gpus/{index}/pause")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated
 
@@ -9,13 +10,14 @@ from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 
-from gpu_scheduler.api.errors import http_error
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.errors import body, http_error
+from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
-from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.devices.api import Snapshot
 from gpu_scheduler.service.feed import FeedEvent, SlowReader, Subscription
+from gpu_scheduler.service.identity import Permission
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
 
@@ -69,7 +71,7 @@ async def history(
 ) -> EventList:
     """What happened to one job, oldest first."""
     service = service_of(request)
-    job_id = (await service.job(job)).job.job_id
+    job_id = (await visible_job(service, caller_of(request), job)).job.job_id
     found = await service.feed.history(job_id, after, limit)
     return EventList(
         events=[_model(event) for event in found],
@@ -87,7 +89,7 @@ def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
     return service.feed.subscribe(
         None if after is None else int(after),
         job_id=None if job_id is None else JobId(job_id),
-        tenant_ids=None if tenant_id is None else {TenantId(tenant_id)},
+        tenant_ids=caller_of(connection).within(tenant_id),
     )
 
 
@@ -95,6 +97,8 @@ def _wants_readings(connection: HTTPConnection) -> bool:
     """GPU readings belong to no job and no tenant."""
     query = connection.query_params
     if query.get("readings") in ("0", "false"):
+        return False
+    if not caller_of(connection).may(Permission.SEE_CLUSTER):
         return False
     return not any(query.get(name) for name in ("job_id", "tenant_id", "project_id"))
 
@@ -119,6 +123,7 @@ async def _lines(
     service: Service, subscription: Subscription, readings: bool
 ) -> AsyncIterator[bytes]:
     lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+    begin = subscription.position
 
     async def send(event: EventModel) -> None:
         id_line = f"id: {event.seq}\n" if event.kind != "gpu_reading" else ""
@@ -130,14 +135,13 @@ async def _lines(
             async with subscription:
                 await _tell(service, subscription, readings, send)
         except* SchedulerError as errors:
-            error = errors.exceptions[0]
-            message = error.message if isinstance(error, SchedulerError) else str(error)
-            await lines.put(f"event: error\ndata: {message}\n\n".encode())
+            await lines.put(f"event: error\ndata: {_error_text(errors)}\n\n".encode())
         await lines.put(None)
 
     producer = asyncio.create_task(produce())
     try:
-        yield b": connected\n\n"
+        # An id without data is no event, but where to go on from if no event comes at all.
+        yield f": connected\nid: {begin}\n\n".encode()
         while True:
             try:
                 async with asyncio.timeout(_HEARTBEAT_SECONDS):
@@ -152,6 +156,16 @@ async def _lines(
         producer.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await producer
+
+
+def _error_text(errors: BaseExceptionGroup[SchedulerError]) -> str:
+    """The first error in the shape that errors have everywhere."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, SchedulerError)
+    content = body(http_error(found).code, found.message, found.details)
+    return json.dumps(content)
 
 
 def _sender(websocket: WebSocket) -> Send:

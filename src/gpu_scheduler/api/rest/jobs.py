@@ -4,7 +4,15 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.access import (
+    caller_of,
+    checked_submission,
+    run_as,
+    service_of,
+    shown_name,
+    visible_job,
+    visible_job_id,
+)
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.logs import read_log
 from gpu_scheduler.api.rest.view import job_model
@@ -31,7 +39,9 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 @router.post("", status_code=201)
 async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
     """Queue a job, an array or a sweep."""
-    submitted = await service_of(request).jobs.submit(submission_of(body))
+    service = service_of(request)
+    submission = await checked_submission(service, caller_of(request), submission_of(body))
+    submitted = await service.jobs.submit(submission)
     if submitted.repeated:
         response.status_code = 200
     return submit_answer(submitted)
@@ -54,6 +64,7 @@ async def list_jobs(
     query = JobQuery(
         states=states_of(state),
         tenant_id=None if tenant_id is None else TenantId(tenant_id),
+        tenant_ids=caller_of(request).scope,
         name_contains=name,
         user=user,
         array_id=array_id,
@@ -71,14 +82,14 @@ async def list_jobs(
 async def get_job(request: Request, job: str) -> JobModel:
     """A job as it stands. `last` names the newest one, here and everywhere below."""
     service = service_of(request)
-    return job_model(service, await service.job(job))
+    return job_model(service, await visible_job(service, caller_of(request), job))
 
 
 @router.delete("/{job}")
 async def cancel(request: Request, job: str) -> ActionAnswer:
     """End a job for good, with all its processes."""
     service = service_of(request)
-    job_id = await service.resolve(job)
+    job_id = await visible_job_id(service, caller_of(request), job)
     return cancel_answer(job_id, await service.jobs.cancel(job_id))
 
 
@@ -86,7 +97,7 @@ async def cancel(request: Request, job: str) -> ActionAnswer:
 async def hold(request: Request, job: str) -> ActionAnswer:
     """Keep a waiting job from starting."""
     service = service_of(request)
-    job_id = await service.resolve(job)
+    job_id = await visible_job_id(service, caller_of(request), job)
     state = await service.jobs.hold(job_id, held=True)
     return ActionAnswer(job_id=job_id, status=state, message="Job is on hold")
 
@@ -95,7 +106,7 @@ async def hold(request: Request, job: str) -> ActionAnswer:
 async def release(request: Request, job: str) -> ActionAnswer:
     """Let a held job start."""
     service = service_of(request)
-    job_id = await service.resolve(job)
+    job_id = await visible_job_id(service, caller_of(request), job)
     state = await service.jobs.hold(job_id, held=False)
     return ActionAnswer(job_id=job_id, status=state, message="Job is released")
 
@@ -104,7 +115,7 @@ async def release(request: Request, job: str) -> ActionAnswer:
 async def complete(request: Request, job: str) -> ActionAnswer:
     """Give back the GPUs of a lease."""
     service = service_of(request)
-    job_id = await service.resolve(job)
+    job_id = await visible_job_id(service, caller_of(request), job)
     state = await service.jobs.complete(job_id)
     return ActionAnswer(job_id=job_id, status=state, message="Lease completed")
 
@@ -113,7 +124,10 @@ async def complete(request: Request, job: str) -> ActionAnswer:
 async def rerun(request: Request, job: str) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
     service = service_of(request)
-    return submit_answer(await service.jobs.rerun(await service.resolve(job)))
+    caller = caller_of(request)
+    job_id = await visible_job_id(service, caller, job)
+    submitted = await service.jobs.rerun(job_id, uid=run_as(caller), user=shown_name(caller))
+    return submit_answer(submitted)
 
 
 @router.get("/{job}/wait")
@@ -124,7 +138,7 @@ async def wait(
 ) -> JobModel:
     """The job once it is over, or as it stands after `timeout` seconds."""
     service = service_of(request)
-    job_id = (await service.job(job)).job.job_id
+    job_id = (await visible_job(service, caller_of(request), job)).job.job_id
     await service.wait_until_over(job_id, seconds)
     return job_model(service, await service.job(job_id))
 
@@ -133,7 +147,7 @@ async def wait(
 async def why(request: Request, job: str) -> WhyAnswer:
     """Why a job waits; for other jobs, what became of them."""
     service = service_of(request)
-    stored = await service.job(job)
+    stored = await visible_job(service, caller_of(request), job)
     job_id = stored.job.job_id
     found = service.reason(job_id)
     reason = _fate(stored) if found is None else _waiting_reason(service, stored)
@@ -157,7 +171,7 @@ async def logs(
 ) -> Response:
     """A piece of a job's log, as it was written."""
     service = service_of(request)
-    stored = await service.job(job)
+    stored = await visible_job(service, caller_of(request), job)
     piece = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
     return Response(
         piece.data,

@@ -1,9 +1,6 @@
 """The plain jobs of the root paths: six fields, whole GPUs, seconds. Decoded by msgspec."""
 
-import csv
-import io
 import json
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -99,72 +96,6 @@ def convert(value: Any) -> PlainJob:
 
 class NotAnObject(Exception):
     """The text is not a JSON object."""
-
-
-def ndjson_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1; blank ones are passed over."""
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        stripped = line.strip()
-        if stripped:
-            yield number, stripped
-
-
-def csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Rows with their line numbers; a row that does not fit the header comes as a complaint."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header = _header(reader)
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield reader.line_num, str(error)
-            continue
-        if not any(value.strip() for value in row):
-            continue
-        if len(row) != len(header):
-            yield reader.line_num, f"{len(row)} values under a header of {len(header)}"
-            continue
-        yield reader.line_num, _typed(dict(zip(header, (v.strip() for v in row), strict=True)))
-
-
-def csv_header_complaint(text: str) -> str | None:
-    try:
-        names = _header(csv.reader(io.StringIO(text, newline="")))
-    except csv.Error as error:
-        return f"the header cannot be read: {error}"
-    missing = [f for f in PlainJob.__struct_fields__ if f not in names and f != "max_runtime"]
-    if missing:
-        return f"the header lacks: {', '.join(missing)}"
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return f"the header has twice: {', '.join(twice)}" if twice else None
-
-
-def _header(reader: Iterator[list[str]]) -> list[str]:
-    return [name.strip() for name in next(reader, [])]
-
-
-_NUMBERS = ("gpus", "priority", "submitted_at", "max_runtime")
-
-
-def _typed(row: dict[str, str]) -> dict[str, Any]:
-    typed: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "max_runtime" and not value:
-            continue
-        typed[name] = _number(value) if name in _NUMBERS else value
-    return typed
-
-
-def _number(text: str) -> int | float | str:
-    """What it says, or the text itself, for the validation to complain about."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 class _Missing(InvalidRequest):

@@ -4,13 +4,19 @@ import math
 
 from fastapi import APIRouter, Request, Response
 
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.access import (
+    caller_of,
+    service_of,
+    visible_counts,
+    visible_tenant,
+)
 from gpu_scheduler.api.rest.tenants import core_fields
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.errors import NotFound
 from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.tenant import TenantQueue
-from gpu_scheduler.core.units import CPU, GPU
+from gpu_scheduler.service.quota_gate import quota_info
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import queue_of, queues_of, tenant_use, usage_total
 from gpu_scheduler.wire.tenants_v1 import (
@@ -34,15 +40,18 @@ async def list_queues(request: Request, project_id: str | None = None) -> list[Q
     """The queues of a project, or of all, higher ones first."""
     service = service_of(request)
     owner = None if project_id is None else TenantId(project_id)
+    caller = caller_of(request)
     if owner is not None:
-        tenant_use(service.state, owner)
-    return [_queue_model(service, queue) for queue in queues_of(service.state, owner)]
+        visible_tenant(service, caller, owner)
+    found = queues_of(service.state, owner)
+    return [_queue_model(service, queue) for queue in found if caller.sees(queue.tenant_id)]
 
 
 @router.post("/api/v1/queues", status_code=201)
 async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
     """Make a queue."""
     service = service_of(request)
+    visible_tenant(service, caller_of(request), body.project_id)
     queue = await service.tenants.create_queue(
         TenantId(body.project_id),
         body.name,
@@ -57,6 +66,7 @@ async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
 async def get_quota(request: Request, project_id: str) -> QuotaModel:
     """A project's quota and how much of it is in use."""
     service = service_of(request)
+    visible_tenant(service, caller_of(request), project_id)
     return _quota_model(service, TenantId(project_id))
 
 
@@ -84,7 +94,7 @@ async def sync_quota(request: Request, project_id: str) -> QuotaModel:
 async def get_queue(request: Request, queue_id: str) -> QueueModel:
     """A queue by its id, `project:name`."""
     service = service_of(request)
-    return _queue_model(service, queue_of(service.state, *_split(queue_id)))
+    return _queue_model(service, queue_of(service.state, *_visible(request, queue_id)))
 
 
 @router.patch("/api/v1/queues/{queue_id}")
@@ -94,14 +104,14 @@ async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> Que
     changes = body.model_dump(exclude_unset=True)
     if "max_concurrent_jobs" in changes:
         changes["max_running_jobs"] = changes.pop("max_concurrent_jobs")
-    queue = await service.tenants.change_queue(*_split(queue_id), changes)
+    queue = await service.tenants.change_queue(*_visible(request, queue_id), changes)
     return _queue_model(service, queue)
 
 
 @router.delete("/api/v1/queues/{queue_id}", status_code=204)
 async def remove_queue(request: Request, queue_id: str) -> Response:
     """Remove an empty queue."""
-    await service_of(request).tenants.remove_queue(*_split(queue_id))
+    await service_of(request).tenants.remove_queue(*_visible(request, queue_id))
     return Response(status_code=204)
 
 
@@ -109,12 +119,17 @@ async def remove_queue(request: Request, queue_id: str) -> Response:
 async def scheduler_info(request: Request) -> SchedulerInfo:
     """What decides, and how much waits."""
     service = service_of(request)
-    enabled = [queue for queue in queues_of(service.state, None) if queue.enabled]
+    caller = caller_of(request)
+    enabled = [
+        queue
+        for queue in queues_of(service.state, None)
+        if queue.enabled and caller.sees(queue.tenant_id)
+    ]
     return SchedulerInfo(
         policy=service.settings.policy.name,
         quota_provider=service.gate.name,
         active_queues=len(enabled),
-        pending_jobs=service.state.pending_count(),
+        pending_jobs=visible_counts(service, caller)[JobState.PENDING],
     )
 
 
@@ -134,6 +149,12 @@ async def trigger(request: Request, body: TriggerRequest | None = None) -> Trigg
             _pending(service, queue) for queue in queues_of(service.state, owner)
         ),
     )
+
+
+def _visible(request: Request, queue_id: str) -> tuple[TenantId, str]:
+    tenant_id, name = _split(queue_id)
+    visible_tenant(service_of(request), caller_of(request), tenant_id)
+    return tenant_id, name
 
 
 def _split(queue_id: str) -> tuple[TenantId, str]:
@@ -176,36 +197,35 @@ def _pending(service: Service, queue: TenantQueue) -> int:
 
 
 def _quota_model(service: Service, tenant_id: TenantId) -> QuotaModel:
-    use = tenant_use(service.state, tenant_id)
-    tenant = use.tenant
-    cpu = _parts(tenant.max_cpu_millis, use.cpu_millis, CPU)
-    memory = _parts(tenant.max_mem_mib, use.mem_mib, _GIB)
-    gpu = _parts(tenant.max_gpu_millis, use.gpu_millis, GPU)
+    """As the provider has it; where that knows nothing of the project, as our own books have it."""
+    local = quota_info(tenant_use(service.state, tenant_id))
+    quota = service.gate.quota(tenant_id) or local
+    cpu = _parts(quota.cpu_quota, quota.used_cpu)
+    memory = _parts(quota.memory_quota, quota.used_memory)
+    gpu = _parts(quota.gpu_quota, quota.used_gpu)
     return QuotaModel(
         project_id=tenant_id,
-        cpu_quota=cpu[0],
-        used_cpu=use.cpu_millis / CPU,
-        available_cpu=cpu[1],
-        cpu_usage_percent=cpu[2],
-        memory_quota=memory[0],
-        used_memory=use.mem_mib / _GIB,
-        available_memory=memory[1],
-        memory_usage_percent=memory[2],
-        gpu_quota=gpu[0],
-        used_gpu=use.gpu_millis / GPU,
-        available_gpu=gpu[1],
-        gpu_usage_percent=gpu[2],
-        enforce_quota=tenant.enforce_quota,
+        cpu_quota=quota.cpu_quota,
+        used_cpu=quota.used_cpu,
+        available_cpu=cpu[0],
+        cpu_usage_percent=cpu[1],
+        memory_quota=quota.memory_quota,
+        used_memory=quota.used_memory,
+        available_memory=memory[0],
+        memory_usage_percent=memory[1],
+        gpu_quota=quota.gpu_quota,
+        used_gpu=quota.used_gpu,
+        available_gpu=gpu[0],
+        gpu_usage_percent=gpu[1],
+        enforce_quota=quota.enforce_quota,
         provider=service.gate.name,
         synced_at=iso(service.clock.now()),
     )
 
 
-def _parts(
-    limit: int | None, used: int, unit: int
-) -> tuple[float | None, float | None, float | None]:
-    """Limit, what is left of it, and the part in use in percent; None where nothing limits."""
+def _parts(limit: float | None, used: float) -> tuple[float | None, float | None]:
+    """What is left of a limit, and the part in use in percent; None where nothing limits."""
     if limit is None:
-        return None, None, None
+        return None, None
     percent = 100.0 * used / limit if limit else 100.0 * bool(used)
-    return limit / unit, max(0, limit - used) / unit, round(percent, 2)
+    return round(max(0.0, limit - used), 6), round(percent, 2)

@@ -6,7 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.access import (
+    caller_of,
+    service_of,
+    visible_tenant,
+    visible_tenants,
+)
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import TenantId
@@ -45,7 +50,7 @@ async def create(request: Request, body: TenantCreate) -> TenantModel:
 async def list_tenants(request: Request) -> TenantList:
     """All tenants, by id."""
     service = service_of(request)
-    uses = sorted(service.state.ledger.tenants.values(), key=lambda use: use.tenant.tenant_id)
+    uses = visible_tenants(service, caller_of(request))
     return TenantList(tenants=[tenant_model(service, use) for use in uses])
 
 
@@ -53,7 +58,7 @@ async def list_tenants(request: Request) -> TenantList:
 async def get(request: Request, tenant_id: str) -> TenantModel:
     """A tenant, its limits, and what it has and had."""
     service = service_of(request)
-    return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
+    return tenant_model(service, visible_tenant(service, caller_of(request), tenant_id))
 
 
 @router.patch("/{tenant_id}")
@@ -79,7 +84,7 @@ async def usage(
 ) -> TenantUsage:
     """What a tenant used up, in all and by day."""
     service = service_of(request)
-    owner = tenant_use(service.state, TenantId(tenant_id)).tenant.tenant_id
+    owner = visible_tenant(service, caller_of(request), tenant_id).tenant.tenant_id
     today = service.clock.now() // _DAY_MS
     by_day: dict[int, Usage] = {}
     for row in await service.store.usage(today - days + 1, owner):
@@ -116,7 +121,7 @@ def core_fields(body: dict[str, Any]) -> dict[str, Any]:
             case "priority_tier":
                 fields["tier"] = Tier(value)
             case "fair_share_weight":
-                fields["weight_millis"] = max(1, round(value * 1000))
+                fields["weight_millis"] = round(value * 1000)
             case _:
                 fields[name] = value
     return fields
@@ -155,7 +160,8 @@ def _usage_model(service: Service, usage: Usage) -> UsageModel:
     price = Decimal(str(service.settings.cost_per_gpu_hour))
     cost = Decimal(usage.gpu_millis_ms) * price / Decimal(3_600_000_000)
     return UsageModel(
-        gpu_hours=round(usage.gpu_hours, 6),
+        gpu_hours=round(usage.gpu_hours, 9),
+        gpu_seconds=usage.gpu_millis_ms / (GPU * 1000),
         jobs_completed=usage.completed,
         jobs_failed=usage.failed,
         jobs_cancelled=usage.cancelled,

@@ -1,0 +1,1 @@
+"""What `tgpu agent` runs on a GPU machine: it reports to a service, and decides nothing."""

@@ -1,0 +1,151 @@
+"""Registers this machine with a service and streams its readings, for as long as it lives."""
+
+import asyncio
+import contextlib
+import random
+import signal
+import uuid
+from dataclasses import dataclass, field
+from typing import Final
+
+import grpc
+import structlog
+
+from gpu_scheduler import __version__
+from gpu_scheduler.agent.report import gpu_messages, readings_message
+from gpu_scheduler.devices.api import GPUProvider
+from gpu_scheduler.devices.detect import detect, node_size
+from gpu_scheduler.devices.host import NodeSize
+from gpu_scheduler.devices.watch import DeviceWatch
+from gpu_scheduler.wire import scheduler_pb2 as pb
+from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
+
+_log = structlog.get_logger("gpu_scheduler.agent")
+
+_CALL_SECONDS: Final = 10.0
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+# A lost beat or two must not make the node seem offline.
+_BEATS_BEFORE_OFFLINE: Final = 3
+_CHANNEL_OPTIONS: Final = (
+    # The service is in the same network; a proxy for the web would only be in the way.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    server: str  # "host:port"
+    name: str
+    gpus: str = "auto"
+    interval_seconds: float = 5.0
+    driver_timeout_seconds: float = 5.0
+
+
+class Lost(Exception):
+    """The stream ended, or nobody answers on it."""
+
+
+def run(options: AgentOptions) -> None:
+    """Report until TERM or INT. NoDriver or ValueError where the GPUs cannot be read."""
+    detected = detect(options.gpus)
+    _log.info("gpus", found=detected.sentence)
+    asyncio.run(_run_until_told(options, detected.provider))
+
+
+async def _run_until_told(options: AgentOptions, provider: GPUProvider) -> None:
+    watch = DeviceWatch(provider, options.driver_timeout_seconds)
+    machine = _Machine(options.name, provider, watch, node_size(provider))
+    reporting = asyncio.create_task(Reporter(options, machine).report_for_ever())
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, reporting.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await reporting
+    finally:
+        watch.close()
+    _log.info("stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    name: str
+    provider: GPUProvider
+    watch: DeviceWatch
+    size: NodeSize
+    # Tells the service this run of the agent from others under the same name.
+    instance: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    async def registration(self) -> pb.RegisterAgentRequest:
+        snapshot = await self.watch.read()
+        return pb.RegisterAgentRequest(
+            name=self.name,
+            instance=self.instance,
+            version=__version__,
+            provider=self.provider.name,
+            simulated=self.provider.simulated,
+            cpu_cores=self.size.cores,
+            memory_mb=self.size.memory_mib,
+            problem=snapshot.problem,
+            gpus=gpu_messages(snapshot),
+        )
+
+    async def beat(self) -> pb.HeartbeatRequest:
+        readings = readings_message(await self.watch.read())
+        return pb.HeartbeatRequest(name=self.name, instance=self.instance, readings=readings)
+
+
+class Reporter:
+    def __init__(self, options: AgentOptions, machine: _Machine) -> None:
+        self._options = options
+        self._machine = machine
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._trouble = ""  # as logged last: an hour without the service is one line, not hundreds
+
+    async def report_for_ever(self) -> None:
+        while True:
+            try:
+                await self._report()
+            except (grpc.aio.AioRpcError, Lost) as error:
+                self._tell(error)
+            # Not all at the same moment, when a service with a thousand agents comes back.
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    async def _report(self) -> None:
+        """One connection, from the registration to whatever ends it."""
+        server = self._options.server
+        async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
+            stub = rpc.AgentServiceStub(channel)
+            registration = await self._machine.registration()
+            known = await stub.RegisterAgent(registration, timeout=_CALL_SECONDS)
+            _log.info("registered", server=server, name=known.name, gpus=len(registration.gpus))
+            self._pause, self._trouble = _FIRST_PAUSE_SECONDS, ""
+            beats = stub.Heartbeat()
+            while True:
+                await beats.write(await self._machine.beat())
+                await _answer(beats)
+                await asyncio.sleep(
+                    min(
+                        self._options.interval_seconds,
+                        known.offline_after_seconds / _BEATS_BEFORE_OFFLINE,
+                    )
+                )
+
+    def _tell(self, error: grpc.aio.AioRpcError | Lost) -> None:
+        text = str(error) if isinstance(error, Lost) else f"{error.details()}"
+        if text != self._trouble:
+            self._trouble = text
+            _log.warning("no service", server=self._options.server, problem=text)
+
+
+async def _answer(
+    beats: "grpc.aio.StreamStreamCall[pb.HeartbeatRequest, pb.HeartbeatReply]",
+) -> None:
+    try:
+        async with asyncio.timeout(_CALL_SECONDS):
+            answer = await beats.read()
+    except TimeoutError:
+        raise Lost(f"no answer in {_CALL_SECONDS:g} s") from None
+    if answer is grpc.aio.EOF:
+        raise Lost("the service ended the stream")

@@ -1,0 +1,235 @@
+"""Status, upgrade and copy of whole databases."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gpu_scheduler.core.errors import Conflict
+from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, UsageAdded
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import Array, Detail
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.usage import Usage
+from gpu_scheduler.store.address import Address, PostgresAddress, SqliteAddress
+from gpu_scheduler.store.api import JobQuery, Record, Store, StoreUnavailable
+from gpu_scheduler.store.schema import migrate, migrations
+from gpu_scheduler.store.upkeep import copy, status, store_at, upgrade
+from tests.contract.store.builders import (
+    a_job,
+    audited,
+    cancelled,
+    completed,
+    running,
+    started,
+    submission,
+    submitted,
+)
+from tests.servers.postgres import PostgresServer
+
+T1 = TenantId("t1")
+ODD = 'nul \0 quote " tab \t line \n backslash \\N \U0001f680 \ufdd0'
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> SqliteAddress:
+    return SqliteAddress(tmp_path / "data" / "tgpu.db")
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> PostgresAddress:
+    return PostgresAddress(postgres_url)
+
+
+def quiet(table: str, done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+async def fill(address: Address) -> None:
+    """At least one row in every table, and characters that are hard to copy."""
+    store = store_at(address)
+    await store.open()
+    details = {JobId("a"): Detail(name=ODD, user="ada", argv=(ODD,), env_id="e")}
+    bulk = [a_job(f"bulk-{n}", array=Array("arr", n)) for n in range(7000)]
+    await store.commit(Record([submitted(a_job("a"))], details, {"e": {"A": ODD}}))
+    await store.commit(Record([submitted(*bulk, held=("bulk-7",))]))
+    await store.commit(Record([started("a"), cancelled("bulk-3")]))
+    await store.commit(Record([running("a")]))
+    await store.commit(Record([completed("a")]))
+    await store.commit(
+        Record(
+            [
+                TenantSet(1, Tenant(T1, max_gpu_millis=2000, name=ODD)),
+                QueueSet(1, TenantQueue(T1, ODD, 7)),
+                NodeSet(1, Node(NodeId("n"), (Gpu(0, "GPU-0", "A100", 81920),), 1000, 1024)),
+                UsageAdded(5, T1, "default", Usage(10**15, 1, 2, 3)),
+            ],
+            documents={("key", "ci"): b"\0\xff\\", ("note", ODD): b""},
+            audit=[audited(1), audited(2, None)],
+        )
+    )
+    await store.close()
+
+
+async def contents(store: Store) -> tuple:
+    loaded = await store.open()
+    try:
+        return (
+            loaded,
+            await store.jobs(JobQuery(limit=100_000)),
+            await store.journal(0, 100_000),
+            await store.journal(0, 10, JobId("bulk-7")),
+            await store.usage(0),
+            await store.audit(),
+            [dict(await store.documents(kind)) for kind in ("key", "note")],
+            await store.environment("e"),
+        )
+    finally:
+        await store.close()
+
+
+# -- copy --------------------------------------------------------------------------------------
+
+
+@pytest.mark.external
+async def test_a_copy_holds_everything_and_the_service_goes_on_there(
+    sqlite: SqliteAddress, postgres: PostgresAddress
+) -> None:
+    await fill(sqlite)
+    seen: list[tuple[str, int, int]] = []
+    counts = copy(sqlite, postgres, lambda *step: seen.append(step))
+    assert counts["jobs"] == 7001
+    assert min(counts.values()) > 0
+    assert ("jobs", 0, 7001) in seen
+    assert ("jobs", 7001, 7001) in seen
+    there = store_at(postgres)
+    assert await contents(there) == await contents(store_at(sqlite))
+    await there.open()
+    assert await there.commit(submission("new")) == counts["journal"] + 1
+    await there.commit(Record([], audit=[audited(3)]))
+    assert [row.seq for row in await there.audit()] == [3, 2, 1]
+    await there.close()
+
+
+@pytest.mark.external
+async def test_a_copy_and_its_copy_back_are_the_same(
+    sqlite: SqliteAddress, postgres: PostgresAddress, tmp_path: Path
+) -> None:
+    await fill(sqlite)
+    copy(sqlite, postgres, quiet)
+    back = SqliteAddress(tmp_path / "back.db")
+    copy(postgres, back, quiet)
+    assert await contents(store_at(back)) == await contents(store_at(sqlite))
+
+
+@pytest.mark.external
+async def test_a_target_that_is_not_empty_is_refused(
+    sqlite: SqliteAddress, postgres: PostgresAddress
+) -> None:
+    await fill(sqlite)
+    there = store_at(postgres)
+    await there.open()
+    await there.commit(submission("mine"))
+    await there.close()
+    with pytest.raises(Conflict, match=r"is not empty \(1 rows in journal\): name an empty"):
+        copy(sqlite, postgres, quiet)
+    assert status(postgres).counts["jobs"] == 1
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("busy", ["source", "target"])
+async def test_a_database_with_a_service_on_it_is_not_copied(
+    sqlite: SqliteAddress, postgres: PostgresAddress, busy: str
+) -> None:
+    await fill(sqlite)
+    store = store_at(sqlite if busy == "source" else postgres)
+    await store.open()
+    with pytest.raises(StoreUnavailable, match="in use by another service"):
+        copy(sqlite, postgres, quiet)
+    await store.close()
+
+
+@pytest.mark.external
+async def test_a_copy_that_fails_in_its_midst_leaves_the_target_empty(
+    sqlite: SqliteAddress, postgres: PostgresAddress, postgres_server: PostgresServer
+) -> None:
+    await fill(sqlite)
+    upgrade(postgres)
+    database = postgres.url.rpartition("/")[2]
+    postgres_server.execute("ALTER TABLE jobs ADD CHECK (number < 6000)", database)
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        copy(sqlite, postgres, quiet)
+    assert set(status(postgres).counts.values()) == {0}
+
+
+def test_a_database_is_not_copied_onto_itself(sqlite: SqliteAddress) -> None:
+    with pytest.raises(Conflict, match="the same database"):
+        copy(sqlite, sqlite, quiet)
+
+
+def test_a_source_that_is_not_there_is_named(sqlite: SqliteAddress, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"there is no database .*tgpu\.db"):
+        copy(sqlite, SqliteAddress(tmp_path / "new.db"), quiet)
+    assert not sqlite.path.exists()
+
+
+async def test_a_source_of_an_older_version_is_upgraded_first(
+    sqlite: SqliteAddress, tmp_path: Path
+) -> None:
+    make_old(sqlite.path)
+    with pytest.raises(Conflict, match="run `tgpu db upgrade` on it first"):
+        copy(sqlite, SqliteAddress(tmp_path / "new.db"), quiet)
+    upgrade(sqlite)
+    assert copy(sqlite, SqliteAddress(tmp_path / "new.db"), quiet)["tenants"] == 1
+
+
+# -- status and upgrade ------------------------------------------------------------------------
+
+
+def make_old(path: Path) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path, isolation_level=None)
+    migrate(connection, path, migrations()[:1])
+    connection.execute("INSERT INTO tenants VALUES ('t', '{\"tenant_id\":\"t\"}')")
+    connection.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.external)])
+def address(request: pytest.FixtureRequest) -> Address:
+    found: Address = request.getfixturevalue(request.param)
+    return found
+
+
+async def test_the_status_counts_also_while_a_service_writes(address: Address) -> None:
+    store = store_at(address)
+    await store.open()
+    await store.commit(submission("a", "b"))
+    found = status(address)
+    await store.close()
+    assert found.name == store.name
+    assert found.version == found.newest
+    assert (found.counts["jobs"], found.counts["journal"], found.counts["audit"]) == (2, 1, 0)
+    assert found.size_bytes > 4096
+
+
+async def test_an_upgrade_makes_the_tables_once(address: Address) -> None:
+    done = upgrade(address)
+    assert (done.before, done.after) == (0, status(address).newest)
+    again = upgrade(address)
+    assert again.before == again.after == done.after
+
+
+async def test_an_upgrade_is_refused_while_a_service_runs(address: Address) -> None:
+    store = store_at(address)
+    await store.open()
+    with pytest.raises(StoreUnavailable, match="in use by another service"):
+        upgrade(address)
+    await store.close()
+
+
+def test_an_older_database_is_counted_after_its_upgrade(sqlite: SqliteAddress) -> None:
+    make_old(sqlite.path)
+    assert (status(sqlite).version, status(sqlite).counts) == (1, {})
+    assert upgrade(sqlite).before == 1
+    assert status(sqlite).counts["tenants"] == 1

@@ -1,0 +1,148 @@
+"""The composition root: what it needs to start, and what it says when it cannot."""
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_scheduler.app import (
+    CannotServe,
+    Listening,
+    _data_directory,
+    _listen,
+    _write_service_file,
+    make_service,
+)
+from gpu_scheduler.devices.detect import detect
+from gpu_scheduler.engines.local.engine import LocalEngine
+from gpu_scheduler.settings import Settings
+from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.sqlite import SqliteStore
+
+
+def some_settings(directory: Path, **sections: Any) -> Settings:
+    return Settings.model_validate({"data_dir": str(directory), **sections})
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+# -- the data directory ----------------------------------------------------------------------
+
+
+def test_the_data_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    with _data_directory(some_settings(tmp_path / "a" / "data")) as made:
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_two_services_cannot_share_a_data_directory(tmp_path: Path) -> None:
+    settings = some_settings(tmp_path)
+    with (
+        _data_directory(settings),
+        pytest.raises(CannotServe, match=r"already runs on .*--data-dir"),
+        _data_directory(settings),
+    ):
+        pass
+    with _data_directory(settings):  # free again
+        pass
+
+
+def test_a_data_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(CannotServe, match=r"cannot use the data directory .*file.*--data-dir"),
+        _data_directory(some_settings(tmp_path / "file")),
+    ):
+        pass
+
+
+# -- listening -------------------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path, taken_port: int) -> None:
+    settings = some_settings(tmp_path, api={"http_port": taken_port})
+    with (
+        pytest.raises(CannotServe, match=f"cannot listen on 127.0.0.1:{taken_port}: .*--port"),
+        _listen(settings),
+    ):
+        pass
+
+
+def test_a_unix_socket_is_its_owner_s_alone_and_goes_with_the_service(tmp_path: Path) -> None:
+    path = tmp_path / "service.sock"
+    with _listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
+        assert (listening.url, listening.path) == (None, path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+
+
+def test_a_socket_left_over_from_a_crash_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "service.sock"
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(path))
+    with _listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
+        assert len(listening.sockets) == 1
+
+
+def test_a_file_in_the_way_of_a_socket_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("precious")
+    settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
+    with pytest.raises(CannotServe, match=r"is no socket; .*--socket"), _listen(settings):
+        pass
+    assert path.read_text() == "precious"
+
+
+def test_a_socket_that_cannot_be_is_named(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 120) / "s"
+    settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
+    with pytest.raises(CannotServe, match=r"cannot listen on .*--socket"), _listen(settings):
+        pass
+
+
+# -- what the command line finds it by -------------------------------------------------------
+
+
+def test_the_service_file_says_where_the_service_is(tmp_path: Path) -> None:
+    _write_service_file(tmp_path, Listening([], "http://127.0.0.1:8080", None))
+    facts = json.loads((tmp_path / "service.json").read_text())
+    assert (facts["url"], facts["socket"]) == ("http://127.0.0.1:8080", None)
+    assert sorted(facts) == ["pid", "socket", "started_at", "url", "version"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["service.json"]
+
+
+# -- composition -----------------------------------------------------------------------------
+
+
+def test_settings_choose_store_engine_and_clock(tmp_path: Path) -> None:
+    found = detect("sim:2xA100")
+    quick = some_settings(
+        tmp_path,
+        scheduler={"clock": "manual"},
+        database={"kind": "memory"},
+        engine={"kind": "none"},
+    )
+    service = make_service(quick, tmp_path, found)
+    assert isinstance(service.store, MemoryStore)
+    assert service.engine is None
+    assert service.clock.manual
+    usual = make_service(some_settings(tmp_path), tmp_path, found)
+    assert isinstance(usual.store, SqliteStore)
+    assert isinstance(usual.engine, LocalEngine)
+    assert not usual.clock.manual
+
+
+def test_without_tenants_there_is_one_without_limits(tmp_path: Path) -> None:
+    service = make_service(some_settings(tmp_path), tmp_path, detect("sim:2xA100"))
+    (tenant,) = service.settings.tenants
+    assert tenant.tenant_id == "default"
+    assert tenant.max_gpu_millis is None
