@@ -265,8 +265,12 @@ def own_postgres() -> Iterator[str | None]:
     """A server of our own that flushes to the disk, as one in earnest does; None without any."""
     try:
         server = PostgresServer()
-        server.create()
-        server.start(fsync="on")
+        try:
+            server.create()
+            server.start(fsync="on")
+        except BaseException:
+            server.remove()
+            raise
     except CannotStart as error:
         print(f"\nPostgreSQL is not measured: {error}")
         yield None

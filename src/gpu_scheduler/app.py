@@ -32,6 +32,7 @@ from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
 from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import CPU
+from gpu_scheduler.database import make_store
 from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import Detected, detect, node_size
 from gpu_scheduler.devices.watch import DeviceWatch
@@ -54,8 +55,6 @@ from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.settings.process import process_environ
 from gpu_scheduler.store.api import Store, StoreUnavailable
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.sqlite import SqliteStore
 from gpu_scheduler.telemetry.counts import Counts
 from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
 from gpu_scheduler.telemetry.job_log import JobLog
@@ -334,7 +333,7 @@ def make_service(
         simulated=detected.provider.simulated,
     )
     return Service(
-        store=_store(settings),
+        store=_make_store(settings),
         engine=_engine(settings, data_dir),
         watch=DeviceWatch(detected.provider, settings.devices.driver_timeout_seconds),
         hardware=hardware,
@@ -381,17 +380,11 @@ def _quota(settings: Settings) -> QuotaProvider | None:
         raise CannotServe(f"quota.provider: {error}") from error
 
 
-def _store(settings: Settings) -> Store:
-    match settings.database.kind:
-        case "memory":
-            return MemoryStore()
-        case "postgresql":
-            # Only who uses it pays for loading the driver.
-            from gpu_scheduler.store.postgres import PostgresStore
-
-            return PostgresStore(settings.database.postgres_url())
-        case "sqlite":
-            return SqliteStore(settings.database_path)
+def _make_store(settings: Settings) -> Store:
+    try:
+        return make_store(settings)
+    except StoreUnavailable as error:
+        raise CannotServe(str(error)) from error
 
 
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:
@@ -484,12 +477,24 @@ def _listen_tcp(
     return listening
 
 
-def _listen_unix(path: Path) -> socket.socket:
+def _socket_path(settings: Settings) -> Path | None:
+    """With authentication there always is one: over it, its owner makes the first API key."""
+    if settings.api.socket is not None or not settings.auth.enabled:
+        return settings.api.socket
+    return settings.data_directory / "service.sock"
+
+
+def _serves_everybody(settings: Settings) -> bool:
+    """Root can run the jobs of each user as that user, and the kernel says who connects."""
+    return settings.auth.enabled and os.geteuid() == 0
+
+
+def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:
     """A socket only this user can open. The data directory's lock says that a leftover is stale."""
     if path.exists() and not path.is_socket():
         raise CannotServe(f"{path} is there and is no socket; choose another with --socket")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    before = os.umask(0o111 if for_everybody else 0o177)
     try:
         path.unlink(missing_ok=True)
         listening.bind(str(path))

@@ -62,6 +62,8 @@ def set_up_logging(settings: LoggingSettings) -> None:
     root.setLevel(settings.level)
     # uvicorn's own lines repeat ours; what it warns of is kept.
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    # psycopg warns of a pipeline it had to give up with its connection; the store says it better.
+    logging.getLogger("psycopg").setLevel(max(logging.ERROR, root.level))
 
 
 def _record_less() -> None:

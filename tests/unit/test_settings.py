@@ -88,9 +88,19 @@ def test_every_key_can_be_set_by_its_variable(key):
         "logging.level": "DEBUG",
         "logging.format": "json",
         "logging.file": "/elsewhere/log",
+        "database.url": "postgresql://db/jobs",
+        "database.sslmode": "require",
+        "quota.k8s_create_resource_quotas": "true",
+        "quota.slurm_rest_api_url": "http://slurm:6820",
     }.get(key.name, "77")
+    # What only makes sense beside another key.
+    beside = {
+        "api.tls_cert": {"GPU_SCHEDULER_API_TLS_KEY": "/key.pem"},
+        "api.tls_key": {"GPU_SCHEDULER_API_TLS_CERT": "/cert.pem"},
+    }
+    environ = NOBODY | beside.get(key.name, {})
     for variable in key.variables:
-        settings = load_settings(environ=NOBODY | {variable: changed})
+        settings = load_settings(environ=environ | {variable: changed})
         assert settings != load_settings(environ=NOBODY)
 
 
@@ -114,7 +124,10 @@ def test_the_sample_explains_every_key(file_format):
 @pytest.mark.parametrize("file_format", ["yaml", "toml"])
 def test_the_sample_is_still_right_with_its_commented_keys_switched_on(write, file_format):
     # Lines such as "# socket: …" and "#   - tenant_id: …", not the sentences that explain.
-    marks = ("data_dir", "socket", "path", "file", "tenants:", "[[", "tenant_id", "max_gpus", "  ")
+    marks = (
+        *("data_dir", "socket", "path", "file", "tenants:", "[[", "tenant_id", "max_gpus", "  "),
+        *("user", "password", "expected_gpus", "k8s_namespace", "slurm_rest_api_url"),
+    )
     lines = []
     for line in sample(file_format).splitlines():
         stripped = line.lstrip()
@@ -193,7 +206,8 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
         ),
         (
             "logging: {zzz: 5}",
-            "logging.zzz is not a setting; there are: level, format, file, max_size_mb, backup_count",
+            "logging.zzz is not a setting; there are: level, format, file, max_size_mb, "
+            "backup_count",
         ),
         (
             "tenants: [{tenant_id: a, max_gpu: 1}]",
@@ -223,7 +237,10 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
         ),
         ("api: {http_port: yes}", "api.http_port must be a whole number from 0 to 65535, not True"),
         ("api: {insecure_listen: 7}", "api.insecure_listen must be true or false, not 7"),
-        ("database: {kind: mongo}", "database.kind must be one of sqlite, memory, not 'mongo'"),
+        (
+            "database: {kind: mongo}",
+            "database.kind must be one of sqlite, memory, postgresql, not 'mongo'",
+        ),
         ("data_dir: ''", "data_dir must be a path, not ''"),
         (
             "devices: {gpus: 8}",
@@ -237,13 +254,26 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
 )
 def test_a_mistake_in_the_file_names_file_key_value_and_remedy(write, text, problem):
     file = write(text)
-    assert problems(file) == (f"{file}: {problem}",)
+    place = "" if problem.startswith("tenants: ") else ", line 1"
+    assert problems(file) == (f"{file}{place}: {problem}",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.yaml", "# a comment\napi:\n  host: localhost\n  http_prt: 5\n", 4),
+        ("a.json", '{"api": {\n  "host": "localhost",\n  "http_prt": 5\n}}', 3),
+    ],
+)
+def test_a_mistake_in_the_file_names_its_line(write, name, text, line):
+    (problem,) = problems(write(text, name))
+    assert f"{name}, line {line}: api.http_prt is not a setting" in problem
 
 
 def test_a_variable_does_not_hide_a_section_that_is_none(write):
     file = write("api: 5")
     assert problems(file, environ=NOBODY | {"GPU_SCHEDULER_API_HOST": "localhost"}) == (
-        f"{file}: api must be a section with keys of its own, not 5",
+        f"{file}, line 1: api must be a section with keys of its own, not 5",
     )
 
 
@@ -285,8 +315,9 @@ def test_a_mistake_in_a_variable_names_the_variable():
         "GPU_SCHEDULER_API_HTTP_PORT: api.http_port must be a whole number from 0 to 65535, "
         "not 'x'",
     )
-    assert problems(environ=NOBODY | {"SCHEDULING_POLICY": "best"}) == (
-        "SCHEDULING_POLICY: scheduler.policy must be one of priority, fifo, not 'best'",
+    assert problems(environ=NOBODY | {"K8S_CREATE_RESOURCE_QUOTAS": "maybe"}) == (
+        "K8S_CREATE_RESOURCE_QUOTAS: quota.k8s_create_resource_quotas must be true or false, "
+        "not 'maybe'",
     )
 
 

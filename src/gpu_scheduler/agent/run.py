@@ -106,7 +106,7 @@ class Reporter:
         while True:
             try:
                 await self._report()
-            except (grpc.aio.AioRpcError, Lost) as error:
+            except Exception as error:  # an agent that gave up would look like a dead machine
                 self._tell(error)
             # Not all at the same moment, when a service with a thousand agents comes back.
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
@@ -123,8 +123,7 @@ class Reporter:
             self._pause, self._trouble = _FIRST_PAUSE_SECONDS, ""
             beats = stub.Heartbeat()
             while True:
-                await beats.write(await self._machine.beat())
-                await _answer(beats)
+                await _exchange(beats, await self._machine.beat())
                 await asyncio.sleep(
                     min(
                         self._options.interval_seconds,
@@ -132,20 +131,31 @@ class Reporter:
                     )
                 )
 
-    def _tell(self, error: grpc.aio.AioRpcError | Lost) -> None:
-        text = str(error) if isinstance(error, Lost) else f"{error.details()}"
+    def _tell(self, error: Exception) -> None:
+        match error:
+            case grpc.aio.AioRpcError():
+                text = str(error.details())
+            case Lost():
+                text = str(error)
+            case _:
+                text = f"{type(error).__name__}: {error}"
         if text != self._trouble:
             self._trouble = text
             _log.warning("no service", server=self._options.server, problem=text)
 
 
-async def _answer(
+async def _exchange(
     beats: "grpc.aio.StreamStreamCall[pb.HeartbeatRequest, pb.HeartbeatReply]",
+    beat: pb.HeartbeatRequest,
 ) -> None:
+    """Send a beat and have it answered."""
     try:
         async with asyncio.timeout(_CALL_SECONDS):
+            await beats.write(beat)
             answer = await beats.read()
     except TimeoutError:
         raise Lost(f"no answer in {_CALL_SECONDS:g} s") from None
+    except asyncio.InvalidStateError:  # it had ended before we wrote
+        raise Lost(str(await beats.details())) from None
     if answer is grpc.aio.EOF:
         raise Lost("the service ended the stream")

@@ -17,6 +17,14 @@ from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
+from gpu_scheduler.wire.keys_v1 import (
+    AuditList,
+    KeyCreate,
+    KeyCreated,
+    KeyList,
+    KeyModel,
+    WhoAmI,
+)
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
@@ -251,6 +259,25 @@ class AsyncClient:
 
     async def sync_quota(self, project_id: str) -> QuotaModel:
         return await self.send(calls.sync_quota(project_id))
+
+    # Identity
+
+    async def whoami(self) -> WhoAmI:
+        return await self.send(calls.whoami())
+
+    async def list_keys(self) -> KeyList:
+        return await self.send(calls.list_keys())
+
+    async def create_key(self, request: KeyCreate) -> KeyCreated:
+        return await self.send(calls.create_key(request))
+
+    async def revoke_key(self, key_id: str) -> KeyModel:
+        return await self.send(calls.revoke_key(key_id))
+
+    async def audit(
+        self, *, tenant_id: str | None = None, limit: int = 100, cursor: int | None = None
+    ) -> AuditList:
+        return await self.send(calls.audit(tenant_id, limit, cursor))
 
     # The paths at the root: plain jobs, bulk loads, ticks of a manual clock
 

@@ -15,6 +15,14 @@ from gpu_scheduler.client.call import (
     said,
 )
 from gpu_scheduler.wire.events_v1 import EventList
+from gpu_scheduler.wire.keys_v1 import (
+    AuditList,
+    KeyCreate,
+    KeyCreated,
+    KeyList,
+    KeyModel,
+    WhoAmI,
+)
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
@@ -288,6 +296,30 @@ def _queues(content: bytes, _: Headers) -> list[QueueModel]:
 
 def _quota(project_id: str) -> str:
     return path_of("queues", "quota", project_id, kind="project")
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def whoami() -> Call[WhoAmI]:
+    return Call("GET", "/api/v1/whoami", a(WhoAmI))
+
+
+def list_keys() -> Call[KeyList]:
+    return Call("GET", "/api/v1/keys", a(KeyList))
+
+
+def create_key(request: KeyCreate) -> Call[KeyCreated]:
+    return Call("POST", "/api/v1/keys", a(KeyCreated), body=said(request))
+
+
+def revoke_key(key_id: str) -> Call[KeyModel]:
+    return Call("DELETE", path_of("keys", key_id, kind="key"), a(KeyModel))
+
+
+def audit(tenant_id: str | None, limit: int, cursor: int | None) -> Call[AuditList]:
+    query = {"tenant_id": tenant_id, "limit": limit, "cursor": cursor}
+    return Call("GET", "/api/v1/audit", a(AuditList), query)
 
 
 # -- the paths at the root -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ Each call is described in calls.py, and what takes several of them in steps.py; 
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -20,6 +20,14 @@ from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
+from gpu_scheduler.wire.keys_v1 import (
+    AuditList,
+    KeyCreate,
+    KeyCreated,
+    KeyList,
+    KeyModel,
+    WhoAmI,
+)
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
@@ -259,6 +267,25 @@ class Client:
     def sync_quota(self, project_id: str) -> QuotaModel:
         return self.send(calls.sync_quota(project_id))
 
+    # Identity
+
+    def whoami(self) -> WhoAmI:
+        return self.send(calls.whoami())
+
+    def list_keys(self) -> KeyList:
+        return self.send(calls.list_keys())
+
+    def create_key(self, request: KeyCreate) -> KeyCreated:
+        return self.send(calls.create_key(request))
+
+    def revoke_key(self, key_id: str) -> KeyModel:
+        return self.send(calls.revoke_key(key_id))
+
+    def audit(
+        self, *, tenant_id: str | None = None, limit: int = 100, cursor: int | None = None
+    ) -> AuditList:
+        return self.send(calls.audit(tenant_id, limit, cursor))
+
     # The paths at the root: plain jobs, bulk loads, ticks of a manual clock
 
     def submit_plain(self, job: PlainJobRequest) -> PlainSubmitAnswer:
@@ -292,7 +319,7 @@ class Client:
         tenant_id: str | None = None,
         readings: bool = False,
         patience_seconds: float = 60,
-    ) -> Iterator[EventModel]:
+    ) -> Generator[EventModel, None, None]:
         """Every change after number `after` (from now on without), without end.
 
         After a lost connection it goes on behind the last event, without gap or repetition;

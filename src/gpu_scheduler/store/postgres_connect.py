@@ -29,7 +29,7 @@ _DEFAULTS: Final[Mapping[str, str | int]] = {
 }
 
 # A commit looks up few jobs by their id, in a table whose size the server's figures lag behind:
-# without this it read whole tables until they were analysed (200 commits/s for 1,700).
+# without this the planner may read whole tables until they are analysed.
 _FEW_ROWS: Final = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",

@@ -343,9 +343,17 @@ async def test_csv_is_taken_in_part_with_the_line_of_each_refusal(api: Api) -> N
     ]
 
 
+async def test_a_first_row_that_cannot_be_read_is_not_the_header_s_fault(api: Api) -> None:
+    text = f"{HEADER}\nd,t1,{'x' * 200_000},1,5,0\na,t1,A100,1,5,0"
+    body = (await ingest(api, "csv", text)).json()
+    assert body["accepted"] == ["a"]
+    assert [(r["line"], r["code"]) for r in body["rejected"]] == [(2, "PARSE_ERROR")]
+
+
 @pytest.mark.parametrize(
     ("header", "complaint"),
     [
+        ("x" * 200_000, "the header cannot be read"),
         ("", "the header lacks: job_id, tenant_id, gpu_type, gpus, priority, submitted_at"),
         ("job_id,tenant_id,gpu_type,priority,submitted_at", "the header lacks: gpus"),
         (f"{HEADER},job_id", "the header has twice: job_id"),

@@ -44,8 +44,9 @@ async def test_a_gpu_is_paused_and_resumed(api: Api) -> None:
 
 
 async def test_a_pause_needs_no_reason(api: Api) -> None:
-    for body in ({"json": {}}, {}):
-        answer = await api.post("/api/v1/gpus/0/pause", **body)
+    bodies: list[dict[str, str] | None] = [{}, None]
+    for body in bodies:
+        answer = await api.post("/api/v1/gpus/0/pause", json=body)
         assert answer.json()["paused"] == "paused by an operator"
 
 

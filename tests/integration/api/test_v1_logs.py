@@ -154,7 +154,8 @@ async def test_each_attempt_has_its_own_log(api: Api) -> None:
 
 
 async def test_there_is_no_log_before_the_start_nor_of_a_lease(api: Api) -> None:
-    for body in ({"command": ["t"], "hold": True}, {"command": []}):
+    bodies: list[dict[str, Any]] = [{"command": ["t"], "hold": True}, {"command": []}]
+    for body in bodies:
         job_id = (await api.post("/api/v1/jobs", json=body)).json()["job_id"]
         error_of(await api.get(f"/api/v1/jobs/{job_id}/logs"), 404, "NO_LOG")
 

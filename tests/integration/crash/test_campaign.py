@@ -84,7 +84,11 @@ class Stream(threading.Thread):
 @pytest.mark.parametrize(
     ("rounds", "victims"),
     [
-        pytest.param(15, ("service", "supervisor", "both", "starting"), id="jobs keep their ends"),
+        pytest.param(
+            15,
+            ("service", "supervisor", "supervisor", "both", "starting"),
+            id="jobs keep their ends",
+        ),
         pytest.param(8, ("runners", "supervisor and runners"), id="runners are killed too"),
     ],
 )

@@ -1,7 +1,5 @@
 """What was promised before kill -9 of the service holds after it, and what is due is done."""
 
-import pytest
-
 from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, eventually, gate
 
@@ -142,18 +140,14 @@ def test_a_lease_is_still_held_after_a_restart_and_expires(start: StartService) 
     assert service.busy_gpus() == []
 
 
-@pytest.mark.parametrize("victim", ["service", "supervisor"])
-def test_jobs_that_waited_start_in_their_order(start: StartService, victim: str) -> None:
+def test_jobs_that_waited_start_in_their_order(start: StartService) -> None:
     service = start(gpus="sim:1xA100")
     first = service.submit(gate())
     service.running(first)
     for name in ("b", "c", "a"):
         service.submit(f"echo {name} >> order", job_id=name)
     service.submit("echo urgent >> order", job_id="urgent", priority=2000)
-    if victim == "service":
-        service.restart()
-    else:
-        service.kill_supervisor()
+    service.restart()
     service.open_gate()
     for job_id in ("urgent", "a", "b", "c"):
         service.end(job_id)

@@ -3,10 +3,12 @@
 import os
 import sqlite3
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpu_scheduler.engines.local.paths import JOURNAL
 from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, clean_environ, free_port
 
@@ -25,52 +27,51 @@ def test_a_port_in_use(start: StartService, tmp_path: Path) -> None:
     assert "--port" in message
 
 
-def test_a_data_directory_that_cannot_be_made(stopped: RealService, tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_made(new: RealService, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    message = refusal(stopped, "--data-dir", str(file / "data"))
+    message = refusal(new, "--data-dir", str(file / "data"))
     assert f"cannot use the data directory {file / 'data'}: Not a directory" in message
     assert "--data-dir" in message
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every directory")
-def test_a_data_directory_of_somebody_else(stopped: RealService, tmp_path: Path) -> None:
+def test_a_data_directory_of_somebody_else(new: RealService, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
-    message = refusal(stopped, "--data-dir", str(closed))
+    message = refusal(new, "--data-dir", str(closed))
     assert f"cannot use the data directory {closed}: Permission denied" in message
 
 
-def test_a_database_of_a_newer_version(stopped: RealService) -> None:
-    with sqlite3.connect(stopped.data_dir / "tgpu.db") as database:
+def test_a_database_of_a_newer_version(start: StartService) -> None:
+    service = start()
+    assert service.terminate() == 0
+    with sqlite3.connect(service.data_dir / "tgpu.db") as database:
         database.execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
     database.close()
-    message = refusal(stopped)
+    message = refusal(service)
     assert "schema version 999" in message
     assert "install the newer gpu-scheduler" in message
 
 
-def test_a_file_that_is_no_database(stopped: RealService) -> None:
-    for file in stopped.data_dir.glob("tgpu.db*"):
-        file.unlink()
-    (stopped.data_dir / "tgpu.db").write_bytes(b"no database" * 1000)
-    assert "is not a database" in refusal(stopped)
+def test_a_file_that_is_no_database(new: RealService) -> None:
+    new.data_dir.mkdir()
+    (new.data_dir / "tgpu.db").write_bytes(b"no database" * 1000)
+    assert "is not a database" in refusal(new)
 
 
-def test_a_supervisor_that_cannot_start(stopped: RealService) -> None:
-    journal = stopped.data_dir / "engine" / "attempts.log"
-    journal.write_text('["version",999]\n')
-    for pid in stopped.processes():
-        os.kill(pid, 15)
-    assert "written by a newer version" in refusal(stopped)
+def test_a_supervisor_that_cannot_start(new: RealService) -> None:
+    engine = new.data_dir / "engine"
+    engine.mkdir(parents=True)
+    (engine / JOURNAL).write_text('["version",999]\n')
+    assert "written by a newer version" in refusal(new)
 
 
 @pytest.fixture
-def stopped(start: StartService) -> RealService:
-    """A service that has ended, with its data directory."""
-    service = start()
-    assert service.terminate() == 0
-    return service
+def new(tmp_path: Path) -> Iterator[RealService]:
+    """A service that was never started."""
+    with RealService(tmp_path / "new") as service:
+        yield service
 
 
 def refusal(service: RealService, *options: str) -> str:

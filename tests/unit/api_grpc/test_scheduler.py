@@ -347,13 +347,13 @@ async def test_a_watch_that_cannot_be_is_refused(served, fields, status, code):
 
 async def drained(call: Any) -> tuple[list[int], Refused]:
     """All that comes, and how it ended."""
-    seen = []
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        while True:
-            event = await call.read()
-            assert event is not grpc.aio.EOF
+    seen: list[int] = []
+    try:
+        while (event := await call.read()) is not grpc.aio.EOF:
             seen.append(event.seq)
-    return seen, refusal_of(caught.value)
+    except grpc.aio.AioRpcError as error:
+        return seen, refusal_of(error)
+    raise AssertionError("it ended as if all were well")
 
 
 async def test_a_watcher_that_takes_nothing_is_dropped_and_can_go_on(served):

@@ -1,5 +1,6 @@
 """Every call as it goes over the wire, in both colours of client."""
 
+import contextlib
 import inspect
 import json
 import re
@@ -13,6 +14,7 @@ from gpu_scheduler.client.aio import AsyncClient
 from gpu_scheduler.client.call import Call
 from gpu_scheduler.client.errors import NotFound
 from gpu_scheduler.client.http import Client
+from gpu_scheduler.wire.keys_v1 import KeyCreate
 from gpu_scheduler.wire.root_v1 import PlainJobRequest
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
@@ -64,6 +66,11 @@ EXAMPLES: list[Call[object]] = [
     calls.get_quota("t"),
     calls.change_quota("t", QuotaPatch(gpu_quota=4)),
     calls.sync_quota("t"),
+    calls.whoami(),
+    calls.list_keys(),
+    calls.create_key(KeyCreate(name="ci")),
+    calls.revoke_key("k1"),
+    calls.audit("t", 10, None),
     calls.submit_plain(PLAIN),
     calls.submit_batch([PLAIN]),
     calls.ingest(b"", "ndjson"),
@@ -81,7 +88,7 @@ def operations() -> list[tuple[str, str]]:
     return [(method.upper(), path) for path, item in paths.items() for method in item]
 
 
-@pytest.mark.parametrize(("method", "path"), operations(), ids=" ".join)
+@pytest.mark.parametrize(("method", "path"), operations(), ids=str)
 def test_every_operation_of_the_service_has_a_call(method, path):
     if (method, path) in NOT_CALLED:
         return
@@ -173,6 +180,4 @@ def _reads(call: Call[object]) -> bool:
 
 
 def _fine():
-    import contextlib
-
     return contextlib.nullcontext()

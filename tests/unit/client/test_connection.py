@@ -117,9 +117,9 @@ def test_the_key_of_the_environment_is_shown_to_no_service_that_was_named(monkey
 def test_each_status_has_its_kind_of_error(status, kind):
     body = {"error": {"code": "X", "message": "no", "details": []}}
     transport = httpx.MockTransport(lambda _: httpx.Response(status, json=body))
-    with Client("http://127.0.0.1:1", transport=transport) as client:
-        with pytest.raises(ClientError) as caught:
-            client.get_job("1")
+    client = Client("http://127.0.0.1:1", transport=transport)
+    with client, pytest.raises(ClientError) as caught:
+        client.get_job("1")
     assert (type(caught.value), caught.value.status) == (kind, status)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ def after(*names: str) -> tuple[Dependency, ...]:
     return tuple(Dependency(JobId(n), DependencyKind(kind or "ok")) for n, _, kind in pairs)
 
 
-async def ended(box: Box, job_id: str, state: JobState, **options: object) -> None:
+async def ended(box: Box, job_id: str, state: JobState, **options: Any) -> None:
     """A job that has run and is over in this state."""
-    made = a_submission("true", job_id=job_id, options=Options(**options))  # type: ignore[arg-type]
+    made = a_submission("true", job_id=job_id, options=Options(**options))
     await box.submit(made)
     if state is JobState.CANCELLED:
         await box.service.jobs.cancel(JobId(job_id))

@@ -1,5 +1,7 @@
 """What each observation means for its job, whatever the job's state."""
 
+from typing import Any
+
 import pytest
 
 from gpu_scheduler.core import lifecycle
@@ -14,7 +16,7 @@ from tests.builders import a_job, a_state, entry_of, move, requeue, run, start
 NOW = 1_000_000
 
 
-def placed(state: str = "running", **options: object) -> tuple[State, Entry]:
+def placed(state: str = "running", **options: Any) -> tuple[State, Entry]:
     """A job whose first attempt was decided, runs, or is being stopped."""
     world = a_state(a_job("j1", **options))
     start(world, "j1", 0)
@@ -26,11 +28,11 @@ def placed(state: str = "running", **options: object) -> tuple[State, Entry]:
     return world, entry_of(world, "j1")
 
 
-def seen(phase: Phase, attempt: int = 1, **facts: object) -> Observation:
-    return Observation(AttemptKey("j1", attempt), phase, 900, **facts)  # type: ignore[arg-type]
+def seen(phase: Phase, attempt: int = 1, **facts: Any) -> Observation:
+    return Observation(AttemptKey("j1", attempt), phase, 900, **facts)
 
 
-def exited(code: int, **facts: object) -> Observation:
+def exited(code: int, **facts: Any) -> Observation:
     return seen(Phase.EXITED, exit_code=code, **facts)
 
 

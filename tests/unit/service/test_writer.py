@@ -221,7 +221,7 @@ async def test_close_serves_what_was_taken_and_refuses_what_comes_after() -> Non
     with pytest.raises(Unavailable, match="stopping"):
         await world.submit("late")
     world.store.gate.set()
-    assert await asyncio.gather(first, taken) == ["first", "taken"]
+    assert (await first, await taken) == ("first", "taken")
     await asyncio.wait_for(task, 5)
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import quote
 
 import grpc
 import structlog
@@ -17,9 +18,10 @@ _log = structlog.get_logger("gpu_scheduler.api.grpc")
 
 # The JSON that REST would have answered with.
 TRAILER: Final = "tgpu-error"
-# All headers of an answer share 8 KiB.
-_LONGEST_TRAILER: Final = 4096
-_LONGEST_MESSAGE: Final = 1024
+# All headers of an answer share 8 KiB, and some are gRPC's own. In both places a character may
+# take up twelve bytes, so the shorter message fits whatever it says.
+_MOST_BYTES: Final = 7000
+_SHORT_MESSAGE: Final = 280
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _S = TypeVar("_S")
@@ -52,9 +54,10 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
         raise error
     status, code, message, details = _described(error)
     trailer = json.dumps(body(code, message, details), default=str)
-    if len(trailer) > _LONGEST_TRAILER:
-        trailer = json.dumps(body(code, message[:_LONGEST_MESSAGE]))
-    await context.abort(status, message[:_LONGEST_MESSAGE], ((TRAILER, trailer),))
+    if len(quote(message)) + len(trailer) > _MOST_BYTES:
+        message = message[:_SHORT_MESSAGE]
+        trailer = json.dumps(body(code, message))
+    await context.abort(status, message, ((TRAILER, trailer),))
 
 
 def _described(error: Exception) -> tuple[grpc.StatusCode, str, str, list[dict[str, object]]]:

@@ -77,7 +77,7 @@ class _Loader:
     def take(self, number: int, item: Any, to_plain: ToPlain) -> None:
         self._last = number
         if isinstance(item, Complaint):
-            self._reject(number, None, "PARSE_ERROR", item)
+            self._reject(number, None, "PARSE_ERROR", str(item))
             return
         try:
             job = self._interned.job(to_plain(item))

@@ -139,14 +139,12 @@ class CsvRows:
             except StopIteration:
                 return
             except csv.Error as error:
-                if self._header is None:
-                    raise InvalidRequest(
-                        "file", "", f"the header cannot be read: {error}"
-                    ) from None
                 yield Complaint(str(error))
 
     def _row(self, number: int, row: list[str] | Complaint) -> Iterator[Item]:
         if isinstance(row, Complaint):
+            if self._header is None:
+                raise InvalidRequest("file", "", f"the header cannot be read: {row}")
             yield number, row
         elif self._header is None:
             self._begin(row)
