@@ -1,8 +1,10 @@
 """Profiles of Hypothesis: bounded and repeatable by default, wider where somebody looks for bugs.
 
 `pytest --hypothesis-profile=search` draws new examples in each run and ten times as many.
+`pytest --no-skips` fails a run that skipped a test: a machine that lacks something proves nothing.
 """
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ("tests.servers.fixtures",)
@@ -16,3 +18,23 @@ settings.register_profile(
     "search", deadline=None, max_examples=500, suppress_health_check=_SLOW_IS_FINE
 )
 settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="fail when a test was skipped")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped and config.getoption("--no-skips"):
+        terminalreporter.write_line(f"--no-skips: {len(skipped)} tests were skipped", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not session.config.getoption("--no-skips"):
+        return
+    if reporter.stats.get("skipped") and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

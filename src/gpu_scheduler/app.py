@@ -7,6 +7,7 @@ import gc
 import json
 import math
 import os
+import pwd
 import signal
 import socket
 import sys
@@ -263,11 +264,21 @@ async def _answering_grpc(
         yield
         return
     # Imported here: a service that has no such port starts faster without.
+    from gpu_scheduler.api.auth.grpc_gate import GrpcGate
     from gpu_scheduler.api.grpc.server import CannotListen, GrpcServer
 
-    server = GrpcServer(lambda: app.state.service, data_dir=str(data_dir))
+    limits = settings.limits
+    gate = GrpcGate(
+        app.state.authenticator,
+        lambda: app.state.service,
+        TokenBuckets(limits.requests_per_second, limits.burst),
+    )
+    server = GrpcServer(lambda: app.state.service, data_dir=str(data_dir), interceptors=[gate])
+    certificate = _certificate(settings)
     try:
-        await server.start(api.host, api.grpc_port)
+        await server.start(
+            api.host, api.grpc_port, None if certificate is None else certificate.pem()
+        )
     except CannotListen as error:
         raise CannotServe(f"{error}; {_GRPC_REMEDY}") from None
 
@@ -350,6 +361,7 @@ def make_service(
                     for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ")
                     if name in environ
                 },
+                run_as_uid=_run_as_uid(settings),
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             monitor_seconds=settings.devices.monitor_interval_seconds,
@@ -385,6 +397,16 @@ def _make_store(settings: Settings) -> Store:
         return make_store(settings)
     except StoreUnavailable as error:
         raise CannotServe(str(error)) from error
+
+
+def _run_as_uid(settings: Settings) -> int | None:
+    name = settings.engine.run_as
+    if not name or os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise CannotServe(f"engine.run_as: there is no user {name!r} on this machine") from None
 
 
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:

@@ -40,6 +40,9 @@ class AgentOptions:
     gpus: str = "auto"
     interval_seconds: float = 5.0
     driver_timeout_seconds: float = 5.0
+    api_key: str | None = field(default=None, repr=False)
+    tls: bool = False
+    ca: bytes | None = None  # certificates (PEM) to trust instead of the system's
 
 
 class Lost(Exception):
@@ -55,7 +58,7 @@ def run(options: AgentOptions) -> None:
 
 async def _run_until_told(options: AgentOptions, provider: GPUProvider) -> None:
     watch = DeviceWatch(provider, options.driver_timeout_seconds)
-    machine = _Machine(options.name, provider, watch, node_size(provider))
+    machine = Machine(options.name, provider, watch, node_size(provider))
     reporting = asyncio.create_task(Reporter(options, machine).report_for_ever())
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, reporting.cancel)
@@ -68,7 +71,7 @@ async def _run_until_told(options: AgentOptions, provider: GPUProvider) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
+class Machine:
     name: str
     provider: GPUProvider
     watch: DeviceWatch
@@ -96,11 +99,11 @@ class _Machine:
 
 
 class Reporter:
-    def __init__(self, options: AgentOptions, machine: _Machine) -> None:
+    def __init__(self, options: AgentOptions, machine: Machine) -> None:
         self._options = options
         self._machine = machine
         self._pause = _FIRST_PAUSE_SECONDS
-        self._trouble = ""  # as logged last: an hour without the service is one line, not hundreds
+        self.trouble = ""  # as logged last: an hour without the service is one line, not hundreds
 
     async def report_for_ever(self) -> None:
         while True:
@@ -114,14 +117,15 @@ class Reporter:
 
     async def _report(self) -> None:
         """One connection, from the registration to whatever ends it."""
-        server = self._options.server
-        async with grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS) as channel:
+        server, key = self._options.server, self._options.api_key
+        identity = () if key is None else (("authorization", f"Bearer {key}"),)
+        async with self._channel() as channel:
             stub = rpc.AgentServiceStub(channel)
             registration = await self._machine.registration()
-            known = await stub.RegisterAgent(registration, timeout=_CALL_SECONDS)
+            known = await stub.RegisterAgent(registration, timeout=_CALL_SECONDS, metadata=identity)
             _log.info("registered", server=server, name=known.name, gpus=len(registration.gpus))
-            self._pause, self._trouble = _FIRST_PAUSE_SECONDS, ""
-            beats = stub.Heartbeat()
+            self._pause, self.trouble = _FIRST_PAUSE_SECONDS, ""
+            beats = stub.Heartbeat(metadata=identity)
             while True:
                 await _exchange(beats, await self._machine.beat())
                 await asyncio.sleep(
@@ -131,6 +135,13 @@ class Reporter:
                     )
                 )
 
+    def _channel(self) -> grpc.aio.Channel:
+        server = self._options.server
+        if not self._options.tls:
+            return grpc.aio.insecure_channel(server, options=_CHANNEL_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(self._options.ca)
+        return grpc.aio.secure_channel(server, credentials, options=_CHANNEL_OPTIONS)
+
     def _tell(self, error: Exception) -> None:
         match error:
             case grpc.aio.AioRpcError():
@@ -139,8 +150,8 @@ class Reporter:
                 text = str(error)
             case _:
                 text = f"{type(error).__name__}: {error}"
-        if text != self._trouble:
-            self._trouble = text
+        if text != self.trouble:
+            self.trouble = text
             _log.warning("no service", server=self._options.server, problem=text)
 
 

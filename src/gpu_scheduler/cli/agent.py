@@ -2,6 +2,7 @@
 
 import re
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,13 +37,20 @@ def agent(
     interval: Annotated[
         str, typer.Option(metavar="SPAN", help="Pause between two reports.")
     ] = "5s",
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt; the scheduler must have a certificate.")
+    ] = False,
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificates (PEM) to trust; implies --tls."),
+    ] = None,
     log_level: Level = None,
     log_format: Style = None,
 ) -> None:
     """Report this machine's GPUs to a scheduler elsewhere, until Ctrl-C.
 
     The machine and its readings are then in `tgpu nodes`. Jobs do not run on it. A scheduler that
-    is away is waited for.
+    is away is waited for. Where it asks who calls, put an operator's API key in TGPU_API_KEY.
     """
     from gpu_scheduler.cli.durations import parse_duration
 
@@ -51,7 +59,7 @@ def agent(
     from gpu_scheduler.agent.run import AgentOptions, run
     from gpu_scheduler.devices.api import NoDriver
     from gpu_scheduler.log import set_up_logging
-    from gpu_scheduler.settings import LoggingSettings
+    from gpu_scheduler.settings import LoggingSettings, process_environ
 
     set_up_logging(
         LoggingSettings.model_validate(
@@ -61,8 +69,17 @@ def agent(
             }
         )
     )
+    options = AgentOptions(
+        address,
+        name or _host_name(),
+        gpus,
+        seconds,
+        api_key=process_environ().get("TGPU_API_KEY") or None,
+        tls=tls or ca is not None,
+        ca=None if ca is None else ca.read_bytes(),
+    )
     try:
-        run(AgentOptions(address, name or _host_name(), gpus, seconds))
+        run(options)
     except (NoDriver, ValueError) as error:
         raise bad_input(f"--gpus: {error}") from error
 

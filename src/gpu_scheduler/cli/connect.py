@@ -35,7 +35,13 @@ def open_client(api_url: str | None, timeout_seconds: float = 30.0) -> Client:
             target = parse_target(url)
         except ValueError as error:
             raise bad_option("--api-url (or TGPU_URL)", error) from error
-    return Client(target, timeout_seconds=timeout_seconds)
+    mine = environment.variables()
+    return Client(
+        target,
+        api_key=mine.get("TGPU_API_KEY") or None,
+        verify=mine.get("TGPU_CA_FILE") or True,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from gpu_scheduler.cli import (
     config,
     db,
     doctor,
+    keys,
     listing,
     logs,
     nodes,
@@ -127,6 +128,9 @@ app.add_typer(queues.app, name="queues", rich_help_panel=_TENANTS)
 app.add_typer(queues.quota_app, name="quota", rich_help_panel=_TENANTS)
 app.add_typer(config.app, name="config", rich_help_panel=_SERVICE)
 app.add_typer(db.app, name="db", rich_help_panel=_SERVICE)
+app.add_typer(keys.app, name="keys", rich_help_panel=_SERVICE)
+_add("audit", keys.audit, keys.AUDIT_EPILOG, _SERVICE)
+_add("whoami", keys.whoami, keys.WHOAMI_EPILOG, _SERVICE)
 # Spellings that people bring from elsewhere.
 _add("list-jobs", listing.list_jobs, listing.LIST_EPILOG, _JOBS, is_hidden=True)
 _add("cancel-job", actions.cancel, actions.CANCEL_EPILOG, _JOBS, is_hidden=True)

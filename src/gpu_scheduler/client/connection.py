@@ -49,6 +49,7 @@ class Connection:
 
             found = surroundings()
             target, api_key = found.target, api_key or found.api_key
+            verify = found.ca_file or True if verify is True else verify
         self.target = parse_target(target) if isinstance(target, str) else target
         self._timeout_seconds = timeout_seconds
         self._api_key = api_key

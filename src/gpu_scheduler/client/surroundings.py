@@ -16,6 +16,7 @@ _DATA_DIR_VARIABLES: Final = ("TGPU_DATA_DIR", "GPU_SCHEDULER_DATA_DIR")
 class Surroundings:
     target: Target
     api_key: str | None  # for this target only: no other service is shown it
+    ca_file: str | None  # certificate authorities to trust instead of the system's
 
 
 def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
@@ -25,7 +26,7 @@ def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
     variables = process_environ() if environ is None else environ
     url, key = variables.get("TGPU_URL"), variables.get("TGPU_API_KEY")
     target = parse_target(url) if url else PersonalService(data_dir(variables)).target()
-    return Surroundings(target, key or None)
+    return Surroundings(target, key or None, variables.get("TGPU_CA_FILE") or None)
 
 
 def data_dir(environ: Mapping[str, str]) -> Path:

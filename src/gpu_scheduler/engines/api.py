@@ -16,6 +16,14 @@ class AttemptKey(NamedTuple):
     attempt: int
 
 
+class RunAs(NamedTuple):
+    """The local user an attempt runs as. A `gid` of None: there is no such user."""
+
+    uid: int
+    gid: int | None
+    groups: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -26,6 +34,7 @@ class Launch:
     env: Mapping[str, str]  # complete: the submitter's, overlaid with CUDA_* and TGPU_*
     time_limit_ms: int | None = None
     grace_ms: int = 10_000  # between TERM and KILL
+    user: RunAs | None = None  # None: whoever runs the engine
 
 
 class Phase(StrEnum):

@@ -23,6 +23,7 @@ from gpu_scheduler.engines.api import (
     Observation,
     Phase,
 )
+from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
@@ -41,6 +42,7 @@ class LaunchSettings:
     grace_ms: int
     home: str
     default_environment: Mapping[str, str]  # for jobs submitted without one
+    run_as_uid: int | None = None  # for callers who are no local users; None: the service's own
 
 
 class Attempts:
@@ -132,6 +134,7 @@ class Attempts:
             log_dir=self._engine.log_dir(key) or "",
             grace_ms=self._settings.grace_ms,
             home=self._settings.home,
+            account=None if stored.detail.uid is None else account_of(stored.detail.uid),
         )
 
     async def _environment(self, env_id: str | None) -> Mapping[str, str]:

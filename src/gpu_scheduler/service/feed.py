@@ -161,17 +161,13 @@ class Feed:
 
     def publish(self, events: Sequence[Event], last_seq: int) -> None:
         """The events of one commit, before they are applied: `last_seq` is the last one's."""
-        submitted: dict[JobId, TenantId] = {}
-        entries = []
-        for seq, event in enumerate(events, last_seq - len(events) + 1):
-            tenant_id = None
-            if isinstance(event, JobsSubmitted):
-                submitted.update((job.job_id, job.tenant_id) for job in event.jobs)
-            elif isinstance(event, JobMoved):
-                known = self._state.entry(event.job_id)
-                tenant_id = known.job.tenant_id if known else submitted.get(event.job_id)
-            entries.append(_Entry(seq, event, tenant_id))
-        self._ring.add(entries)
+        first_seq = last_seq - len(events) + 1
+        self._ring.add(
+            [
+                _Entry(seq, event, self._mover(event, events))
+                for seq, event in enumerate(events, first_seq)
+            ]
+        )
         self.last_seq = last_seq
         self._wake()
         for subscription in list(self._guarded):
@@ -208,6 +204,16 @@ class Feed:
         """End all subscriptions after what was published."""
         self.closed = True
         self._wake()
+
+    def _mover(self, event: Event, commit: Sequence[Event]) -> TenantId | None:
+        """Whose job moved."""
+        if not isinstance(event, JobMoved):
+            return None
+        known = self._state.entry(event.job_id)
+        if known is not None:
+            return known.job.tenant_id
+        new = (job for each in commit if isinstance(each, JobsSubmitted) for job in each.jobs)
+        return next((job.tenant_id for job in new if job.job_id == event.job_id), None)
 
     def _wake(self) -> None:
         self._changed.set()

@@ -91,11 +91,11 @@ class Principal:
     def sees(self, tenant_id: str) -> bool:
         return self.tenants is None or tenant_id in self.tenants
 
-    def within(self, tenant_id: str | None) -> frozenset[TenantId] | None:
-        """The tenants to show where the caller asks for one, or for all that are theirs."""
-        if tenant_id is None:
+    def within(self, *wanted: str) -> frozenset[TenantId] | None:
+        """The tenants to show where the caller asks for some, or for all that are theirs."""
+        if not wanted:
             return self.tenants
-        return frozenset({TenantId(tenant_id)} if self.sees(tenant_id) else ())
+        return frozenset(TenantId(name) for name in wanted if self.sees(name))
 
     @property
     def scope(self) -> tuple[TenantId, ...] | None:
@@ -115,17 +115,18 @@ def scope_of(role: Role, tenants: Iterable[str] | None) -> frozenset[TenantId] |
     return None if "*" in named else named
 
 
+_ARTICLES: Final = {Role.ADMIN: "an", Role.OPERATOR: "an"}
+
+
 def not_allowed(principal: Principal, permission: Permission) -> Forbidden:
-    bound = "" if permission in PERMISSIONS[principal.role] else f"a {principal.role} "
-    bound = bound or f"a caller bound to {_some(principal.tenants or ())} "
-    article = "an " if principal.role in (Role.ADMIN, Role.OPERATOR) else "a "
-    sentence = f"{bound}may not {permission}".replace("a ", article, 1)
-    needed = next(
-        (str(role) for role in reversed(Role) if permission in PERMISSIONS[role]), str(Role.ADMIN)
-    )
+    if permission in PERMISSIONS[principal.role]:
+        who = f"a caller bound to {_some(principal.tenants or ())}"
+    else:
+        who = f"{_ARTICLES.get(principal.role, 'a')} {principal.role}"
+    needed = next(str(role) for role in reversed(Role) if permission in PERMISSIONS[role])
+    bound = " for all tenants" if permission in CLUSTER_WIDE else ""
     return Forbidden(
-        f"{sentence}; it takes the role {needed}"
-        + (" for all tenants" if permission in CLUSTER_WIDE else ""),
+        f"{who} may not {permission}; it takes the role {needed}{bound}",
         [{"role": str(principal.role), "needs": needed}],
     )
 

@@ -6,7 +6,8 @@ from typing import Final
 from gpu_scheduler.core.job import Detail, Job
 from gpu_scheduler.core.lifecycle import Progress
 from gpu_scheduler.core.units import gpus_text
-from gpu_scheduler.engines.api import AttemptKey, Launch
+from gpu_scheduler.engines.api import AttemptKey, Launch, RunAs
+from gpu_scheduler.service.accounts import Account
 
 
 def launch_of(
@@ -18,7 +19,12 @@ def launch_of(
     log_dir: str,
     grace_ms: int,
     home: str,
+    account: Account | None = None,
 ) -> Launch:
+    """`account` is the user that `detail.uid` names, if there is one."""
+    if account is not None:
+        home = account.home
+        base = base if detail.env_id is not None else {**base, **_of_account(account)}
     env = {**base, **dict(detail.env), **_assigned(job, detail, progress), "TGPU_LOG_DIR": log_dir}
     return Launch(
         key=AttemptKey(job.job_id, progress.attempt),
@@ -27,7 +33,22 @@ def launch_of(
         env=env,
         time_limit_ms=job.options.time_limit_ms,
         grace_ms=grace_ms,
+        user=_run_as(detail.uid, account),
     )
+
+
+def _run_as(uid: int | None, account: Account | None) -> RunAs | None:
+    if uid is None:
+        return None
+    if account is None:
+        return RunAs(uid, None, ())
+    return RunAs(account.uid, account.gid, account.groups)
+
+
+def _of_account(account: Account) -> dict[str, str]:
+    """What a login sets, in place of the same of whoever runs the service."""
+    name = account.name
+    return {"HOME": account.home, "USER": name, "LOGNAME": name, "SHELL": account.shell}
 
 
 # Left over from a surrounding job when one job submits another: never the new job's own. The rest

@@ -32,10 +32,15 @@ class QuotaGate:
     def __init__(self, provider: QuotaProvider) -> None:
         self.name = provider.name or type(provider).__name__
         self.refused: frozenset[JobClass] = frozenset()  # in the last cycle
-        self.trouble: str | None = None
+        self._troubles: dict[str, str] = {}  # by what was asked of it
         self._provider = provider
         self._is_local = isinstance(provider, LocalQuotaProvider)
         self._taken: dict[JobId, Job] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """How the provider failed when it was last asked; None when all is well."""
+        return next(iter(self._troubles.values()), None)
 
     def plan(self, state: State, decide: Callable[[Collection[JobClass]], Plan]) -> Plan:
         """What `decide` plans, without the starts that the provider does not allow.
@@ -65,7 +70,9 @@ class QuotaGate:
         if self._is_local:
             return True
         ask = self._provider.allocate_quota
-        taken = self._call(lambda: bool(ask(job.tenant_id, _resources(job), _kind(job))), False)
+        taken = self._call(
+            "allocate", lambda: bool(ask(job.tenant_id, _resources(job), _kind(job))), False
+        )
         if taken:
             self._taken[job.job_id] = job
         return taken
@@ -75,11 +82,11 @@ class QuotaGate:
         job = self._taken.pop(job_id, None)
         if job is not None:
             tell = self._provider.release_quota
-            self._call(lambda: tell(job.tenant_id, _resources(job), _kind(job)), None)
+            self._call("release", lambda: tell(job.tenant_id, _resources(job), _kind(job)), None)
 
     def quota(self, project_id: str) -> QuotaInfo | None:
         """What the provider says of a project; None where that is nothing."""
-        return self._call(lambda: self._provider.get_quota(project_id), None)
+        return self._call("get", lambda: self._provider.get_quota(project_id), None)
 
     def _ask(self, state: State, plan: Plan, asked: set[JobId], refused: set[JobClass]) -> None:
         for start in plan.starts:
@@ -94,16 +101,16 @@ class QuotaGate:
             else:
                 refused.add(job_class)
 
-    def _call(self, ask: Callable[[], T], otherwise: T) -> T:
+    def _call(self, what: str, ask: Callable[[], T], otherwise: T) -> T:
         try:
             answer = ask()
         except Exception as error:  # another package's code may fail in any way
             trouble = f"{type(error).__name__}: {error}"
-            if trouble != self.trouble:  # once, not in every cycle
+            if trouble != self._troubles.get(what):  # once, not in every cycle
                 _log.error("the quota provider failed", provider=self.name, problem=trouble)
-            self.trouble = trouble
+            self._troubles[what] = trouble
             return otherwise
-        self.trouble = None
+        self._troubles.pop(what, None)
         return answer
 
 

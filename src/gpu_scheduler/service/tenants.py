@@ -59,7 +59,7 @@ class TenantCommands:
 
         def decide(state: State) -> Decision[TenantQueue]:
             tenant_use(state, tenant_id)
-            if state.ledger.queue(tenant_id, name) is not None:
+            if name == DEFAULT_QUEUE or state.ledger.queue(tenant_id, name) is not None:
                 raise Conflict(f"queue {name} of tenant {tenant_id} already exists")
             now = self._clock.now()
             queue = TenantQueue(tenant_id, name, created_at=now, **fields)

@@ -15,7 +15,13 @@ class _Answer(BaseModel):
 class KeyCreate(BaseModel):
     """A key to make. Without `tenants`, a user or viewer sees nothing; `*` is all tenants."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"name": "ci-pipeline", "role": "user", "tenants": ["default"]}]
+        },
+    )
 
     name: Annotated[
         str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$", examples=["ci-pipeline"])

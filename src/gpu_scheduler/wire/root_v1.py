@@ -1,12 +1,14 @@
 """Requests and answers of the paths at the root: plain jobs, manual ticks, bulk loads."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpu_scheduler.wire.v1 import Int
+from gpu_scheduler.wire.v1 import WIDEST, Int
 
 PlainState = Literal["WAITING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
+# Seconds whose milliseconds still are exact everywhere.
+FARTHEST: Final = WIDEST // 1000
 _Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -14,31 +16,32 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+EXAMPLE: Final[dict[str, Any]] = {
+    "examples": [
+        {
+            "job_id": "n1",
+            "tenant_id": "default",
+            "gpu_type": "A100",
+            "gpus": 2,
+            "priority": 5,
+            "submitted_at": 100,
+        }
+    ]
+}
+
+
 class PlainJobRequest(BaseModel):
     """A job as a lease of whole GPUs; times are whole seconds on the manual clock."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "job_id": "n1",
-                    "tenant_id": "default",
-                    "gpu_type": "A100",
-                    "gpus": 2,
-                    "priority": 5,
-                    "submitted_at": 100,
-                }
-            ]
-        },
-    )
+    model_config = ConfigDict(json_schema_extra=EXAMPLE)
 
     job_id: _Name
     tenant_id: _Name
     gpu_type: _Name
     gpus: Annotated[int, Field(gt=0, le=100_000)]
     priority: Int
-    submitted_at: Int
-    max_runtime: Annotated[float, Field(gt=0)] | None = None
+    submitted_at: Annotated[int, Field(ge=-FARTHEST, le=FARTHEST)]
+    max_runtime: Annotated[float, Field(gt=0, le=FARTHEST)] | None = None
 
 
 class PlainSubmitAnswer(_Model):

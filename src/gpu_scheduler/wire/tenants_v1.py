@@ -66,6 +66,10 @@ class TenantCreate(TenantLimits):
 class TenantPatch(_Request):
     """Fields left out stay; a limit set to null is lifted."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"max_gpus": 32, "max_cpu_cores": None}]}
+    )
+
     name: Annotated[str, Field(min_length=1, max_length=200)] = ""
     max_gpus: Gpus | None = None
     max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus] = {}
@@ -128,6 +132,19 @@ QueuePriority = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 
 
 class QueueCreate(_Request):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "project_id": "default",
+                    "name": "training",
+                    "priority": 10,
+                    "max_concurrent_jobs": 5,
+                }
+            ]
+        }
+    )
+
     project_id: str = Field(
         default="default", validation_alias=AliasChoices("project_id", "tenant_id")
     )
@@ -139,6 +156,10 @@ class QueueCreate(_Request):
 
 class QueuePatch(_Request):
     """Fields left out stay; `max_concurrent_jobs` set to null is lifted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"priority": 20, "max_concurrent_jobs": None}]}
+    )
 
     priority: QueuePriority = 0
     max_concurrent_jobs: Amount | None = None
@@ -163,6 +184,10 @@ class QueueList(RootModel[list[QueueModel]]):
 
 class QuotaPatch(_Request):
     """In cores, GiB and GPUs. Fields left out stay; null lifts the limit."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"cpu_quota": 100, "memory_quota": 500, "gpu_quota": 8}]}
+    )
 
     cpu_quota: Cores | None = None
     memory_quota: Annotated[float, Field(ge=0, le=1_000_000_000)] | None = None
@@ -199,6 +224,8 @@ class SchedulerInfo(_Model):
 
 
 class TriggerRequest(_Request):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"project_id": "default"}]})
+
     project_id: str | None = Field(
         default=None, validation_alias=AliasChoices("project_id", "tenant_id")
     )

@@ -70,6 +70,24 @@ class ArrayRequest(_Request):
 class SubmitRequest(_Request):
     """A job to queue. Without a command it is a lease: its GPUs are held until completed."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "bert-training",
+                    "command": ["python", "train.py"],
+                    "args": ["--epochs", "100"],
+                    "gpu_count": 1,
+                    "priority": 1000,
+                    "max_runtime_minutes": 120,
+                    "environment": {"SEED": "1"},
+                },
+                {"command": ["./step.sh"], "gpu_count": 0.5, "array": {"indexes": "1-100"}},
+                {"gpu_count": 2, "max_runtime": 3600},
+            ]
+        }
+    )
+
     job_id: Word | None = None
     tenant_id: Word = Field(
         default="default", validation_alias=AliasChoices("tenant_id", "project_id")
@@ -231,6 +249,8 @@ class GpuList(_Model):
 
 
 class PauseRequest(_Request):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "too hot"}]})
+
     reason: Annotated[str, Field(min_length=1, max_length=500), _PLAIN] = "paused by an operator"
 
 

@@ -175,13 +175,21 @@ async def test_the_document_lists_every_path_of_the_contract(api: Api) -> None:
     assert set(CONTRACT.split("\n")) - {""} <= (await operations(api)).keys()
 
 
-async def test_every_operation_of_the_document_has_our_errors(api: Api) -> None:
+async def test_every_error_of_the_document_has_our_shape(api: Api) -> None:
+    components = (await api.get("/openapi.json")).json()["components"]
     for name, operation in (await operations(api)).items():
-        for status in ("422", "default"):
-            content = operation["responses"][status]["content"]["application/json"]
-            assert content["schema"]["$ref"].endswith("/ErrorAnswer"), (name, status)
-    schemas = (await api.get("/openapi.json")).json()["components"]["schemas"]
-    assert "HTTPValidationError" not in schemas
+        errors = {
+            status: answer
+            for status, answer in operation["responses"].items()
+            if status == "default" or int(status) >= 400
+        }
+        assert errors, name
+        for status, answer in errors.items():
+            where = answer.get("$ref", "").rpartition("/")[2]
+            described = components["responses"][where] if where else answer
+            schema = described["content"]["application/json"]["schema"]
+            assert schema["$ref"].endswith("/ErrorAnswer"), (name, status)
+    assert "HTTPValidationError" not in components["schemas"]
 
 
 async def test_every_operation_of_the_document_says_what_it_does(api: Api) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gpu_scheduler.wire import scheduler_pb2 as pb
@@ -18,10 +19,9 @@ from tests.integration.grpc.conftest import GrpcService
 from tests.real_service import RealService, clean_environ, eventually, free_port
 
 
-def is_open(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
+def listening_ports(service: RealService) -> set[int]:
+    connections = psutil.Process(service.pid).net_connections("tcp")
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def test_a_job_runs_that_was_submitted_over_grpc(service):
@@ -117,15 +117,14 @@ def test_one_port_for_two_things_is_refused(tmp_path):
 
 
 def test_a_service_on_a_socket_alone_opens_no_port(tmp_path):
-    port = free_port()
-    api = {"http_port": 0, "socket": str(tmp_path / "s.sock"), "grpc_port": port}
+    api = {"http_port": 0, "socket": str(tmp_path / "s.sock"), "grpc_port": free_port()}
     with RealService(tmp_path, settings={"api": api}) as service:
         service.launch()
         eventually((tmp_path / "data" / "service.json").exists, "the service to be ready")
-        assert not is_open(port)
+        assert listening_ports(service) == set()
 
 
 def test_port_zero_means_none(tmp_path):
     with RealService(tmp_path, settings={"api": {"grpc_port": 0}}) as service:
         service.start()
-        assert not is_open(9090)
+        assert listening_ports(service) == {service.port}

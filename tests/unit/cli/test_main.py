@@ -13,6 +13,8 @@ from gpu_scheduler.cli.main import build_command
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
     *("hold", "release", "rerun", "why", "watch", "gpus", "pause-gpu", "resume-gpu", "complete"),
+    *("nodes", "agent"),
+    *("tenants", "queues", "quota", "config"),
     *("config-sample", "db", "doctor", "version"),
 ]
 
@@ -37,7 +39,8 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 
 def test_every_command_that_answers_programs_takes_json():
-    no_json = {"db", "serve", "watch", "config-sample"}
+    no_json = {"agent", "serve", "watch", "config-sample"}
+    no_json |= {"db", "tenants", "queues", "quota", "config"}  # their subcommands do
     commands = build_command().commands
     without = {
         name
@@ -135,7 +138,9 @@ def test_an_interrupt_is_130(tgpu, service):
     assert tgpu("list").code == 130
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["submit", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["version"], ["--help"], ["submit", "--help"], ["agent", "--help"]]
+)
 def test_help_and_version_import_no_network_and_no_server(arguments):
     code = (
         "import sys; from gpu_scheduler.cli.main import main; main(sys.argv[1:]);"
@@ -146,5 +151,5 @@ def test_help_and_version_import_no_network_and_no_server(arguments):
     )
     modules = set(run.stderr.split())
     assert "gpu_scheduler.cli.main" in modules
-    heavy = {"httpx", "fastapi", "uvicorn", "yaml", "structlog", "asyncio"}
+    heavy = {"httpx", "fastapi", "grpc", "uvicorn", "yaml", "structlog", "asyncio"}
     assert not modules & {*heavy, "gpu_scheduler.settings", "gpu_scheduler.app"}

@@ -125,3 +125,11 @@ def test_each_status_has_its_kind_of_error(status, kind):
 
 def test_a_timeout_says_how_the_job_stands():
     assert str(TimedOut(a_running_job("12"))) == "job 12 is still running"
+
+
+def test_the_environment_names_the_authorities(monkeypatch, tmp_path):
+    monkeypatch.setenv("TGPU_URL", "https://gpu.example")
+    monkeypatch.setenv("TGPU_CA_FILE", str(tmp_path / "ca.pem"))
+    with pytest.raises(FileNotFoundError):
+        Client()
+    assert Connection(None, None, 30, False).http_options()["verify"] is False

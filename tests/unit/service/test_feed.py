@@ -116,6 +116,14 @@ async def test_a_reader_that_waits_is_woken(world):
     assert (await waiting)[0].job_id == "j1"
 
 
+async def test_a_job_that_moves_in_the_commit_that_brings_it_has_its_tenant(world):
+    events = world.feed.subscribe()
+    ended = lifecycle.end(JobId("j1"), PENDING, JobState.CANCELLED, 1)
+    submitted = JobsSubmitted(0, (a_job("j0"), a_job("j1", tenant="other")))
+    await world.commit(submitted, JobMoved(1, JobId("j1"), Move.CANCEL, ended))
+    assert (await take(events, 2))[1].tenant_id == "other"
+
+
 async def test_a_bulk_submission_is_one_event_about_many_jobs(world):
     events = world.feed.subscribe()
     await world.submit("a", "b", "c")

@@ -1,14 +1,17 @@
 """`SchedulerService`: jobs, tenants, the cluster, events."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf.json_format import ParseDict
 
+from gpu_scheduler.api.auth.grpc_gate import grpc_caller
 from gpu_scheduler.api.grpc.messages import fields_of, fill
 from gpu_scheduler.api.grpc.refusal import Context, NotReady, answering
 from gpu_scheduler.api.nodes import node_models
-from gpu_scheduler.api.rest.cluster import cluster_model
+from gpu_scheduler.api.rest.access import checked_submission, visible_job, visible_job_id
+from gpu_scheduler.api.rest.cluster import cluster_model, visible_status
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.jobs import cancel_answer, states_of, submit_answer
 from gpu_scheduler.api.rest.tenants import core_fields, tenant_model
@@ -39,26 +42,29 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
 
     @answering
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobReply:
+        service = self._service()
         wanted = submission_of(SubmitRequest.model_validate(fields_of(request)))
-        submitted = await self._service().jobs.submit(wanted)
+        submitted = await service.jobs.submit(
+            await checked_submission(service, grpc_caller(), wanted)
+        )
         return fill(pb.SubmitJobReply(), submit_answer(submitted))
 
     @answering
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobReply:
         service = self._service()
-        job_id = await service.resolve(_job_name(request.job_id))
+        job_id = await visible_job_id(service, grpc_caller(), _job_name(request.job_id))
         return fill(pb.CancelJobReply(), cancel_answer(job_id, await service.jobs.cancel(job_id)))
 
     @answering
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:
         service = self._service()
-        stored = await service.job(_job_name(request.job_id))
+        stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         return fill(pb.Job(), job_model(service, stored))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
         service = self._service()
-        query = _query(request)
+        query = replace(_query(request), tenant_ids=grpc_caller().scope)
         found = await service.store.jobs(query)
         return pb.ListJobsReply(
             jobs=[fill(pb.Job(), job_model(service, stored)) for stored in found],
@@ -98,18 +104,20 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def GetClusterStatus(
         self, request: pb.GetClusterStatusRequest, context: Context
     ) -> pb.ClusterStatus:
-        return fill(pb.ClusterStatus(), cluster_model(self._service(), self._data_dir))
+        status = visible_status(self._service(), grpc_caller(), self._data_dir)
+        return fill(pb.ClusterStatus(), status)
 
     @answering
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> None:
         service = self._service()
         job_id = None
         if request.HasField("job_id"):
-            job_id = (await service.job(_job_name(request.job_id))).job.job_id
+            name = _job_name(request.job_id)
+            job_id = (await visible_job(service, grpc_caller(), name)).job.job_id
         subscription = service.feed.subscribe(
             request.after if request.HasField("after") else None,
             job_id=job_id,
-            tenant_ids={TenantId(name) for name in request.tenant_ids} or None,
+            tenant_ids=grpc_caller().within(*request.tenant_ids),
         )
         # Sent at once, so that the caller knows from when on it misses nothing.
         await context.send_initial_metadata(((LAST_SEQ, str(service.feed.last_seq)),))

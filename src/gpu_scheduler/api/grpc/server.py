@@ -46,11 +46,20 @@ class GrpcServer:
         known = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(known, self._server)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port, which 0 lets the system choose. Raises CannotListen."""
+    async def start(
+        self, host: str, port: int, credentials: tuple[bytes, bytes] | None = None
+    ) -> int:
+        """Listen; the port, which 0 lets the system choose. Raises CannotListen.
+
+        `credentials` are a private key and its certificates (PEM); without, nothing is encrypted.
+        """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            port = self._server.add_insecure_port(address)
+            if credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                secured = grpc.ssl_server_credentials([credentials])
+                port = self._server.add_secure_port(address, secured)
         except RuntimeError as error:
             raise CannotListen(str(error)) from error
         await self._tell_health(health_pb2.HealthCheckResponse.NOT_SERVING)

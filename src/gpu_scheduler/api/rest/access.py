@@ -110,7 +110,7 @@ async def checked_submission(
     check_tenant(service, caller, submission.tenant_id)
     if caller.tenants is not None:
         await _check_dependencies(service, caller, [d.job_id for d in submission.after])
-    detail = replace(submission.detail, uid=run_as(caller))
+    detail = replace(submission.detail, uid=run_as(service, caller))
     if (name := shown_name(caller)) is not None:
         detail = replace(detail, user=name)
     return replace(submission, detail=detail)
@@ -121,8 +121,10 @@ def shown_name(caller: Principal) -> str | None:
     return None if caller.may(Permission.SEE_CLUSTER) else caller.name
 
 
-def run_as(caller: Principal) -> int | None:
+def run_as(service: Service, caller: Principal) -> int | None:
     """The local user a caller's jobs run as; None: whoever runs the service."""
+    if caller.kind in ("key", "user"):
+        return service.settings.launch.run_as_uid
     return None if caller.uid in (None, os.geteuid()) else caller.uid
 
 

@@ -1,7 +1,5 @@
 """The HTTP application: routes, and one shape for every error."""
 
-from typing import Any
-
 import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -23,26 +21,20 @@ from gpu_scheduler.api.rest import (
     root,
     tenants,
 )
+from gpu_scheduler.api.rest.description import DescribedApi
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
 from gpu_scheduler.core.errors import SchedulerError
 from gpu_scheduler.telemetry.exposition import Exposition
-from gpu_scheduler.wire.v1 import ErrorAnswer
 
 _log = structlog.get_logger("gpu_scheduler.api")
 
 _HTTP_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "TOO_LARGE"}
 
-# Every path may answer with it; named for 422 too, where FastAPI would show its own shape.
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    422: {"model": ErrorAnswer, "description": "A field has a value that cannot be"},
-    "default": {"model": ErrorAnswer, "description": "Any other error"},
-}
-
 
 def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> FastAPI:
     """The application without its service; `app.state.service` is set when it has opened."""
-    app = FastAPI(
+    app = DescribedApi(
         title="gpu-scheduler",
         version=__version__,
         description="Runs GPU jobs on one box, for many tenants, or on a cluster engine.",
@@ -62,7 +54,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         keys.router,
         audit.router,
     ):
-        app.include_router(router, responses=_ERRORS)
+        app.include_router(router)
     if exposition is not None:
         app.router.routes.append(exposition.route())
     app.add_exception_handler(SchedulerError, _scheduler_error)

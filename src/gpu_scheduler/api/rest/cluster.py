@@ -45,8 +45,12 @@ async def health(request: Request) -> Health:
 @router.get("/api/v1/cluster/status")
 async def cluster_status(request: Request) -> ClusterStatus:
     """The machines, GPUs and jobs in numbers."""
-    service, caller = service_of(request), caller_of(request)
-    status = cluster_model(service, request.app.state.data_dir)
+    return visible_status(service_of(request), caller_of(request), request.app.state.data_dir)
+
+
+def visible_status(service: Service, caller: Principal, data_dir: str | None) -> ClusterStatus:
+    """As much of it as the caller may know."""
+    status = cluster_model(service, data_dir)
     return status if caller.may(Permission.SEE_CLUSTER) else _in_outline(service, caller, status)
 
 

@@ -51,15 +51,32 @@ async def watch(websocket: WebSocket) -> None:
         await _close(websocket, 1001, "the service is stopping")
 
 
-@router.get("/api/v1/events", response_class=StreamingResponse)
+class EventStream(StreamingResponse):
+    media_type = "text/event-stream"
+
+
+def _parameter(name: str, description: str, **schema: object) -> dict[str, object]:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+@router.get(
+    "/api/v1/events",
+    response_class=EventStream,
+    openapi_extra={
+        "parameters": [
+            _parameter("after", "go on after this number", type="integer", minimum=0),
+            _parameter("job_id", "of this job only", type="string"),
+            _parameter("tenant_id", "of this tenant only", type="string"),
+            _parameter("readings", "GPU readings too", type="boolean", default=True),
+        ]
+    },
+)
 async def stream(request: Request) -> StreamingResponse:
-    """The same as server-sent events; `Last-Event-ID` or `after` resumes."""
+    """Follow every change as server-sent events; `Last-Event-ID` or `after` resumes."""
     service = service_of(request)
     subscription = _subscription(service, request)
     lines = _lines(service, subscription, _wants_readings(request))
-    return StreamingResponse(
-        lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    return EventStream(lines, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/api/v1/jobs/{job}/events")
@@ -89,7 +106,7 @@ def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
     return service.feed.subscribe(
         None if after is None else int(after),
         job_id=None if job_id is None else JobId(job_id),
-        tenant_ids=caller_of(connection).within(tenant_id),
+        tenant_ids=caller_of(connection).within(*([tenant_id] if tenant_id else [])),
     )
 
 

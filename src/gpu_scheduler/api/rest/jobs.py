@@ -36,7 +36,9 @@ from gpu_scheduler.wire.v1 import (
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-@router.post("", status_code=201)
+@router.post(
+    "", status_code=201, responses={200: {"model": SubmitAnswer, "description": "It was there"}}
+)
 async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
     """Queue a job, an array or a sweep."""
     service = service_of(request)
@@ -126,7 +128,9 @@ async def rerun(request: Request, job: str) -> SubmitAnswer:
     service = service_of(request)
     caller = caller_of(request)
     job_id = await visible_job_id(service, caller, job)
-    submitted = await service.jobs.rerun(job_id, uid=run_as(caller), user=shown_name(caller))
+    submitted = await service.jobs.rerun(
+        job_id, uid=run_as(service, caller), user=shown_name(caller)
+    )
     return submit_answer(submitted)
 
 

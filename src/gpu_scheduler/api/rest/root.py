@@ -1,6 +1,6 @@
 """The tick-driven contract at the root: plain jobs, manual ticks, bulk loads."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request
@@ -32,10 +32,21 @@ from gpu_scheduler.core.errors import IllegalMove, SchedulerError
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.service.service import Service
+from gpu_scheduler.wire.root_v1 import (
+    EXAMPLE,
+    Alive,
+    LoadAnswer,
+    PlainJobModel,
+    PlainSubmitAnswer,
+    Stats,
+    TickAnswer,
+)
 
 router = APIRouter(tags=["root"])
 
 _FARTHEST = (2**53 - 1) // SECOND
+# Anything may come; what is none of the two is refused in the words of this contract.
+Format = Annotated[str, Query(json_schema_extra={"enum": ["ndjson", "csv"]})]
 
 _STATUS = {
     JobState.PENDING: "WAITING",
@@ -56,23 +67,40 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _body(**content: dict[str, Any]) -> dict[str, Any]:
     """What a path reads by itself, for the OpenAPI document."""
-    kinds = {"json": "application/json", "form": "multipart/form-data"}
+    kinds = {
+        "json": "application/json",
+        "form": "multipart/form-data",
+        "plain": "application/octet-stream",
+    }
     described = {kinds[kind]: {"schema": schema} for kind, schema in content.items()}
     return {"requestBody": {"required": True, "content": described}}
 
 
-_PLAIN = msgspec.json.schema(PlainJob)["$defs"]["PlainJob"]
-_FILE = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
+_PLAIN = {**msgspec.json.schema(PlainJob)["$defs"]["PlainJob"], **EXAMPLE}
+_BATCH = {"type": "array", "items": _PLAIN, "examples": [EXAMPLE["examples"]]}
+_LINE = msgspec.json.encode(EXAMPLE["examples"][0]).decode()
+_FILE = {
+    "type": "object",
+    "properties": {"file": {"type": "string", "format": "binary"}},
+    "required": ["file"],
+    "examples": [{"file": _LINE}],
+}
+_TEXT = {"type": "string", "format": "binary", "examples": [_LINE]}
 
 
-@router.get("/healthz")
+@router.get("/healthz", response_model=Alive)
 async def healthz(request: Request) -> dict[str, str]:
     """Whether the service answers."""
     service_of(request)
     return {"status": "ok"}
 
 
-@router.post("/jobs", status_code=201, openapi_extra=_body(json=_PLAIN))
+@router.post(
+    "/jobs",
+    status_code=201,
+    response_model=PlainSubmitAnswer,
+    openapi_extra=_body(json=_PLAIN),
+)
 async def submit(request: Request) -> Response:
     """Queue one job."""
     try:
@@ -88,7 +116,7 @@ async def submit(request: Request) -> Response:
     return _json({"job_id": job.job_id, "status": "WAITING"}, 201)
 
 
-@router.post("/jobs/batch", openapi_extra=_body(json={"type": "array", "items": _PLAIN}))
+@router.post("/jobs/batch", response_model=LoadAnswer, openapi_extra=_body(json=_BATCH))
 async def submit_batch(request: Request) -> Response:
     """Queue a list of jobs, each for itself."""
     try:
@@ -100,8 +128,8 @@ async def submit_batch(request: Request) -> Response:
     return _json(await load(service_of(request), caller_of(request), "index", items, convert))
 
 
-@router.post("/ingest", openapi_extra=_body(form=_FILE))
-async def ingest(request: Request, fmt: str = "") -> Response:
+@router.post("/ingest", response_model=LoadAnswer, openapi_extra=_body(form=_FILE, plain=_TEXT))
+async def ingest(request: Request, fmt: Format = "") -> Response:
     """Queue the jobs of an uploaded file: one JSON object a line, or CSV with a header."""
     if fmt not in ("ndjson", "csv"):
         raise Problem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt!r})")
@@ -111,7 +139,7 @@ async def ingest(request: Request, fmt: str = "") -> Response:
     return _json(await load(service, caller_of(request), "line", items, to_plain))
 
 
-@router.post("/schedule")
+@router.post("/schedule", response_model=TickAnswer)
 async def tick(request: Request, now: int = Query(ge=-_FARTHEST, le=_FARTHEST)) -> dict[str, Any]:
     """Run one scheduling cycle at `now` (seconds, on the manual clock)."""
     service = service_of(request)
@@ -122,7 +150,7 @@ async def tick(request: Request, now: int = Query(ge=-_FARTHEST, le=_FARTHEST)) 
     }
 
 
-@router.post("/jobs/{job_id}/complete")
+@router.post("/jobs/{job_id}/complete", response_model=PlainSubmitAnswer)
 async def complete(request: Request, job_id: str) -> dict[str, str]:
     """Complete a running job and give its GPUs back."""
     service = service_of(request)
@@ -138,7 +166,7 @@ async def complete(request: Request, job_id: str) -> dict[str, str]:
     return {"job_id": job_id, "status": _STATUS[state]}
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", response_model=PlainJobModel)
 async def job_status(request: Request, job_id: str) -> dict[str, Any]:
     """A job and its status."""
     stored = await visible_job(service_of(request), caller_of(request), job_id)
@@ -156,7 +184,7 @@ async def job_status(request: Request, job_id: str) -> dict[str, Any]:
     }
 
 
-@router.get("/stats")
+@router.get("/stats", response_model=Stats)
 async def stats(request: Request) -> dict[str, Any]:
     """The scheduler's state at a glance."""
     service = service_of(request)

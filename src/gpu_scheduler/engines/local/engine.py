@@ -305,6 +305,8 @@ def _encode_launch(launch: Launch) -> bytes:
         "cwd": launch.cwd,
         "env": dict(launch.env),
     }
+    if launch.user is not None:
+        command["user"] = launch.user
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -6,7 +6,6 @@ When the supervisor dies it sees its job through, writes down how it ended, and 
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -16,27 +15,19 @@ import socket
 import time
 from typing import Any
 
-from gpu_scheduler.engines.local import record
+from gpu_scheduler.engines.local import record, switch
+from gpu_scheduler.engines.local.commands import (
+    CommandFailed,
+    NotStarted,
+    find_program,
+    no_directory,
+    spawn_failure,
+)
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import adopt_orphans, set_name, start_time
 from gpu_scheduler.engines.local.protocol import encode
 
 _LOG = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-# What a shell answers: 127 for a command that is not there, 126 for one that cannot be run.
-# Every other error is the machine's fault, and the attempt counts as not started.
-_NOT_FOUND = {errno.ENOENT, errno.ENOTDIR}
-_NOT_RUNNABLE = {
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOEXEC,
-    errno.E2BIG,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EINVAL,
-}
 
 # Longest sentence in a report. Reports share one pipe, where only writes of up to PIPE_BUF
 # (4,096 bytes) are never mixed with others.
@@ -53,22 +44,6 @@ def serve(root: str, commands: int, reports: int, boot: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
     _Runner(root, socket.socket(fileno=commands), reports, boot).loop()
-
-
-class _NotStarted(Exception):
-    """The sentence to report, and whether another try could fare better."""
-
-    def __init__(self, cause: str, *, retry: bool) -> None:
-        super().__init__(cause)
-        self.retry = retry
-
-
-class _CommandFailed(Exception):
-    """The command could not be run, which counts as an exit, as in a shell."""
-
-    def __init__(self, exit_code: int, message: str) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 class _Runner:
@@ -128,9 +103,9 @@ class _Runner:
             return
         try:
             main = self._start(directory, paper, command)
-        except _CommandFailed as failure:
+        except CommandFailed as failure:
             self._command_failed(paper, failure)
-        except _NotStarted as reason:
+        except NotStarted as reason:
             self._not_started(paper, reason)
         else:
             self._wait(paper, main)
@@ -145,7 +120,7 @@ class _Runner:
             stderr = os.open(STDERR, _LOG, 0o600, dir_fd=directory)
         except OSError as error:
             cause = f"its files could not be made: {error.strerror}"
-            raise _NotStarted(cause, retry=True) from error
+            raise NotStarted(cause, retry=True) from error
         try:
             main = self._spawn(command, stdout, stderr)
         finally:
@@ -162,17 +137,19 @@ class _Runner:
     def _spawn(self, command: dict[str, Any], stdout: int, stderr: int) -> int:
         argv, cwd, env = command["argv"], command["cwd"], command["env"]
         if not argv or not argv[0]:
-            raise _NotStarted("there is no command", retry=False)
+            raise NotStarted("there is no command", retry=False)
+        if "user" in command:
+            return switch.spawn(command, (self._null, stdout, stderr), self._ignored)
         # posix_spawn cannot change directory, so the runner goes there and comes back.
         try:
             if not cwd.startswith("/"):
-                raise _NotStarted(f"not an absolute directory: {cwd}", retry=False)
+                raise NotStarted(f"not an absolute directory: {cwd}", retry=False)
             os.chdir(cwd)
         except (OSError, ValueError) as error:
-            raise _NotStarted(_no_directory(cwd, error), retry=False) from error
+            raise NotStarted(no_directory(cwd, error), retry=False) from error
         try:
             return os.posix_spawn(
-                _find(argv[0], env),
+                find_program(argv[0], env),
                 argv,
                 env,
                 file_actions=(
@@ -185,9 +162,9 @@ class _Runner:
                 setsigdef=self._ignored,
             )
         except ValueError as error:  # a NUL in an argument, a variable without a name
-            raise _NotStarted(f"the command cannot be passed on: {error}", retry=False) from error
+            raise NotStarted(f"the command cannot be passed on: {error}", retry=False) from error
         except OSError as error:
-            raise _spawn_failure(argv[0], stderr, error) from error
+            raise spawn_failure(argv[0], stderr, error) from error
 
     def _wait(self, paper: int, main: int) -> None:
         """Until nothing of the attempt is left. Reports the command's end and the last one's."""
@@ -221,12 +198,12 @@ class _Runner:
         usage.add(os.wait4(main, 0)[2])
         return ended
 
-    def _command_failed(self, paper: int, failure: _CommandFailed) -> None:
+    def _command_failed(self, paper: int, failure: CommandFailed) -> None:
         now = _now_ms()
         ended = record.Exit(exit_code=failure.exit_code, ended_at=now, gone_at=now)
         self._end(paper, ended)
 
-    def _not_started(self, paper: int, reason: _NotStarted) -> None:
+    def _not_started(self, paper: int, reason: NotStarted) -> None:
         cause = str(reason)[:_CAUSE_CHARS]
         now = _now_ms()
         end = record.Exit(ended_at=now, gone_at=now, not_started=cause, retry=reason.retry)
@@ -274,40 +251,6 @@ def _exit_of(zombie: os.waitid_result) -> record.Exit:
     if zombie.si_code == os.CLD_EXITED:
         return record.Exit(exit_code=status, ended_at=_now_ms())
     return record.Exit(exit_code=128 + status, signal=status, ended_at=_now_ms())
-
-
-def _find(name: str, env: dict[str, str]) -> str:
-    """The program, looked up in the job's own PATH and not in ours."""
-    if "/" in name:
-        return name
-    candidates = [f"{part or '.'}/{name}" for part in env.get("PATH", _DEFAULT_PATH).split(":")]
-    present = [path for path in candidates if os.path.isfile(path)]
-    for path in present:
-        if os.access(path, os.X_OK):
-            return path
-    if present:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    raise FileNotFoundError(errno.ENOENT, "command not found")
-
-
-def _spawn_failure(name: str, stderr: int, error: OSError) -> Exception:
-    if error.errno in _NOT_FOUND:
-        code = 127
-    elif error.errno in _NOT_RUNNABLE:
-        code = 126
-    else:
-        return _NotStarted(f"the command could not be started: {error.strerror}", retry=True)
-    message = f"{name}: {error.strerror}"
-    with contextlib.suppress(OSError):
-        os.write(stderr, f"{message}\n".encode(errors="surrogateescape"))
-    return _CommandFailed(code, message)
-
-
-def _no_directory(cwd: str, error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"no such directory: {cwd}"
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    return f"cannot work in the directory {cwd}: {reason}"
 
 
 def _now_ms() -> int:

@@ -1,0 +1,97 @@
+"""Starts a command as another user. posix_spawn cannot do that, so this forks.
+
+Everything that concerns the user's files, the directory and the program, is done as that user: what
+they may not open, their job does not open for them.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from gpu_scheduler.engines.local.commands import (
+    NotStarted,
+    find_program,
+    no_directory,
+    spawn_failure,
+)
+
+
+def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int]) -> int:
+    """The pid of the command, in a session of its own. Raises NotStarted or CommandFailed."""
+    uid, gid, _ = command["user"]
+    if gid is None:
+        raise NotStarted(f"there is no user {uid} on this machine", retry=False)
+    if not command["cwd"].startswith("/"):
+        raise NotStarted(f"not an absolute directory: {command['cwd']}", retry=False)
+    try:
+        # The files, not their directory: it stays ours, so that no link can be put in their place.
+        for log in streams[1:]:
+            os.fchown(log, uid, gid)
+    except OSError as error:
+        raise _cannot_be(uid, error) from error
+    told, tell = os.pipe()  # closed by a successful exec
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(command, streams, ignored, tell)
+    except OSError as error:
+        os.close(told)
+        raise NotStarted(
+            f"the command could not be started: {error.strerror}", retry=True
+        ) from error
+    finally:
+        os.close(tell)
+    with os.fdopen(told, "rb") as pipe:
+        failure = pipe.read()
+    if not failure:
+        return pid
+    os.waitpid(pid, 0)
+    raise _failure(command, streams[2], *json.loads(failure))
+
+
+def _become(
+    command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int], tell: int
+) -> NoReturn:
+    """In the child. Never returns: two runners must not come of one."""
+    step = "user"
+    try:
+        os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        for ignored_signal in ignored:
+            signal.signal(ignored_signal, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        uid, gid, groups = command["user"]
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+        step = "directory"
+        os.chdir(command["cwd"])
+        step = "command"
+        env = command["env"]
+        os.execve(find_program(command["argv"][0], env), command["argv"], env)
+    except OSError as error:
+        os.write(tell, json.dumps([step, error.errno, error.strerror]).encode())
+    except BaseException as error:  # a NUL in an argument, a variable without a name
+        os.write(tell, json.dumps(["call", None, str(error)[:500]]).encode())
+    finally:
+        os._exit(127)
+
+
+def _failure(
+    command: dict[str, Any], stderr: int, step: str, number: int | None, text: str
+) -> Exception:
+    error = OSError(number, text)
+    if step == "user":
+        return _cannot_be(command["user"][0], error)
+    if step == "directory":
+        return NotStarted(no_directory(command["cwd"], error), retry=False)
+    if step == "call":
+        return NotStarted(f"the command cannot be passed on: {text}", retry=False)
+    return spawn_failure(command["argv"][0], stderr, error)
+
+
+def _cannot_be(uid: int, error: OSError) -> NotStarted:
+    return NotStarted(f"cannot run as user {uid}: {error.strerror}", retry=False)

@@ -1,0 +1,1 @@
+"""Further API processes in front of the one service: a shared cache, event fan-out, rate limits."""

@@ -1,0 +1,182 @@
+"""The gateway as an ASGI application: who may ask, and where the answer comes from."""
+
+import asyncio
+from typing import Any, Final
+
+from starlette.types import Receive, Scope, Send
+
+from gpu_scheduler import __version__
+from gpu_scheduler.gateway.answer import (
+    Headers,
+    as_json,
+    is_known,
+    not_there,
+    send_unchanged,
+    send_whole,
+    too_many,
+)
+from gpu_scheduler.gateway.breaker import Breaker
+from gpu_scheduler.gateway.fanout import reader_for, serve_sse, serve_websocket
+from gpu_scheduler.gateway.feeder import Feeder, Leader
+from gpu_scheduler.gateway.headers import Caller, caller_of, header
+from gpu_scheduler.gateway.limits import Identity, Limits, identity_in
+from gpu_scheduler.gateway.options import GatewayOptions
+from gpu_scheduler.gateway.reads import Reads, headers_of, is_cached, key_of, target_of
+from gpu_scheduler.gateway.relay import Relay
+from gpu_scheduler.gateway.ring import Reader, Ring
+from gpu_scheduler.gateway.shared import Shared, connect, make_breaker
+from gpu_scheduler.gateway.source import Source
+from gpu_scheduler.gateway.stream import BLOCK_SECONDS, EventStream
+from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
+
+HEALTH_PATH: Final = "/gateway/health"
+_EVENTS_PATH: Final = b"/api/v1/events"
+_WHOAMI: Final = b"/api/v1/whoami"
+_HIT: Final[Headers] = [(b"x-cache", b"hit")]
+_MISS: Final[Headers] = [(b"x-cache", b"miss")]
+
+
+class Gateway:
+    """ASGI. To be entered with `async with` for as long as it serves."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._upstream = Upstream(options.upstream)
+        self._breaker: Breaker | None = None
+        self._shared: Shared | None = None
+        self._stream: EventStream | None = None
+        if options.redis_url is not None:
+            self._share(options.redis_url)
+        self._reads = Reads(self._upstream, self._shared, options.cache_seconds)
+        self._limits = Limits(
+            options.requests_per_second, options.burst, self._shared, self._identify
+        )
+        self._relay = Relay(self._upstream, self._reads.changed)
+        self._ring = Ring()
+        source = Source(self._upstream, options.api_key)
+        self._feeder = Feeder(self._ring, source, self._stream, self._reads.changed)
+        self._leader = None if self._stream is None else Leader(self._ring, source, self._stream)
+        self._ending = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _share(self, url: str) -> None:
+        redis = connect(url)
+        self._breaker = make_breaker()
+        self._shared = Shared(redis, self._breaker)
+        self._stream = EventStream(
+            redis,
+            connect(url, answer_seconds=BLOCK_SECONDS + 3),
+            self._breaker,
+            generation_key=self._shared.generation_key,
+        )
+
+    async def __aenter__(self) -> "Gateway":
+        self._tasks.append(asyncio.create_task(self._feeder.run()))
+        if self._leader is not None:
+            self._tasks.append(asyncio.create_task(self._leader.run()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.end_streams()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._upstream.close()
+        if self._shared is not None and self._stream is not None:
+            await self._stream.close()
+            await self._shared.close()
+
+    def end_streams(self) -> None:
+        """Watchers are told that the gateway ends; they come back elsewhere."""
+        self._ending.set()
+
+    async def asks_who_calls(self) -> bool:
+        """Whether the service lets nobody in whom it does not know. UpstreamAway."""
+        return (await self._upstream.fetch(_WHOAMI, [])).status == 401
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        fields: dict[str, Any] = dict(scope)
+        if fields["type"] == "http":
+            await self._http(fields, receive, send)
+        elif fields["type"] == "websocket":
+            fields.setdefault("raw_path", fields["path"].encode())
+            await self._websocket(fields, receive, send)
+
+    async def _http(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["path"] == HEALTH_PATH:
+            await send_whole(send, as_json(200, self._health()))
+            return
+        caller = caller_of(scope)
+        try:
+            wait = await self._limits.wait_seconds(caller)
+            if wait:
+                await send_whole(send, too_many(wait))
+            elif is_cached(scope):
+                await self._read(scope, send, caller)
+            elif reader := await self._reader(scope, caller, "GET"):
+                await self._watch(serve_sse(reader, receive, send, self._ending))
+            else:
+                await self._relay.http(scope, receive, send, caller)
+        except UpstreamAway:
+            await send_whole(send, not_there(self._upstream.url))
+
+    async def _read(self, scope: dict[str, Any], send: Send, caller: Caller) -> None:
+        target = target_of(scope)
+        key = key_of(target, scope, caller)
+        answer, is_hit = await self._reads.get(target, headers_of(scope, caller), key)
+        extra = _HIT if is_hit else _MISS
+        if answer.status == 200 and is_known(answer, header(scope, b"if-none-match")):
+            await send_unchanged(send, answer, extra)
+        else:
+            await send_whole(send, answer, extra)
+
+    async def _websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        caller = caller_of(scope)
+        try:
+            wait = await self._limits.wait_seconds(caller)
+            reader = None if wait else await self._reader(scope, caller)
+        except UpstreamAway:
+            reader, wait = None, 0.0  # the relay says so
+        if wait:
+            # Before it is accepted this becomes an answer with status 403.
+            await send({"type": "websocket.close", "code": 1013, "reason": "too many requests"})
+        elif reader is not None:
+            await self._watch(serve_websocket(reader, receive, send, self._ending))
+        else:
+            await self._relay.websocket(scope, receive, send, caller)
+
+    async def _reader(
+        self, scope: dict[str, Any], caller: Caller, method: str | None = None
+    ) -> Reader | None:
+        """For a watcher whom the fan-out can serve: one who may see everything."""
+        if scope["raw_path"] != _EVENTS_PATH or scope.get("method") != method:
+            return None
+        identity = await self._identify(caller)
+        if identity is None or not identity.sees_all:
+            return None
+        return reader_for(scope, self._ring)
+
+    async def _watch(self, serving: Any) -> None:
+        self._ring.watchers += 1
+        try:
+            await serving
+        finally:
+            self._ring.watchers -= 1
+
+    async def _identify(self, caller: Caller) -> Identity | None:
+        """Whom the service takes them for: cached like any other read, and as short."""
+        answer, _ = await self._reads.get(
+            _WHOAMI, list(caller.credentials), f"whoami:{caller.digest}"
+        )
+        return identity_in(answer)
+
+    def _health(self) -> dict[str, object]:
+        redis = "off" if self._breaker is None else "away" if self._breaker.is_away else "up"
+        return {
+            "status": "degraded" if redis == "away" else "healthy",
+            "version": __version__,
+            "upstream": self._upstream.url,
+            "redis": redis,
+            "leads": self._leader is not None and self._leader.leads,
+            "events": "shared" if self._ring.is_open else "passed through",
+            "watchers": self._ring.watchers,
+        }

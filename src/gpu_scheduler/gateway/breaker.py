@@ -1,0 +1,53 @@
+"""Redis may go away: one failed call, and nobody asks it again for a few seconds."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import structlog
+
+_log = structlog.get_logger("gpu_scheduler.gateway")
+
+T = TypeVar("T")
+
+RETRY_SECONDS: Final = 2.0
+
+
+class Away(Exception):
+    """Redis cannot be asked now; the gateway goes on without it."""
+
+
+class Breaker:
+    """Shared by all calls to one Redis. Logs when it goes and when it comes back, once each."""
+
+    def __init__(
+        self,
+        failures: tuple[type[Exception], ...] = (OSError,),
+        retry_seconds: float = RETRY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._failures = failures
+        self._retry_seconds = retry_seconds
+        self._clock = clock
+        self._shut_until = 0.0
+        self.is_away = False
+
+    async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What `ask` brings. Raises Away where it fails, and at once where it lately did."""
+        if self.is_away and self._clock() < self._shut_until:
+            raise Away
+        try:
+            answer = await ask()
+        except self._failures as error:
+            self._fail(error)
+            raise Away from error
+        if self.is_away:
+            self.is_away = False
+            _log.info("redis is back")
+        return answer
+
+    def _fail(self, error: Exception) -> None:
+        self._shut_until = self._clock() + self._retry_seconds
+        if not self.is_away:
+            self.is_away = True
+            _log.warning("redis is away; going on without it", problem=str(error))

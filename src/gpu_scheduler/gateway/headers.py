@@ -1,0 +1,107 @@
+"""Which headers pass the gateway, and what it says of the caller itself."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_scheduler.gateway.answer import Headers
+from gpu_scheduler.log import request_id
+
+# RFC 9110, 7.6.1: these are about one connection, not about the message.
+_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# Anybody can send these; only what we saw ourselves is passed on.
+_CLAIMS: Final = frozenset(
+    {
+        b"forwarded",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-port",
+        b"x-forwarded-proto",
+        b"x-real-ip",
+    }
+)
+_CREDENTIALS: Final = (b"authorization", b"x-api-key")
+_ACCEPT: Final = b"accept"
+_REQUEST_ID: Final = b"x-request-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What tells callers apart: what they show, and where they come from."""
+
+    address: str
+    credentials: tuple[tuple[bytes, bytes], ...] = ()
+    digest: str = ""  # of the credentials; "" where there are none
+
+
+def caller_of(scope: dict[str, Any]) -> Caller:
+    client = scope.get("client")
+    shown = tuple(header for header in scope["headers"] if header[0] in _CREDENTIALS)
+    address = str(client[0]) if client else "local"
+    return Caller(address, shown, digest_of(shown) if shown else "")
+
+
+def digest_of(parts: tuple[tuple[bytes, bytes], ...]) -> str:
+    """Never the credentials themselves: it is part of names in Redis."""
+    hashed = hashlib.sha256()
+    for name, value in parts:
+        hashed.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return hashed.hexdigest()
+
+
+def header(scope: dict[str, Any], wanted: bytes) -> bytes:
+    """All values of a header in one, as RFC 9110 joins them; empty where there is none."""
+    return b", ".join([value for name, value in scope["headers"] if name == wanted])
+
+
+def has_body(scope: dict[str, Any]) -> bool:
+    if header(scope, b"transfer-encoding"):
+        return True
+    return header(scope, b"content-length") not in (b"", b"0")
+
+
+def to_service(scope: dict[str, Any], caller: Caller) -> Headers:
+    """A request's headers as the service gets them. Host is the upstream's own."""
+    named = _named_hops(scope["headers"])
+    dropped = _HOP | _CLAIMS | named | {b"host", b"expect", _REQUEST_ID}
+    kept = [(name, value) for name, value in scope["headers"] if name not in dropped]
+    return kept + _ours(scope, caller)
+
+
+def of_a_read(scope: dict[str, Any], caller: Caller) -> Headers:
+    """The headers that an answer may depend on: what is cached depends on nothing else."""
+    accept = header(scope, _ACCEPT)
+    shown = [(_ACCEPT, accept)] if accept else []
+    return [*shown, *caller.credentials, (b"accept-encoding", b"identity"), *_ours(scope, caller)]
+
+
+def to_caller(headers: Headers) -> Headers:
+    """An answer's headers as the caller gets them."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    named = _named_hops(lowered)
+    return [(name, value) for name, value in lowered if name not in _HOP and name not in named]
+
+
+def _ours(scope: dict[str, Any], caller: Caller) -> Headers:
+    scheme = {"ws": b"http", "wss": b"https"}.get(scope["scheme"], scope["scheme"].encode())
+    ours = [(b"x-forwarded-for", caller.address.encode()), (b"x-forwarded-proto", scheme)]
+    number = request_id.get()
+    return ours if number is None else [*ours, (_REQUEST_ID, number.encode())]
+
+
+def _named_hops(headers: Headers) -> frozenset[bytes]:
+    """Headers that `Connection` declares to be about this connection too."""
+    found = [value for name, value in headers if name == b"connection"]
+    return frozenset(part.strip().lower() for value in found for part in value.split(b","))

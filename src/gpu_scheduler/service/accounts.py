@@ -1,0 +1,31 @@
+"""Local users: what the system's lists say of one."""
+
+import os
+import pwd
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    uid: int
+    gid: int
+    groups: tuple[int, ...]  # all of them, the primary one included
+    name: str
+    home: str
+    shell: str
+
+
+def account_of(uid: int) -> Account | None:
+    """None where nobody has that number."""
+    try:
+        found = pwd.getpwuid(uid)
+    except KeyError:
+        return None
+    return Account(
+        uid=uid,
+        gid=found.pw_gid,
+        groups=tuple(sorted(os.getgrouplist(found.pw_name, found.pw_gid))),
+        name=found.pw_name,
+        home=found.pw_dir or "/",
+        shell=found.pw_shell or "/bin/sh",
+    )

@@ -1,0 +1,82 @@
+"""A service in this process behind its gate, and callers of every kind."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import jwt
+
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.gate import Gate
+from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
+from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
+from gpu_scheduler.api.rest.app import make_app
+from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.tenant import Tenant
+from tests.unit.service.world import Box, a_box
+
+SECRET = b"a secret of more than thirty-two bytes"
+OURS, THEIRS = "ours", "theirs"
+ROLES = ("admin", "operator", "user", "viewer")
+
+
+def a_token(role: str, tenants: Sequence[str] | None = None, **claims: Any) -> str:
+    content = {"sub": f"{role}-ada", "exp": time.time() + 600, "role": role, **claims}
+    if tenants is not None:
+        content["tenants"] = list(tenants)
+    return jwt.encode(content, SECRET, "HS256")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def as_role(role: str, *tenants: str) -> dict[str, str]:
+    """The headers of a caller; users and viewers are bound to `ours` unless said otherwise."""
+    bound = list(tenants) or ([OURS] if role in ("user", "viewer") else None)
+    return bearer(a_token(role, bound))
+
+
+class Door(httpx.AsyncClient):
+    def __init__(self, box: Box, *, enabled: bool = True, **limits: Any) -> None:
+        self.app = make_app(data_dir="/somewhere")
+        self.app.state.service = box.service
+        self.box = box
+        tokens = Tokens(TokenRules(), secret=SECRET)
+        self.app.state.authenticator = Authenticator(
+            lambda: box.service, enabled=enabled, tokens=tokens
+        )
+        self.gate = Gate(self.app, self.app.state.authenticator, **limits)
+        transport = httpx.ASGITransport(self.gate, raise_app_exceptions=False)
+        super().__init__(transport=transport, base_url="http://127.0.0.1")
+
+    async def submit(self, job_id: str, tenant: str) -> str:
+        body = {"job_id": job_id, "tenant_id": tenant, "gpu_count": 1}
+        answer = await self.post("/api/v1/jobs", json=body, headers=as_role("admin"))
+        assert answer.status_code == 201, answer.text
+        return job_id
+
+    async def audited(self) -> list[dict[str, Any]]:
+        answer = await self.get("/api/v1/audit?limit=1000", headers=as_role("admin"))
+        assert answer.status_code == 200, answer.text
+        entries: list[dict[str, Any]] = answer.json()["entries"]
+        return entries
+
+
+@asynccontextmanager
+async def a_door(
+    *,
+    enabled: bool = True,
+    buckets: TokenBuckets | None = None,
+    body_limits: BodyLimits | None = None,
+    **settings: Any,
+) -> AsyncIterator[Door]:
+    settings.setdefault("tenants", (Tenant(TenantId(OURS)), Tenant(TenantId(THEIRS))))
+    settings.setdefault("leases", True)
+    async with (
+        a_box(**settings) as box,
+        Door(box, enabled=enabled, buckets=buckets, body_limits=body_limits) as door,
+    ):
+        yield door
