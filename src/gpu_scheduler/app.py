@@ -177,6 +177,20 @@ def _certificate(settings: Settings) -> Certificate | None:
         raise CannotServe(str(error)) from None
 
 
+def _for_crowds(sockets: Sequence[socket.socket]) -> list[socket.socket]:
+    """Each socket several times over; the copies are closed by the server.
+
+    libuv takes one new connection from each in a round of the loop, however many wait. With
+    hundreds of busy clients a round takes tens of milliseconds: the last of 250 new ones waited
+    for ten seconds.
+    """
+    return [
+        original if copy == 0 else original.dup()
+        for original in sockets
+        for copy in range(_ACCEPTS_IN_A_ROUND)
+    ]
+
+
 def _end(server: uvicorn.Server, app: FastAPI) -> None:
     # The first signal lets requests finish, and answers long polls now; the second cuts them off.
     if app.state.service is not None:
@@ -219,7 +233,7 @@ async def _serve(
             _answering_scrapes(exposition, scrapes, app, settings),
             _answering_grpc(settings, app, data_dir, opening),
         ):
-            await server.serve(listening.sockets)
+            await server.serve(_for_crowds(listening.sockets))
     finally:
         app.state.service = None
         _service_file(data_dir).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """The plug-in surface for quotas, and the gate that asks a provider before a job starts."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -165,7 +165,7 @@ JOBS = {
 }
 
 
-def planner(*names: str):
+def planner(*names: str) -> Callable[[Collection[JobClass]], Plan]:
     """Plans these jobs, without the closed classes."""
 
     def decide(closed: Collection[JobClass]) -> Plan:

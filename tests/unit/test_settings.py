@@ -92,7 +92,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "database.sslmode": "require",
         "quota.k8s_create_resource_quotas": "true",
         "quota.slurm_rest_api_url": "http://slurm:6820",
-    }.get(key.name, "77")
+    }.get(key.name, "17")
     # What only makes sense beside another key.
     beside = {
         "api.tls_cert": {"GPU_SCHEDULER_API_TLS_KEY": "/key.pem"},

@@ -18,6 +18,7 @@ from gpu_scheduler.cli import (
     config,
     db,
     doctor,
+    gateway,
     keys,
     listing,
     logs,
@@ -120,6 +121,7 @@ _add("agent", agent.agent, agent.EPILOG, _MACHINE)
 _add("start", service.start, service.START_EPILOG, _SERVICE)
 _add("stop", service.stop, service.STOP_EPILOG, _SERVICE)
 _add("serve", service.serve, service.SERVE_EPILOG, _SERVICE)
+_add("gateway", gateway.gateway, gateway.EPILOG, _SERVICE)
 _add("doctor", doctor.doctor, doctor.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)

@@ -1,8 +1,10 @@
 """The gateway as an ASGI application: who may ask, and where the answer comes from."""
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
 
+import structlog
 from starlette.types import Receive, Scope, Send
 
 from gpu_scheduler import __version__
@@ -15,7 +17,6 @@ from gpu_scheduler.gateway.answer import (
     send_whole,
     too_many,
 )
-from gpu_scheduler.gateway.breaker import Breaker
 from gpu_scheduler.gateway.fanout import reader_for, serve_sse, serve_websocket
 from gpu_scheduler.gateway.feeder import Feeder, Leader
 from gpu_scheduler.gateway.headers import Caller, caller_of, header
@@ -29,6 +30,9 @@ from gpu_scheduler.gateway.source import Source
 from gpu_scheduler.gateway.stream import BLOCK_SECONDS, EventStream
 from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
 
+_log = structlog.get_logger("gpu_scheduler.gateway")
+
+_AFTER_A_BUG_SECONDS: Final = 1.0
 HEALTH_PATH: Final = "/gateway/health"
 _EVENTS_PATH: Final = b"/api/v1/events"
 _WHOAMI: Final = b"/api/v1/whoami"
@@ -36,16 +40,27 @@ _HIT: Final[Headers] = [(b"x-cache", b"hit")]
 _MISS: Final[Headers] = [(b"x-cache", b"miss")]
 
 
+class _Redis(NamedTuple):
+    shared: Shared
+    stream: EventStream
+
+
+def _connect(url: str) -> _Redis:
+    redis, breaker = connect(url), make_breaker()
+    waiting = connect(url, answer_seconds=BLOCK_SECONDS + 3)
+    shared = Shared(redis, breaker)
+    key = shared.generation_key
+    return _Redis(shared, EventStream(redis, waiting, breaker, generation_key=key))
+
+
 class Gateway:
     """ASGI. To be entered with `async with` for as long as it serves."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._upstream = Upstream(options.upstream)
-        self._breaker: Breaker | None = None
-        self._shared: Shared | None = None
-        self._stream: EventStream | None = None
-        if options.redis_url is not None:
-            self._share(options.redis_url)
+        self._redis = None if options.redis_url is None else _connect(options.redis_url)
+        self._shared = None if self._redis is None else self._redis.shared
+        stream = None if self._redis is None else self._redis.stream
         self._reads = Reads(self._upstream, self._shared, options.cache_seconds)
         self._limits = Limits(
             options.requests_per_second, options.burst, self._shared, self._identify
@@ -53,26 +68,15 @@ class Gateway:
         self._relay = Relay(self._upstream, self._reads.changed)
         self._ring = Ring()
         source = Source(self._upstream, options.api_key)
-        self._feeder = Feeder(self._ring, source, self._stream, self._reads.changed)
-        self._leader = None if self._stream is None else Leader(self._ring, source, self._stream)
+        self._feeder = Feeder(self._ring, source, stream, self._reads.changed)
+        self._leader = None if stream is None else Leader(self._ring, source, stream)
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _share(self, url: str) -> None:
-        redis = connect(url)
-        self._breaker = make_breaker()
-        self._shared = Shared(redis, self._breaker)
-        self._stream = EventStream(
-            redis,
-            connect(url, answer_seconds=BLOCK_SECONDS + 3),
-            self._breaker,
-            generation_key=self._shared.generation_key,
-        )
-
     async def __aenter__(self) -> "Gateway":
-        self._tasks.append(asyncio.create_task(self._feeder.run()))
+        self._tasks.append(asyncio.create_task(_without_end(self._feeder.run)))
         if self._leader is not None:
-            self._tasks.append(asyncio.create_task(self._leader.run()))
+            self._tasks.append(asyncio.create_task(_without_end(self._leader.run)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -81,9 +85,9 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._upstream.close()
-        if self._shared is not None and self._stream is not None:
-            await self._stream.close()
-            await self._shared.close()
+        if self._redis is not None:
+            await self._redis.stream.close()
+            await self._redis.shared.close()
 
     def end_streams(self) -> None:
         """Watchers are told that the gateway ends; they come back elsewhere."""
@@ -170,7 +174,7 @@ class Gateway:
         return identity_in(answer)
 
     def _health(self) -> dict[str, object]:
-        redis = "off" if self._breaker is None else "away" if self._breaker.is_away else "up"
+        redis = "off" if self._shared is None else "away" if self._shared.is_away else "up"
         return {
             "status": "degraded" if redis == "away" else "healthy",
             "version": __version__,
@@ -180,3 +184,13 @@ class Gateway:
             "events": "shared" if self._ring.is_open else "passed through",
             "watchers": self._ring.watchers,
         }
+
+
+async def _without_end(run: Callable[[], Awaitable[None]]) -> None:
+    """A bug in it must not end the fan-out for as long as the gateway lives."""
+    while True:
+        try:
+            await run()
+        except Exception:
+            _log.exception("the fan-out of events met a bug; trying again")
+        await asyncio.sleep(_AFTER_A_BUG_SECONDS)

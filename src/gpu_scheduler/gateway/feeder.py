@@ -169,16 +169,16 @@ class Leader:
             await asyncio.sleep(pause)
 
     async def _renew(self) -> None:
-        while await self._stream.renew(self._token):
+        leads = True
+        while leads:
             await asyncio.sleep(LEASE_SECONDS / 4)
+            leads = await self._stream.renew(self._token)
 
     async def _feed(self) -> None:
         bounds = await self._stream.bounds()
-        if bounds is None:
-            # Where our own row ends, so that gateways that have it can go on with this one.
-            after = self._ring.last if self._ring.is_open else None
-        else:
-            after = bounds.last
+        # Where our own row ends, so that gateways that have it can go on with this one.
+        own = self._ring.last if self._ring.is_open else None
+        after = own if bounds is None else bounds.last
         try:
             await self._write(after, has_begun=bounds is not None)
         except Gone:
@@ -194,7 +194,7 @@ class Leader:
             if not (batch.events or batch.readings):
                 continue
             newest = batch.readings[-1] if batch.readings else b""
-            floor = self._ring.floor
-            keep_from = None if floor is None else floor + 1
+            # With the entry at the floor itself, which may be the one that says where it begins.
+            keep_from = self._ring.floor
             if not await self._stream.publish(self._token, batch.events, newest, keep_from):
                 return

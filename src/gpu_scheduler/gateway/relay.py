@@ -1,4 +1,4 @@
-"""Passes calls through to the service: bodies as streams both ways, WebSockets message by message."""
+"""Passes calls through to the service: bodies as streams, WebSockets message by message."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import httpx
+import structlog
 import websockets
 from starlette.types import Receive, Send
 from websockets.asyncio.client import ClientConnection
@@ -15,6 +16,8 @@ from gpu_scheduler.gateway.first import first_of
 from gpu_scheduler.gateway.headers import Caller, has_body, to_caller, to_service
 from gpu_scheduler.gateway.reads import target_of
 from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
+
+_log = structlog.get_logger("gpu_scheduler.gateway")
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED_CODE, _AWAY_CODE = 1008, 1013
@@ -133,14 +136,15 @@ class _Body:
 
 
 async def _send_on(response: httpx.Response, send: Send) -> None:
-    """UpstreamAway in the middle of a body: the caller must see that it is not whole."""
     headers = to_caller(response.headers.raw)
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     try:
         async for piece in response.aiter_raw():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     except httpx.HTTPError as error:
-        raise UpstreamAway(str(error)) from error
+        # Without an end: the server cuts the connection, and the caller sees that it is not whole.
+        _log.warning("the scheduler stopped in the middle of an answer", problem=str(error))
+        return
     await send({"type": "http.response.body", "body": b""})
 
 

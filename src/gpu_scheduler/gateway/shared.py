@@ -100,7 +100,7 @@ class Shared:
             async with self._redis.pipeline(transaction=False) as pipe:
                 pipe.get(self._prefix + key)
                 pipe.pttl(self._prefix + key)
-                return cast(list[Any], await pipe.execute())
+                return await pipe.execute()
 
         value, milliseconds = await self._breaker.call(ask)
         return None if value is None else (bytes(value), max(0, int(milliseconds)) / 1000)

@@ -141,7 +141,7 @@ class EventStream:
                 pipe.get(self._epoch)
                 pipe.xrange(self._events, count=1)
                 pipe.xrevrange(self._events, count=1)
-                return cast(list[Any], await pipe.execute())
+                return await pipe.execute()
 
         epoch, first, last = await self._breaker.call(ask)
         if epoch is None or not first:

@@ -36,12 +36,9 @@ class Upstream:
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._base = httpx.URL(self.url)
         verify = self.tls or False
-        keep = {"max_keepalive_connections": 50, "keepalive_expiry": _KEEP_SECONDS}
-        self._calls = httpx.AsyncHTTPTransport(
-            verify=verify, trust_env=False, limits=httpx.Limits(max_connections=_CALLS, **keep)
-        )
-        self._streams = httpx.AsyncHTTPTransport(
-            verify=verify, trust_env=False, limits=httpx.Limits(max_connections=None, **keep)
+        self._calls, self._streams = (
+            httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=_limits(number))
+            for number in (_CALLS, None)
         )
 
     async def open(
@@ -96,3 +93,9 @@ class Upstream:
     async def close(self) -> None:
         await self._calls.aclose()
         await self._streams.aclose()
+
+
+def _limits(connections: int | None) -> httpx.Limits:
+    return httpx.Limits(
+        max_connections=connections, max_keepalive_connections=50, keepalive_expiry=_KEEP_SECONDS
+    )

@@ -334,6 +334,16 @@ class Subscription(AsyncIterator[FeedEvent]):
         self._give_until(asyncio.get_running_loop().time() + self._feed.stall_seconds)
         return event
 
+    async def batch(self) -> list[FeedEvent]:
+        """All that is ready, at least one event; none at the end."""
+        first = await anext(self, None)
+        if first is None:
+            return []
+        events = [first, *self._ready]
+        self._ready.clear()
+        self.position = events[-1].seq
+        return events
+
     def check(self) -> None:
         """Interrupt a reader that is stuck with an event while the ring moved past it."""
         if self._is_slow() and not self._asking:

@@ -24,6 +24,7 @@ from gpu_scheduler.settings.foreign import (
     names_in,
 )
 from gpu_scheduler.settings.keys import PREFIX, Key, all_keys, allowed_at, names_at
+from gpu_scheduler.settings.masking import MASK, mask_url
 from gpu_scheduler.settings.model import Settings
 from gpu_scheduler.settings.process import default_data_dir, process_environ
 
@@ -116,7 +117,7 @@ class _Merged:
             raise SettingsError(self._problems)
         for name in IDLE_OWN:
             if name in self._origin:
-                shown = "********" if _is_secret(name) else _value_at(settings, name)
+                shown = MASK if _is_secret(name) else _value_at(settings, name)
                 self.without_effect.append(WithoutEffect(name, shown, self._origin[name]))
         return settings
 
@@ -314,7 +315,7 @@ def _prefix(path: Place) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = mask_url(repr(value))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -308,6 +308,19 @@ class DatabaseSettings(_Section):
         return f"postgresql://{login}{'@' * bool(login)}{place}:{self.port}/{database}?{query}"
 
 
+class RedisSettings(_Section):
+    """What gateways (`tgpu gateway`) share; the service itself needs no Redis."""
+
+    url: SecretText | None = Field(
+        default=None,
+        description="Redis that gateways share, such as redis://:password@host:6379/0.",
+    )
+    cache_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=1.0,
+        description="How long gateways may answer a read from their cache; 0 for never.",
+    )
+
+
 class QuotaSettings(_Section):
     """Who says how much each tenant may have."""
 
@@ -487,6 +500,7 @@ class Settings(_Section):
     auth: AuthSettings = AuthSettings()
     limits: LimitSettings = LimitSettings()
     database: DatabaseSettings = DatabaseSettings()
+    redis: RedisSettings = RedisSettings()
     devices: DeviceSettings = DeviceSettings()
     engine: EngineSettings = EngineSettings()
     agents: AgentSettings = AgentSettings()

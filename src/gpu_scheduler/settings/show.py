@@ -1,20 +1,15 @@
 """The settings that hold, for people and programs to read. Secrets are masked here."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_scheduler.settings.keys import Key, all_keys
 from gpu_scheduler.settings.load import Loaded
+from gpu_scheduler.settings.masking import MASK, mask_url
 from gpu_scheduler.settings.model import Settings
 
-MASK: Final = "********"
 DEFAULT: Final = "default"
-
-# user:password@ in an address, and password=… in its query.
-_LOGIN = re.compile(r"^(?P<before>[a-z]+://[^:/@]*):.*@")
-_PARAMETER = re.compile(r"(?P<name>password)=[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +34,6 @@ def effective_values(loaded: Loaded) -> list[EffectiveValue]:
     ]
 
 
-def mask_url(url: str) -> str:
-    """An address without its password."""
-    return _PARAMETER.sub(rf"\g<name>={MASK}", _LOGIN.sub(rf"\g<before>:{MASK}@", url))
-
-
 def _value(settings: Settings, values: Mapping[str, Any], key: Key) -> object:
     value: Any = values
     for step in key.name.split("."):
@@ -51,6 +41,6 @@ def _value(settings: Settings, values: Mapping[str, Any], key: Key) -> object:
     if key.name == "database.path" and settings.database.kind == "sqlite":
         return str(settings.database_path)
     if not key.is_secret or value is None:
-        return value
+        return mask_url(value) if isinstance(value, str) else value
     url = settings.database.url
     return mask_url(url.get_secret_value()) if key.name == "database.url" and url else MASK

@@ -131,7 +131,8 @@ async def sse(door: Door, count: int, headers: dict[str, str]) -> list[dict[str,
                 if colon and name:
                     fields[name] = value
                 elif not line and fields:
-                    found.append(fields)
+                    if "event" in fields:  # the stream begins with its position alone
+                        found.append(fields)
                     fields = {}
                     if len(found) == count:
                         break

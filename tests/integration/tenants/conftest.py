@@ -6,15 +6,18 @@ import pytest
 from tests.real_service import RealService
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.external)])
 def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RealService]:
-    """A large simulated node on either store. Nothing is launched: every job is a lease."""
+    """A large simulated node on every store. Nothing is launched: every job is a lease."""
+    database = {"kind": request.param}
+    if request.param == "postgresql":
+        database["url"] = request.getfixturevalue("postgres_url")
     with RealService(
         tmp_path,
         gpus="sim:16xA100",
         settings={
             "engine": {"kind": "none"},
-            "database": {"kind": request.param},
+            "database": database,
             "billing": {"cost_per_gpu_hour": 7200},
         },
     ) as ready:

@@ -117,7 +117,8 @@ async def test_the_public_key_is_no_shared_secret(jwks_file):
     )
     head = {"alg": "HS256", "typ": "JWT", "kid": "first"}
     parts = [
-        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (head, claims())
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
+        for part in (head, claims())
     ]
     signed = b".".join(parts)
     mac = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpu_scheduler.settings import all_keys, effective_values, load_with_origins
-from gpu_scheduler.settings.show import mask_url
+from gpu_scheduler.settings.masking import mask_url
 
 NOBODY = {"HOME": "/home/nobody"}
 
@@ -58,6 +58,7 @@ def test_secrets_are_masked():
         ("postgresql://u:p@ss@db:5/x", "postgresql://u:********@db:5/x"),
         ("postgresql://db/x?password=p&sslmode=require", "postgresql://db/x?password=********&ss"),
         ("postgresql://db:5432/x", "postgresql://db:5432/x"),
+        ("redis://:p@db:6379/0", "redis://:********@db:6379/0"),
         ("postgresql://u@db/x", "postgresql://u@db/x"),
     ],
 )

@@ -1,6 +1,7 @@
 """API keys: made, checked, revoked. The store has their hashes; the secret is shown once."""
 
 import asyncio
+import contextvars
 import hashlib
 import re
 import secrets
@@ -12,14 +13,14 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from gpu_scheduler.core.errors import InvalidRequest, NotFound, Unauthenticated
+from gpu_scheduler.core.errors import InvalidRequest, NotFound, Unauthenticated, Unavailable
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.audit import concerns
 from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.service.identity import Principal, Role, scope_of
 from gpu_scheduler.service.writer import Decision, Writer
-from gpu_scheduler.store.api import Store, StoreUnavailable
+from gpu_scheduler.store.api import Store
 
 PREFIX: Final = "tgpu"
 _KIND: Final = "api_key"  # of the store's documents
@@ -138,7 +139,9 @@ class KeyRing:
         if not key.is_valid(now):
             raise Unauthenticated(_REFUSED)
         if key.last_used_at is None or now - key.last_used_at >= _LAST_USED_MS:
-            task = asyncio.create_task(self._note_use(key.key_id, now))
+            # In a context of its own: that we note it is not the caller's doing.
+            note = self._note_use(key.key_id, now)
+            task = asyncio.create_task(note, context=contextvars.Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return key.principal
@@ -162,7 +165,7 @@ class KeyRing:
                 return
             try:
                 await self._put(replace(key, last_used_at=now))
-            except StoreUnavailable:  # a full disk: the next hour will do
+            except Unavailable:  # a full disk, or the end of the service: another time will do
                 return
 
     async def _put(self, key: ApiKey) -> None:

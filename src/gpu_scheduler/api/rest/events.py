@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
@@ -29,7 +29,21 @@ _HEARTBEAT_SECONDS = 15.0
 _SLOW_CODE = 1013
 _REFUSED_CODE = 1008
 
-Send = Callable[[EventModel], Awaitable[None]]
+# After some events were sent, others may gather for so long: readers by the hundred take them in
+# one piece for each, and nobody sees the difference.
+_GATHER_SECONDS = 0.05
+# Events kept as text for all readers. They read what is newest, a few commits apart.
+_KEPT_TEXTS = 4096
+
+
+class _Text(NamedTuple):
+    """An event as it is sent, by either way."""
+
+    json: str
+    sse: bytes
+
+
+Send = Callable[[Sequence[_Text]], Awaitable[None]]
 
 
 @router.websocket("/api/v1/events")
@@ -124,8 +138,9 @@ async def _tell(service: Service, subscription: Subscription, readings: bool, se
     """Until the service ends, the reader goes, or it turns out to be slow."""
     async with asyncio.TaskGroup() as tasks:
         others = [tasks.create_task(_tell_readings(service, send))] if readings else []
-        async for event in subscription:
-            await send(_model(event))
+        while events := await subscription.batch():
+            await send([_written.text(event) for event in events])
+            await asyncio.sleep(_GATHER_SECONDS)
         for task in others:
             task.cancel()
 
@@ -133,7 +148,7 @@ async def _tell(service: Service, subscription: Subscription, readings: bool, se
 async def _tell_readings(service: Service, send: Send) -> None:
     while True:
         snapshot = await service.hardware.next_reading()
-        await send(_reading(service, snapshot))
+        await send([_text(_reading(service, snapshot))])
 
 
 async def _lines(
@@ -142,10 +157,8 @@ async def _lines(
     lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
     begin = subscription.position
 
-    async def send(event: EventModel) -> None:
-        id_line = f"id: {event.seq}\n" if event.kind != "gpu_reading" else ""
-        text = f"{id_line}event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
-        await lines.put(text.encode())
+    async def send(texts: Sequence[_Text]) -> None:
+        await lines.put(b"".join(text.sse for text in texts))
 
     async def produce() -> None:
         try:
@@ -186,8 +199,9 @@ def _error_text(errors: BaseExceptionGroup[SchedulerError]) -> str:
 
 
 def _sender(websocket: WebSocket) -> Send:
-    async def send(event: EventModel) -> None:
-        await websocket.send_text(event.model_dump_json())
+    async def send(texts: Sequence[_Text]) -> None:
+        for text in texts:
+            await websocket.send_text(text.json)
 
     return send
 
@@ -214,6 +228,33 @@ async def _until_gone(websocket: WebSocket) -> AsyncIterator[None]:
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:
     with contextlib.suppress(RuntimeError):
         await websocket.close(code, reason[:120])  # a close frame holds 123 bytes
+
+
+class _Written:
+    """Events as text, made once: the feed gives the same event to all who see it whole."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[FeedEvent, _Text]] = {}
+
+    def text(self, event: FeedEvent) -> _Text:
+        known = self._known.get(event.seq)
+        if known is not None and known[0] is event:
+            return known[1]
+        text = _text(_model(event))
+        if len(self._known) >= _KEPT_TEXTS:
+            self._known.clear()
+        self._known[event.seq] = (event, text)
+        return text
+
+
+_written = _Written()
+
+
+def _text(event: EventModel) -> _Text:
+    content = event.model_dump_json()
+    # A reading has no number: nobody can go on from it.
+    id_line = f"id: {event.seq}\n" if event.kind != "gpu_reading" else ""
+    return _Text(content, f"{id_line}event: {event.kind}\ndata: {content}\n\n".encode())
 
 
 def _model(event: FeedEvent) -> EventModel:

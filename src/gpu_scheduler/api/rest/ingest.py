@@ -70,9 +70,7 @@ class NdjsonLines:
 
     def feed(self, data: bytes) -> Iterator[Item]:
         # Checked as text, decoded as bytes: that is what the decoder of jobs reads fastest.
-        text = self._text.of(data)
-        if not self._number and not self._rest:
-            data = text.encode()  # without the mark that some editors put in front
+        self._text.of(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             yield from self._line(line)
@@ -85,6 +83,8 @@ class NdjsonLines:
 
     def _line(self, line: bytes) -> Iterator[Item]:
         self._number += 1
+        if self._number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # some editors put it in front
         if self._is_skipping or len(line) > LONGEST:
             self._is_skipping = False
             yield self._number, Complaint(f"the line is {_TOO_LONG}")
