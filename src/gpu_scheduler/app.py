@@ -67,6 +67,8 @@ _log = structlog.get_logger("gpu_scheduler")
 # One machine, one name: it must not change when the host is renamed, or the GPUs that running
 # jobs hold would belong to a machine that is gone.
 LOCAL_NODE = NodeId("local")
+# New connections that are taken in one round of the event loop; see _for_crowds.
+_ACCEPTS_IN_A_ROUND = 16
 
 
 _GRPC_REMEDY = (

@@ -48,7 +48,7 @@ def test_lines_of_libraries_have_the_same_form(written):
 @pytest.mark.parametrize(
     "value",
     ["two\nlines", "\ud800", "%s %d", {"nested": [1]}, object(), float("nan"), b"\xff"],
-    ids=repr,
+    ids=["lines", "surrogate", "percent", "nested", "object", "nan", "bytes"],
 )
 def test_any_value_makes_one_line_of_valid_json(written, value):
     text = written(say("%s happened", value=value), format="json")

@@ -11,7 +11,7 @@ import httpx
 from gpu_scheduler.client import calls, steps
 from gpu_scheduler.client.call import Call, LogChunk
 from gpu_scheduler.client.calls import Format, JobFilter
-from gpu_scheduler.client.connection import ANSWER_SECONDS, Connection, Verify
+from gpu_scheduler.client.connection import ANSWER_SECONDS, LIMITS, Connection, Verify
 from gpu_scheduler.client.errors import ClientError
 from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
@@ -83,7 +83,8 @@ class AsyncClient:
         self._connection = Connection(target, api_key, timeout_seconds, verify)
         self.target = self._connection.target
         if transport is None and self.target.socket is not None:
-            transport = httpx.AsyncHTTPTransport(uds=str(self.target.socket), verify=False)
+            socket = str(self.target.socket)
+            transport = httpx.AsyncHTTPTransport(uds=socket, verify=False, limits=LIMITS)
         self._http = httpx.AsyncClient(transport=transport, **self._connection.http_options())
 
     async def __aenter__(self) -> Self:

@@ -19,6 +19,8 @@ ANSWER_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 5.0
 # A long poll answers at its own time limit; the rest is for a busy machine.
 _POLL_MARGIN_SECONDS: Final = 15.0
+# Streams of events and long polls keep connections for themselves: no bound may be reached.
+LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=20)
 T = TypeVar("T")
 Verify = bool | str | Path | ssl.SSLContext
 
@@ -31,6 +33,7 @@ class HttpOptions(TypedDict):
     trust_env: bool
     timeout: httpx.Timeout
     verify: bool | ssl.SSLContext
+    limits: httpx.Limits
 
 
 class Connection:
@@ -63,6 +66,7 @@ class Connection:
             "trust_env": not self.target.is_local,
             "timeout": self._timeout(0),
             "verify": self.verification(),
+            "limits": LIMITS,
         }
 
     def verification(self) -> bool | ssl.SSLContext:

@@ -20,10 +20,10 @@ from gpu_scheduler.core.units import GPU
 
 def explain(state: State, entry: Entry) -> Reason:
     """The one reason that counts for a pending job, on the state as it is."""
-    return _own_reason(state, entry) or explain_class(state.ledger, entry.queue.job_class)
+    return own_reason(state, entry) or explain_class(state.ledger, entry.queue.job_class)
 
 
-def _own_reason(state: State, entry: Entry) -> Reason | None:
+def own_reason(state: State, entry: Entry) -> Reason | None:
     """What keeps this job out of the queue, apart from its class."""
     progress, job = entry.progress, entry.job
     doom = state.doom_of(job.job_id)

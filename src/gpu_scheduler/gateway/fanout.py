@@ -74,7 +74,7 @@ async def serve_websocket(
     reader: Reader, receive: Receive, send: Send, ending: asyncio.Event
 ) -> None:
     await receive()  # websocket.connect
-    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.accept", "headers": []})
 
     async def tell(events: list[Event], reading: bytes) -> None:
         async with asyncio.timeout(_STALL_SECONDS):

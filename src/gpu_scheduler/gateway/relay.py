@@ -100,7 +100,7 @@ class Relay:
             reason = "the gateway cannot reach the scheduler"
             await send({"type": "websocket.close", "code": _AWAY_CODE, "reason": reason})
             return
-        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.accept", "headers": []})
         async with connection:
             with contextlib.suppress(websockets.ConnectionClosed):
                 await first_of(_down(connection, send), _up(receive, connection))

@@ -21,7 +21,7 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.explain import explain_class, own_reason
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import DependencyKind, Job, JobClass
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move
@@ -96,6 +96,7 @@ class Service:
         self._watch = watch
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
+        self._class_reasons: dict[JobClass, Reason] = {}  # since the last commit
         self._reconciled = asyncio.Event()
         self.is_ending = False  # nobody should be kept waiting for anything any more
         self._tasks: list[asyncio.Task[None]] = []
@@ -228,11 +229,18 @@ class Service:
         entry = self.state.entry(job_id)
         if entry is None or entry.progress.state is not JobState.PENDING:
             return None
-        found = explain(self.state, entry)
+        found = own_reason(self.state, entry) or self._class_reason(entry.queue.job_class)
         if found.code is ReasonCode.NEXT_CYCLE and entry.queue.job_class in self.gate.refused:
             return reason(
                 ReasonCode.QUOTA_PROVIDER, provider=self.gate.name, tenant=entry.job.tenant_id
             )
+        return found
+
+    def _class_reason(self, job_class: JobClass) -> Reason:
+        """Found once between two commits: a page of a list asks for the same class many times."""
+        found = self._class_reasons.get(job_class)
+        if found is None:
+            found = self._class_reasons[job_class] = explain_class(self.state.ledger, job_class)
         return found
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
@@ -393,6 +401,7 @@ class Service:
     # -- after each commit -----------------------------------------------------------------------
 
     def _published(self, events: Sequence[Event]) -> None:
+        self._class_reasons.clear()
         if self._attempts is not None:
             self._attempts.follow(events)
         for event in events:

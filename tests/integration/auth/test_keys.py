@@ -90,7 +90,7 @@ async def test_an_expired_key_is_refused(monkeypatch):
         headers = bearer(made["key"])
         assert (await door.get("/api/v1/jobs", headers=headers)).status_code == 200
         later = WallClock().now() + 25 * 3_600_000
-        monkeypatch.setattr(keys_module.WallClock, "now", lambda self: later)
+        monkeypatch.setattr(WallClock, "now", lambda self: later)
         assert (await door.get("/api/v1/jobs", headers=headers)).status_code == 401
 
 

@@ -1,4 +1,4 @@
-"""The real service behind its Unix socket: who connects is who they are, and their jobs are theirs."""
+"""The real service behind its Unix socket: the kernel says who calls, and as whom jobs run."""
 
 import json
 import os

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,44 @@ async def _first_end(client: AsyncClient) -> EventModel:
             if event.kind == "job_completed":
                 return event
     raise AssertionError("events never end")
+
+
+def test_a_stream_says_at_once_where_to_go_on_from(service, client):
+    last = client.submit(a_script(service, "true", hold=True)).job_id
+    with service.http.stream("GET", "/api/v1/events?readings=false") as answer:
+        begin = list(takewhile(bool, answer.iter_lines()))
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    (place,) = [int(line.removeprefix("id: ")) for line in begin if line.startswith("id: ")]
+    (event,) = client.job_events(last).events
+    assert place == event.seq
+    client.cancel_job(last)
+
+
+def test_a_hundred_readers_are_all_told_everything(service, client):
+    first = client.submit(a_script(service, "true", hold=True)).job_id
+    (begin,) = client.job_events(first).events
+
+    async def read(reader: AsyncClient) -> list[int]:
+        found = []
+        async with contextlib.aclosing(reader.events(after=begin.seq)) as events:
+            async for event in events:
+                found.append(event.seq)
+                if event.kind == "job_cancelled" and event.job_id == first:
+                    return found
+        return []
+
+    async def all_of_them() -> list[list[int]]:
+        async with AsyncClient(service.url) as reader, asyncio.TaskGroup() as tasks:
+            readers = [tasks.create_task(read(reader)) for _ in range(100)]
+            for _ in range(50):
+                job_id = (await reader.submit(SubmitRequest(gpu_count=1, hold=True))).job_id
+                await reader.cancel_job(job_id)
+            await reader.cancel_job(first)
+        return [task.result() for task in readers]
+
+    seen = asyncio.run(all_of_them())
+    assert len(seen[0]) >= 101
+    assert all(one == seen[0] for one in seen)
 
 
 class Watcher(threading.Thread):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -104,8 +105,9 @@ class Watcher:
 
     def close(self) -> None:
         if self._response is not None:
-            with contextlib.suppress(Exception):
-                self._response.stream.close()  # type: ignore[union-attr]  # sync, as the client is
+            stream = self._response.extensions["network_stream"]
+            with contextlib.suppress(OSError):
+                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
 
     def _read(self) -> None:

@@ -32,7 +32,9 @@ PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "model", "more"), PAIRS, ids=lambda value: str(value)[-40:])
+@pytest.mark.parametrize(
+    ("message", "model", "more"), PAIRS, ids=lambda value: getattr(value, "__name__", "more")
+)
 def test_a_message_has_the_fields_of_its_model(message, model, more):
     assert set(message.DESCRIPTOR.fields_by_name) == set(model.model_fields) | more
 

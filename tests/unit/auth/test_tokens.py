@@ -61,7 +61,7 @@ def shared(**rules: str) -> Tokens:
 
 async def test_a_token_names_its_holder_with_role_and_tenants():
     found = await shared().check(hs256())
-    assert (found.name, found.role, found.tenants, found.kind) == ("ada", Role.USER, {"a"}, "user")
+    assert (found.name, found.role, found.scope, found.kind) == ("ada", Role.USER, ("a",), "user")
 
 
 async def test_a_token_signed_with_a_published_key_is_good(jwks_file):
@@ -163,7 +163,7 @@ async def test_role_and_tenants_are_where_the_settings_say():
         **{"https://example.org/teams": "a,b"},
     )
     found = await tokens.check(token)
-    assert (found.role, found.tenants) == (Role.OPERATOR, {"a", "b"})
+    assert (found.role, found.scope) == (Role.OPERATOR, ("a", "b"))
 
 
 @pytest.mark.parametrize("role", [None, "root", 7, ["x"], {"admin": True}])

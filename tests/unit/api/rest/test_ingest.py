@@ -19,7 +19,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 
 
 def read(reader: Reader, data: bytes, size: int = 1 << 16) -> list:
-    found = []
+    found: list = []
     for piece in pieces(data, size):
         found += reader.feed(piece)
     return [*found, *reader.end()]
@@ -86,9 +86,9 @@ def test_a_line_without_end_takes_no_memory_and_only_itself_down():
 def test_a_row_without_end_is_refused():
     reader = CsvRows()
     list(reader.feed(HEADER.encode()))
+    list(reader.feed(b"x" * LONGEST))
     with pytest.raises(Problem, match="a row is longer"):
-        for _ in range(40):
-            list(reader.feed(b"x" * (LONGEST // 4)))
+        list(reader.feed(b"x" * LONGEST))
 
 
 @pytest.mark.parametrize(
