@@ -109,7 +109,9 @@ class Connection:
 
     def send(self, method: str, path: str, body: bytes = b"") -> None:
         kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
-        self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{kind}\r\n".encode() + body)
+        self._writer.write(
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n".encode() + body
+        )
 
     async def head(self) -> tuple[int, int]:
         """Status and length of an answer."""

@@ -161,6 +161,7 @@ def _gate(settings: Settings, app: FastAPI) -> Gate:
         app.state.authenticator,
         buckets=TokenBuckets(limits.requests_per_second, limits.burst),
         body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb),
+        local_only=not (settings.auth.enabled or settings.api.insecure_listen),
     )
 
 

@@ -87,7 +87,7 @@ def test_every_variable_of_a_job_is_documented():
     given = {"TGPU_PARAM_<name>" if "PARAM" in name else name for name in launch.env}
     documented = set(re.findall(r"^\| `([A-Z_]+(?:<name>)?)` \|", ENVIRONMENT, re.MULTILINE))
     assert given - documented == set()
-    assert documented - given == {"TGPU_URL", "XDG_DATA_HOME"}
+    assert documented - given == {"TGPU_URL", "TGPU_API_KEY", "TGPU_CA_FILE", "XDG_DATA_HOME"}
 
 
 @pytest.mark.parametrize("code", list(MEANINGS))

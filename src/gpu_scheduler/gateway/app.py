@@ -19,10 +19,10 @@ from gpu_scheduler.gateway.answer import (
 )
 from gpu_scheduler.gateway.fanout import reader_for, serve_sse, serve_websocket
 from gpu_scheduler.gateway.feeder import Feeder, Leader
-from gpu_scheduler.gateway.headers import Caller, caller_of, header
+from gpu_scheduler.gateway.headers import Caller, caller_of, digest_of, header, of_a_read
 from gpu_scheduler.gateway.limits import Identity, Limits, identity_in
 from gpu_scheduler.gateway.options import GatewayOptions
-from gpu_scheduler.gateway.reads import Reads, headers_of, is_cached, key_of, target_of
+from gpu_scheduler.gateway.reads import Reads, is_cached, key_of, target_of
 from gpu_scheduler.gateway.relay import Relay
 from gpu_scheduler.gateway.ring import Reader, Ring
 from gpu_scheduler.gateway.shared import Shared, connect, make_breaker
@@ -46,7 +46,8 @@ class _Redis(NamedTuple):
 
 
 def _connect(url: str) -> _Redis:
-    redis, breaker = connect(url), make_breaker()
+    redis = connect(url)
+    breaker = make_breaker(redis)
     waiting = connect(url, answer_seconds=BLOCK_SECONDS + 3)
     shared = Shared(redis, breaker)
     key = shared.generation_key
@@ -126,7 +127,7 @@ class Gateway:
     async def _read(self, scope: dict[str, Any], send: Send, caller: Caller) -> None:
         target = target_of(scope)
         key = key_of(target, scope, caller)
-        answer, is_hit = await self._reads.get(target, headers_of(scope, caller), key)
+        answer, is_hit = await self._reads.get(target, of_a_read(scope, caller), key)
         extra = _HIT if is_hit else _MISS
         if answer.status == 200 and is_known(answer, header(scope, b"if-none-match")):
             await send_unchanged(send, answer, extra)
@@ -168,9 +169,8 @@ class Gateway:
 
     async def _identify(self, caller: Caller) -> Identity | None:
         """Whom the service takes them for: cached like any other read, and as short."""
-        answer, _ = await self._reads.get(
-            _WHOAMI, list(caller.credentials), f"whoami:{caller.digest}"
-        )
+        shown = (*caller.credentials, *caller.page)
+        answer, _ = await self._reads.get(_WHOAMI, list(shown), f"whoami:{digest_of(shown)}")
         return identity_in(answer)
 
     def _health(self) -> dict[str, object]:

@@ -25,21 +25,28 @@ class Breaker:
         failures: tuple[type[Exception], ...] = (OSError,),
         retry_seconds: float = RETRY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        on_failure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._failures = failures
+        self._on_failure = on_failure
         self._retry_seconds = retry_seconds
         self._clock = clock
         self._shut_until = 0.0
         self.is_away = False
 
-    async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What `ask` brings. Raises Away where it fails, and at once where it lately did."""
-        if self.is_away and self._clock() < self._shut_until:
+    async def call(self, ask: Callable[[], Awaitable[T]], *, insist: bool = False) -> T:
+        """What `ask` brings. Raises Away where it fails, and at once where it lately did.
+
+        With `insist` it is asked all the same.
+        """
+        if self.is_away and self._clock() < self._shut_until and not insist:
             raise Away
         try:
             answer = await ask()
         except self._failures as error:
             self._fail(error)
+            if self._on_failure is not None:
+                await self._on_failure()
             raise Away from error
         if self.is_away:
             self.is_away = False

@@ -33,6 +33,8 @@ _CLAIMS: Final = frozenset(
     }
 )
 _CREDENTIALS: Final = (b"authorization", b"x-api-key")
+# By these the service tells web pages from programs, where it does not ask who calls.
+_PAGE: Final = (b"host", b"origin")
 _ACCEPT: Final = b"accept"
 _REQUEST_ID: Final = b"x-request-id"
 
@@ -44,13 +46,15 @@ class Caller:
     address: str
     credentials: tuple[tuple[bytes, bytes], ...] = ()
     digest: str = ""  # of the credentials; "" where there are none
+    page: tuple[tuple[bytes, bytes], ...] = ()  # under which name, and from which page, they ask
 
 
 def caller_of(scope: dict[str, Any]) -> Caller:
     client = scope.get("client")
     shown = tuple(header for header in scope["headers"] if header[0] in _CREDENTIALS)
     address = str(client[0]) if client else "local"
-    return Caller(address, shown, digest_of(shown) if shown else "")
+    page = tuple(header for header in scope["headers"] if header[0] in _PAGE)
+    return Caller(address, shown, digest_of(shown) if shown else "", page)
 
 
 def digest_of(parts: tuple[tuple[bytes, bytes], ...]) -> str:
@@ -73,9 +77,9 @@ def has_body(scope: dict[str, Any]) -> bool:
 
 
 def to_service(scope: dict[str, Any], caller: Caller) -> Headers:
-    """A request's headers as the service gets them. Host is the upstream's own."""
+    """A request's headers as the service gets them."""
     named = _named_hops(scope["headers"])
-    dropped = _HOP | _CLAIMS | named | {b"host", b"expect", _REQUEST_ID}
+    dropped = _HOP | _CLAIMS | named | {b"expect", _REQUEST_ID}
     kept = [(name, value) for name, value in scope["headers"] if name not in dropped]
     return kept + _ours(scope, caller)
 
@@ -83,8 +87,8 @@ def to_service(scope: dict[str, Any], caller: Caller) -> Headers:
 def of_a_read(scope: dict[str, Any], caller: Caller) -> Headers:
     """The headers that an answer may depend on: what is cached depends on nothing else."""
     accept = header(scope, _ACCEPT)
-    shown = [(_ACCEPT, accept)] if accept else []
-    return [*shown, *caller.credentials, (b"accept-encoding", b"identity"), *_ours(scope, caller)]
+    shown = [*caller.page, *caller.credentials, *([(_ACCEPT, accept)] if accept else [])]
+    return [*shown, (b"accept-encoding", b"identity"), *_ours(scope, caller)]
 
 
 def to_caller(headers: Headers) -> Headers:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import re
 import time
 from collections import OrderedDict
@@ -11,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gpu_scheduler.gateway.answer import Answer, Headers, pack, unpack, with_etag
 from gpu_scheduler.gateway.breaker import Away
-from gpu_scheduler.gateway.headers import Caller, has_body, header, of_a_read
+from gpu_scheduler.gateway.headers import Caller, digest_of, has_body, header
 from gpu_scheduler.gateway.shared import Shared
 from gpu_scheduler.gateway.upstream import Upstream
 
@@ -118,15 +117,9 @@ def target_of(scope: dict[str, Any]) -> bytes:
 
 def key_of(target: bytes, scope: dict[str, Any], caller: Caller) -> str:
     """One name for each question of each caller: nobody is given another's answer."""
-    parts = (target, header(scope, b"accept"), caller.digest.encode())
-    hashed = hashlib.sha256()
-    for part in parts:
-        hashed.update(b"%d:%b" % (len(part), part))
-    return hashed.hexdigest()
-
-
-def headers_of(scope: dict[str, Any], caller: Caller) -> Headers:
-    return of_a_read(scope, caller)
+    accept = header(scope, b"accept")
+    parts = ((b"", target), (b"accept", accept), *caller.credentials, *caller.page)
+    return digest_of(parts)
 
 
 class Kept:
@@ -149,9 +142,12 @@ class Kept:
         return answer
 
     def put(self, key: str, generation: int, answer: Answer, seconds: float) -> None:
-        old = self._answers.pop(key, None)
+        old = self._answers.get(key)
         if old is not None:
+            if old[0] > generation:
+                return  # one that was asked for later has come earlier
             self._bytes -= _size(old[2])
+            del self._answers[key]
         self._answers[key] = generation, self._clock() + seconds, answer
         self._bytes += _size(answer)
         while self._bytes > self._max_bytes:

@@ -11,9 +11,9 @@ import websockets
 from starlette.types import Receive, Send
 from websockets.asyncio.client import ClientConnection
 
-from gpu_scheduler.gateway.answer import not_there, send_whole
+from gpu_scheduler.gateway.answer import Headers, not_there, send_whole
 from gpu_scheduler.gateway.first import first_of
-from gpu_scheduler.gateway.headers import Caller, has_body, to_caller, to_service
+from gpu_scheduler.gateway.headers import Caller, has_body, header, to_caller, to_service
 from gpu_scheduler.gateway.reads import target_of
 from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
 
@@ -24,6 +24,7 @@ _REFUSED_CODE, _AWAY_CODE = 1008, 1013
 # Of the opening handshake, which is between us and the service alone.
 _HANDSHAKE: Final = frozenset(
     {
+        b"host",  # it is in the address
         b"sec-websocket-key",
         b"sec-websocket-version",
         b"sec-websocket-extensions",
@@ -76,21 +77,21 @@ class Relay:
     ) -> None:
         await receive()  # websocket.connect
         upstream = self._upstream
-        url = f"ws{upstream.url.removeprefix('http')}{target_of(scope).decode('latin-1')}"
-        headers = [
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in to_service(scope, caller)
-            if name not in _HANDSHAKE
-        ]
+        # Under the name that the caller used, wherever we connect to.
+        name = header(scope, b"host").decode("latin-1")
+        path = (upstream.prefix + target_of(scope)).decode("latin-1")
         try:
             connection = await websockets.connect(
-                url,
-                additional_headers=headers,
+                f"{'ws' if upstream.tls is None else 'wss'}://{name}{path}",
+                host=upstream.host,
+                port=upstream.port,
+                ssl=upstream.tls,
+                server_hostname=None if upstream.tls is None else upstream.host,
+                additional_headers=_handshake(to_service(scope, caller)),
                 user_agent_header=None,
                 compression=None,
                 max_size=None,
                 proxy=None,
-                ssl=upstream.tls,
             )
         except websockets.InvalidStatus as refused:
             code = _REFUSED_CODE if refused.response.status_code < 500 else _AWAY_CODE
@@ -133,6 +134,14 @@ class _Body:
         await self.is_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _handshake(headers: Headers) -> list[tuple[str, str]]:
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in headers
+        if name not in _HANDSHAKE
+    ]
 
 
 async def _send_on(response: httpx.Response, send: Send) -> None:

@@ -4,6 +4,7 @@ The generation is a number that every change raises. Answers are cached under th
 was read before the service was asked, so that no answer from before a change is used after it.
 """
 
+import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -62,10 +63,15 @@ def connect(url: str, answer_seconds: float = _ANSWER_SECONDS) -> "Redis":
     )
 
 
-def make_breaker() -> Breaker:
+def make_breaker(redis: "Redis") -> Breaker:
     from redis.exceptions import RedisError
 
-    return Breaker((RedisError, OSError))  # a TimeoutError is an OSError
+    async def forget_connections() -> None:
+        # Those to a Redis that died would fail one by one after it is back.
+        await redis.connection_pool.disconnect(inuse_connections=False)
+
+    # A TimeoutError is an OSError.
+    return Breaker((RedisError, OSError), on_failure=forget_connections)
 
 
 class Shared:
@@ -90,8 +96,15 @@ class Shared:
         return await self._generations.get()
 
     async def bump(self) -> None:
-        """Something changed. What could not be said is made up for when Redis is back."""
-        await self._raise_generation()
+        """Something changed. What could not be said is made up for when Redis is back.
+
+        Other gateways may reach Redis while we think that it is away, and would show their callers
+        what was before: so it is tried whatever we think, and a second time over a new connection.
+        """
+        with contextlib.suppress(Away):
+            await self._raise_generation(insist=True)
+            return
+        await self._raise_generation(insist=True)
 
     async def get(self, key: str) -> tuple[bytes, float] | None:
         """A cached answer, and the seconds it still holds."""
@@ -129,10 +142,11 @@ class Shared:
         found = await self._breaker.call(lambda: self._redis.get(self.generation_key))
         return await self._raise_generation() if found is None else int(found)
 
-    async def _raise_generation(self) -> int:
+    async def _raise_generation(self, *, insist: bool = False) -> int:
         try:
             found = await self._breaker.call(
-                lambda: cast(Awaitable[bytes], self._bump(keys=[self.generation_key]))
+                lambda: cast(Awaitable[bytes], self._bump(keys=[self.generation_key])),
+                insist=insist,
             )
         except Away:
             self._owes_bump = True

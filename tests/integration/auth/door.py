@@ -48,7 +48,7 @@ class Door(httpx.AsyncClient):
         self.app.state.authenticator = Authenticator(
             lambda: box.service, enabled=enabled, tokens=tokens
         )
-        self.gate = Gate(self.app, self.app.state.authenticator, **limits)
+        self.gate = Gate(self.app, self.app.state.authenticator, local_only=not enabled, **limits)
         transport = httpx.ASGITransport(self.gate, raise_app_exceptions=False)
         super().__init__(transport=transport, base_url="http://127.0.0.1")
 

@@ -75,6 +75,31 @@ async def test_health_tells_strangers_no_details():
         assert known["problems"] == ["store: /secret/place is full"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"Host": "localhost:8080"}, 201),
+        ({"Host": "[::1]:8080"}, 201),
+        ({"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080"}, 201),
+        ({"Host": "127.0.0.1:8080", "Origin": "https://evil.example"}, 403),
+        ({"Host": "127.0.0.1:8080", "Origin": "null"}, 403),
+        ({"Host": "rebound.evil.example:8080"}, 403),
+        ({"Host": "rebound.evil.example", "Origin": "http://rebound.evil.example"}, 403),
+    ],
+)
+async def test_no_web_page_uses_a_service_that_asks_nobody_who_they_are(headers, status):
+    async with a_door(enabled=False) as door:
+        answer = await door.post("/api/v1/jobs", json={"tenant_id": OURS}, headers=headers)
+        assert answer.status_code == status
+
+
+async def test_a_service_that_knows_its_callers_may_have_any_name():
+    async with a_door() as door:
+        headers = ADMIN | {"Host": "gpu.example.org", "Origin": "https://dashboard.example.org"}
+        assert (await door.get("/api/v1/jobs", headers=headers)).status_code == 200
+
+
 # -- the audit log ---------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.gateway.gateways import RealGateway
 from tests.real_service import RealService
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, object]] = {
     "database": {"kind": "memory"},
     "engine": {"kind": "none"},
     "devices": {"monitor_interval_seconds": 0.3},

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +92,7 @@ class Watcher:
         self._response: httpx.Response | None = None
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        eventually(lambda: self.status is not None, "the stream to begin")
-        if self.status == 200:
-            eventually(lambda: self.position is not None, "the stream to say where it is")
+        eventually(self._has_begun, "the stream to begin")
 
     @property
     def seqs(self) -> list[int]:
@@ -103,12 +101,20 @@ class Watcher:
     def of_jobs(self, kind: str) -> list[str]:
         return [event["job_id"] for event in self.events if event["kind"] == kind]
 
+    def until_started(self, jobs: Sequence[str]) -> None:
+        """Until it was told that exactly these have started, in this order."""
+        eventually(lambda: self.of_jobs("job_started") == jobs, "the jobs' starts", pause=0.001)
+
     def close(self) -> None:
         if self._response is not None:
             stream = self._response.extensions["network_stream"]
             with contextlib.suppress(OSError):
                 stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
+
+    def _has_begun(self) -> bool:
+        """Refused, or told where the stream is."""
+        return self.status is not None and (self.status != 200 or self.position is not None)
 
     def _read(self) -> None:
         try:

@@ -39,7 +39,7 @@ def test_watchers_of_two_gateways_are_told_the_same_as_the_service_tells(
     watchers = [Watcher(gateway.url) for gateway in gateways for _ in range(3)]
     jobs = [gateways[number % 2].submit() for number in range(10)]
     for watcher in (direct, *watchers):
-        eventually(lambda w=watcher: w.of_jobs("job_started") == jobs, "all jobs to start")
+        watcher.until_started(jobs)
     for watcher in watchers:
         assert watcher.events == direct.events
         watcher.close()
@@ -106,15 +106,13 @@ def test_who_is_told_of_a_change_is_not_shown_what_was_before(
     gateway = make_gateway("--redis", redis_server.url, "--cache-seconds", "60")
     gateway.until(events="shared")
     watcher = Watcher(gateway.url)
-    for number in range(10):
+    jobs: list[str] = []
+    for _ in range(10):
         gateway.get("/jobs?limit=1")
         answer = service.http.post("/api/v1/jobs", json={"gpu_count": 1})
         job_id = answer.json()["job_id"]
-        eventually(
-            lambda wanted=number + 1: len(watcher.of_jobs("job_started")) == wanted,
-            "the job's start",
-            pause=0.001,
-        )
+        jobs.append(job_id)
+        watcher.until_started(jobs)
         newest = gateway.get("/jobs?limit=1").json()["jobs"][0]
         assert (newest["job_id"], newest["state"]) == (job_id, "running")
     watcher.close()

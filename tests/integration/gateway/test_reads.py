@@ -123,3 +123,15 @@ def test_a_service_that_is_away_is_said_in_the_usual_shape(make_gateway: MakeGat
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "UNAVAILABLE"
         assert answer.headers["retry-after"] == "1"
+
+
+def test_pages_of_the_web_are_refused_as_the_service_refuses_them(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway("--cache-seconds", "30")
+    gateway.until(events="shared")
+    assert gateway.get("/jobs").status_code == 200
+    for headers in ({"Host": "rebound.example"}, {"Origin": "http://page.example"}):
+        for path in ("/jobs", "/jobs/1/why", "/events"):
+            answer = gateway.get(path, **headers)
+            assert (path, answer.status_code) == (path, 403)

@@ -16,6 +16,7 @@ COMMANDS = [
     *("nodes", "agent"),
     *("tenants", "queues", "quota", "config"),
     *("config-sample", "db", "doctor", "version"),
+    *("keys", "audit", "whoami"),
 ]
 
 
@@ -40,7 +41,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 def test_every_command_that_answers_programs_takes_json():
     no_json = {"agent", "serve", "watch", "config-sample"}
-    no_json |= {"db", "tenants", "queues", "quota", "config"}  # their subcommands do
+    no_json |= {"db", "keys", "tenants", "queues", "quota", "config"}  # their subcommands do
     commands = build_command().commands
     without = {
         name

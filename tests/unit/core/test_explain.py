@@ -316,6 +316,6 @@ def test_every_reason_can_be_reached(code: ReasonCode) -> None:
     assert why(WORLDS[code]()).code is code
 
 
-@pytest.mark.parametrize("code", [code for code in OURS if code != "next_cycle"])
+@pytest.mark.parametrize("code", [code for code in OURS if code is not ReasonCode.NEXT_CYCLE])
 def test_no_job_with_a_reason_to_wait_starts(code: ReasonCode) -> None:
     assert not starts_next(WORLDS[code]())

@@ -22,6 +22,7 @@ from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.usage import Usage
+from gpu_scheduler.service import feed as feed_module
 from gpu_scheduler.service.feed import KINDS, EventsGone, Feed, FeedEvent, SlowReader, Subscription
 from gpu_scheduler.store.api import JournalRow, Record
 from gpu_scheduler.store.memory import MemoryStore
@@ -449,3 +450,40 @@ async def test_readers_cost_the_store_nothing_while_they_keep_up(world):
     events = feed.subscribe(2)
     feed.publish([JobsSubmitted(0, (a_job("x"),))], 3)
     assert numbers(await take(events, 1)) == [3]
+
+
+# -- many at once ------------------------------------------------------------------------------
+
+
+async def test_a_batch_is_all_that_is_ready(world):
+    events = world.feed.subscribe(2)
+    await world.churn(5)
+    assert numbers(await events.batch()) == [3, 4, 5, 6, 7]
+    assert events.position == 7
+    await world.submit("next")
+    assert numbers(await events.batch()) == [8]
+
+
+async def test_there_is_no_batch_after_the_end(world):
+    events = world.feed.subscribe()
+    world.feed.close()
+    assert await events.batch() == []
+
+
+async def test_a_reader_that_is_stuck_with_a_batch_can_have_it_again():
+    world = await small_world(ring_jobs=10)
+    await world.churn(3)
+    with pytest.raises(SlowReader) as caught:
+        async with world.feed.subscribe(1) as events:
+            assert numbers(await events.batch()) == [2, 3, 4]
+            await world.churn(20, "more")
+            await asyncio.sleep(DEADLINE_SECONDS)
+    assert caught.value.position == 1
+
+
+async def test_events_that_stand_alone_are_bounded_in_number(monkeypatch):
+    monkeypatch.setattr(feed_module, "RING_EVENTS", 7)
+    world = await small_world(ring_jobs=1000)
+    await world.churn(20)
+    assert world.last_seq - world.feed.floor == 7
+    assert numbers(await take(world.feed.subscribe(0), 21)) == list(range(1, 22))

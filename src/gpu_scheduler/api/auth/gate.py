@@ -1,7 +1,9 @@
 """Around the whole application: who calls, how often, how much, and what is kept about it."""
 
 import json
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -15,6 +17,7 @@ from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, too_large
 from gpu_scheduler.core.errors import (
+    Forbidden,
     RateLimited,
     SchedulerError,
     Unauthenticated,
@@ -24,6 +27,7 @@ from gpu_scheduler.core.state import State
 from gpu_scheduler.service.audit import OK, Trail, following
 from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.writer import Decision
+from gpu_scheduler.settings.model import is_loopback
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 
@@ -52,8 +56,11 @@ class Gate:
         *,
         buckets: TokenBuckets | None = None,
         body_limits: BodyLimits | None = None,
+        local_only: bool = False,
     ) -> None:
+        """`local_only`: there is no identity, so what web pages send from here is refused."""
         self._app = app
+        self._local_only = local_only
         self._authenticator = authenticator
         self._buckets = buckets or TokenBuckets(0, 1)
         self._body_limits = body_limits or BodyLimits()
@@ -104,6 +111,8 @@ class Gate:
         await self._app(scope, receive, send)
 
     async def _identify(self, scope: Scope, headers: Headers) -> Principal:
+        if self._local_only and peer_of(scope) is None:
+            refuse_web_pages(headers)
         is_public = scope["path"] in PUBLIC_PATHS
         try:
             principal = await self._authenticator.authenticate(headers, peer_of(scope))
@@ -158,6 +167,32 @@ class Gate:
                 await service.writer.do(decide, ())
         except Unavailable as error:
             _log.warning("cannot record a refused call", problem=error.message, row=str(row))
+
+
+def refuse_web_pages(headers: Headers) -> None:
+    """Any page that somebody opens here can send to this machine, and would be taken for them.
+
+    Under a name of its own that leads here (DNS rebinding), it is told by the name; under its
+    true name, by the header that browsers add. Raises Forbidden.
+    """
+    host = headers.get("host", "")
+    name = urlsplit(f"//{host}").hostname or ""
+    if not (is_loopback(name) or _is_address(name)):
+        raise Forbidden(
+            f"this service is for this machine alone, and was asked for as {name[:80]!r}; use "
+            "127.0.0.1 or localhost, or have callers identified with auth.enabled"
+        )
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise Forbidden(f"pages of {origin[:80]} may not use this service")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class ForOperators:

@@ -1,0 +1,59 @@
+"""Redis that goes and comes back."""
+
+import pytest
+
+from gpu_scheduler.gateway.breaker import Away, Breaker
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Redis:
+    def __init__(self) -> None:
+        self.asked = 0
+        self.is_dead = False
+
+    async def ask(self) -> str:
+        self.asked += 1
+        if self.is_dead:
+            raise ConnectionError("refused")
+        return "answer"
+
+
+async def test_after_a_failure_it_is_left_alone_for_a_while() -> None:
+    redis, clock = Redis(), Clock()
+    breaker = Breaker(retry_seconds=2, clock=clock)
+    redis.is_dead = True
+    for _ in range(3):
+        with pytest.raises(Away):
+            await breaker.call(redis.ask)
+    assert (redis.asked, breaker.is_away) == (1, True)
+    with pytest.raises(Away):
+        await breaker.call(redis.ask, insist=True)
+    assert redis.asked == 2
+
+
+async def test_it_is_found_again_by_itself() -> None:
+    redis, clock = Redis(), Clock()
+    breaker = Breaker(retry_seconds=2, clock=clock)
+    redis.is_dead = True
+    with pytest.raises(Away):
+        await breaker.call(redis.ask)
+    redis.is_dead = False
+    clock.now += 2
+    assert await breaker.call(redis.ask) == "answer"
+    assert not breaker.is_away
+
+
+async def test_bugs_are_not_taken_for_an_outage() -> None:
+    async def bug() -> None:
+        raise KeyError("bug")
+
+    breaker = Breaker()
+    with pytest.raises(KeyError):
+        await breaker.call(bug)
+    assert not breaker.is_away
