@@ -19,7 +19,14 @@ from gpu_scheduler.gateway.answer import (
 )
 from gpu_scheduler.gateway.fanout import reader_for, serve_sse, serve_websocket
 from gpu_scheduler.gateway.feeder import Feeder, Leader
-from gpu_scheduler.gateway.headers import Caller, caller_of, digest_of, header, of_a_read
+from gpu_scheduler.gateway.headers import (
+    Caller,
+    caller_of,
+    digest_of,
+    header,
+    of_a_read,
+    page_key,
+)
 from gpu_scheduler.gateway.limits import Identity, Limits, identity_in
 from gpu_scheduler.gateway.options import GatewayOptions
 from gpu_scheduler.gateway.reads import Reads, is_cached, key_of, target_of
@@ -169,8 +176,9 @@ class Gateway:
 
     async def _identify(self, caller: Caller) -> Identity | None:
         """Whom the service takes them for: cached like any other read, and as short."""
-        shown = (*caller.credentials, *caller.page)
-        answer, _ = await self._reads.get(_WHOAMI, list(shown), f"whoami:{digest_of(shown)}")
+        key = digest_of((*caller.credentials, *page_key(caller)))
+        headers = [*caller.credentials, *caller.page]
+        answer, _ = await self._reads.get(_WHOAMI, headers, f"whoami:{key}")
         return identity_in(answer)
 
     def _health(self) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """Which headers pass the gateway, and what it says of the caller itself."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ _CLAIMS: Final = frozenset(
 _CREDENTIALS: Final = (b"authorization", b"x-api-key")
 # By these the service tells web pages from programs, where it does not ask who calls.
 _PAGE: Final = (b"host", b"origin")
+_PORT: Final = re.compile(rb":\d*$")
 _ACCEPT: Final = b"accept"
 _REQUEST_ID: Final = b"x-request-id"
 
@@ -55,6 +57,19 @@ def caller_of(scope: dict[str, Any]) -> Caller:
     address = str(client[0]) if client else "local"
     page = tuple(header for header in scope["headers"] if header[0] in _PAGE)
     return Caller(address, shown, digest_of(shown) if shown else "", page)
+
+
+def page_key(caller: Caller) -> tuple[tuple[bytes, bytes], ...]:
+    """What the service can tell from `page`: the name without the port, and whose page it is.
+
+    Gateways on different ports share answers by this.
+    """
+    page = dict(caller.page)
+    host, origin = page.get(b"host", b""), page.get(b"origin", b"")
+    if len(page) != len(caller.page):
+        return caller.page  # a header twice: nobody's answer but theirs
+    is_own = origin.partition(b"://")[2] == host
+    return ((b"host", _PORT.sub(b"", host)), (b"origin", b"own" if is_own else origin))
 
 
 def digest_of(parts: tuple[tuple[bytes, bytes], ...]) -> str:

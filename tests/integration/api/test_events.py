@@ -123,19 +123,22 @@ async def sse(door: Door, count: int, headers: dict[str, str]) -> list[dict[str,
     found: list[dict[str, str]] = []
     fields: dict[str, str] = {}
     url = f"http://127.0.0.1:{door.port}/api/v1/events?readings=0"
-    async with asyncio.timeout(20), httpx.AsyncClient() as client:
-        async with client.stream("GET", url, headers=headers) as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            async for line in answer.aiter_lines():
-                name, colon, value = line.partition(": ")
-                if colon and name:
-                    fields[name] = value
-                elif not line and fields:
-                    if "event" in fields:  # the stream begins with its position alone
-                        found.append(fields)
-                    fields = {}
-                    if len(found) == count:
-                        break
+    async with (
+        asyncio.timeout(20),
+        httpx.AsyncClient() as client,
+        client.stream("GET", url, headers=headers) as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in answer.aiter_lines():
+            name, colon, value = line.partition(": ")
+            if colon and name:
+                fields[name] = value
+            elif not line and fields:
+                if "event" in fields:  # the stream begins with its position alone
+                    found.append(fields)
+                fields = {}
+                if len(found) == count:
+                    break
     return found
 
 

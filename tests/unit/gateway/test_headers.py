@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpu_scheduler.gateway.headers import caller_of, of_a_read, to_caller, to_service
+from gpu_scheduler.gateway.headers import caller_of, of_a_read, page_key, to_caller, to_service
 
 
 def a_scope(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
@@ -35,3 +35,21 @@ def test_two_headers_cannot_be_taken_for_one() -> None:
     one = a_scope((b"x-api-key", b"ab"))
     two = a_scope((b"x-api-key", b"a"), (b"x-api-key", b"b"))
     assert caller_of(one).digest != caller_of(two).digest
+
+
+def test_gateways_on_other_ports_share_answers_and_pages_of_others_do_not() -> None:
+    def key(host: bytes, *origin: bytes) -> object:
+        scope = a_scope((b"host", host), *((b"origin", each) for each in origin))
+        return page_key(caller_of(scope))
+
+    assert key(b"127.0.0.1:1") == key(b"127.0.0.1:2") == key(b"127.0.0.1")
+    assert key(b"[::1]:1", b"http://[::1]:1") == key(b"[::1]:2", b"http://[::1]:2")
+    different = [
+        key(b"127.0.0.1:1"),
+        key(b"rebound.example:1"),
+        key(b"127.0.0.1:1", b"http://127.0.0.1:1"),
+        key(b"127.0.0.1:1", b"http://127.0.0.1:2"),
+        key(b"127.0.0.1:1", b"http://page.example"),
+        key(b"127.0.0.1:1", b"http://127.0.0.1:1", b"http://page.example"),
+    ]
+    assert len(set(different)) == len(different)

@@ -473,11 +473,15 @@ async def test_there_is_no_batch_after_the_end(world):
 async def test_a_reader_that_is_stuck_with_a_batch_can_have_it_again():
     world = await small_world(ring_jobs=10)
     await world.churn(3)
-    with pytest.raises(SlowReader) as caught:
+
+    async def get_stuck() -> None:
         async with world.feed.subscribe(1) as events:
             assert numbers(await events.batch()) == [2, 3, 4]
             await world.churn(20, "more")
             await asyncio.sleep(DEADLINE_SECONDS)
+
+    with pytest.raises(SlowReader) as caught:
+        await get_stuck()
     assert caught.value.position == 1
 
 
