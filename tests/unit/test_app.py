@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.app import (
-    CannotServe,
-    Listening,
-    _data_directory,
-    _listen,
-    _write_service_file,
-    make_service,
-)
+from gpu_scheduler.app import CannotServe, make_service
+from gpu_scheduler.app.listen import Listening, data_directory, listen, write_service_file
 from gpu_scheduler.devices.detect import detect
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.settings import Settings
@@ -39,28 +33,28 @@ def taken_port() -> Iterator[int]:
 # -- the data directory ----------------------------------------------------------------------
 
 
-def test_the_data_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    with _data_directory(some_settings(tmp_path / "a" / "data")) as made:
+def test_thedata_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    with data_directory(some_settings(tmp_path / "a" / "data")) as made:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_two_services_cannot_share_a_data_directory(tmp_path: Path) -> None:
+def test_two_services_cannot_share_adata_directory(tmp_path: Path) -> None:
     settings = some_settings(tmp_path)
     with (
-        _data_directory(settings),
+        data_directory(settings),
         pytest.raises(CannotServe, match=r"already runs on .*--data-dir"),
-        _data_directory(settings),
+        data_directory(settings),
     ):
         pass
-    with _data_directory(settings):  # free again
+    with data_directory(settings):  # free again
         pass
 
 
-def test_a_data_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+def test_adata_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(CannotServe, match=r"cannot use the data directory .*file.*--data-dir"),
-        _data_directory(some_settings(tmp_path / "file")),
+        data_directory(some_settings(tmp_path / "file")),
     ):
         pass
 
@@ -72,14 +66,14 @@ def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path, taken_port: int
     settings = some_settings(tmp_path, api={"http_port": taken_port})
     with (
         pytest.raises(CannotServe, match=f"cannot listen on 127.0.0.1:{taken_port}: .*--port"),
-        _listen(settings),
+        listen(settings),
     ):
         pass
 
 
 def test_a_unix_socket_is_its_owner_s_alone_and_goes_with_the_service(tmp_path: Path) -> None:
     path = tmp_path / "service.sock"
-    with _listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
+    with listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
         assert (listening.url, listening.path) == (None, path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
@@ -89,7 +83,7 @@ def test_a_socket_left_over_from_a_crash_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "service.sock"
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(path))
-    with _listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
+    with listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
         assert len(listening.sockets) == 1
 
 
@@ -97,7 +91,7 @@ def test_a_file_in_the_way_of_a_socket_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("precious")
     settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
-    with pytest.raises(CannotServe, match=r"is no socket; .*--socket"), _listen(settings):
+    with pytest.raises(CannotServe, match=r"is no socket; .*--socket"), listen(settings):
         pass
     assert path.read_text() == "precious"
 
@@ -105,7 +99,7 @@ def test_a_file_in_the_way_of_a_socket_is_kept(tmp_path: Path) -> None:
 def test_a_socket_that_cannot_be_is_named(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 120) / "s"
     settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
-    with pytest.raises(CannotServe, match=r"cannot listen on .*--socket"), _listen(settings):
+    with pytest.raises(CannotServe, match=r"cannot listen on .*--socket"), listen(settings):
         pass
 
 
@@ -113,7 +107,7 @@ def test_a_socket_that_cannot_be_is_named(tmp_path: Path) -> None:
 
 
 def test_the_service_file_says_where_the_service_is(tmp_path: Path) -> None:
-    _write_service_file(tmp_path, Listening([], "http://127.0.0.1:8080", None))
+    write_service_file(tmp_path, Listening([], "http://127.0.0.1:8080", None))
     facts = json.loads((tmp_path / "service.json").read_text())
     assert (facts["url"], facts["socket"]) == ("http://127.0.0.1:8080", None)
     assert sorted(facts) == ["pid", "socket", "started_at", "url", "version"]

@@ -80,7 +80,8 @@ def test_one_tenant_is_never_given_the_cached_answer_of_another(gateway: RealGat
             assert others not in shown
             assert gateway.get(f"/jobs/{own}", **caller).status_code == 200
             assert gateway.get(f"/jobs/{others}", **caller).status_code == 404
-    assert gateway.get("/jobs", **ANN).headers["x-cache"] == "hit"
+    # The events of the jobs' starts may come in between, and make an answer useless.
+    eventually(lambda: gateway.get("/jobs", **ANN).headers["x-cache"] == "hit", "a hit")
 
 
 def test_who_shows_nothing_is_refused_even_what_is_cached(gateway: RealGateway) -> None:

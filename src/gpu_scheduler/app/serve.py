@@ -1,0 +1,310 @@
+"""Runs a service and its doors: HTTP, the metrics port and gRPC, until it is told to end."""
+
+import asyncio
+import contextlib
+import gc
+import math
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from gpu_scheduler import __version__
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.gate import ForOperators, Gate
+from gpu_scheduler.api.auth.peer import PeerProtocol
+from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_of
+from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
+from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
+from gpu_scheduler.api.rest.app import make_app
+from gpu_scheduler.app.compose import make_service
+from gpu_scheduler.app.listen import (
+    GRPC_REMEDY,
+    Listening,
+    check_grpc_port,
+    data_directory,
+    listen,
+    listen_for_scrapes,
+    service_file,
+    write_service_file,
+)
+from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.devices.api import NoDriver
+from gpu_scheduler.devices.detect import Detected, detect
+from gpu_scheduler.engines.api import EngineUnavailable
+from gpu_scheduler.log import set_up_logging
+from gpu_scheduler.service.service import Service
+from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
+from gpu_scheduler.store.api import StoreUnavailable
+from gpu_scheduler.telemetry.counts import Counts
+from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
+from gpu_scheduler.telemetry.job_log import JobLog
+from gpu_scheduler.telemetry.metrics import make_registry
+from gpu_scheduler.telemetry.requests import RequestLog
+
+_log = structlog.get_logger("gpu_scheduler")
+
+# New connections that are taken in one round of the event loop; see _for_crowds.
+_ACCEPTS_IN_A_ROUND = 16
+
+
+def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> None:
+    """Run the service until it is told to end. Raises CannotServe.
+
+    `without_effect` are settings that were given and change nothing; the log names them once.
+    """
+    try:
+        set_up_logging(settings.logging)
+    except OSError as error:
+        raise CannotServe(f"cannot write the log to logging.file: {error}") from None
+    with (
+        data_directory(settings) as data_dir,
+        listen(settings) as listening,
+        listen_for_scrapes(settings) as scrapes,
+    ):
+        check_grpc_port(settings)
+        try:
+            detected = detect(settings.devices.gpus)
+        except (NoDriver, ValueError) as error:
+            raise CannotServe(f"GPUs: {error}") from None
+        _log.info("gpus", found=detected.sentence)
+        _warn_of_settings(settings, detected, without_effect)
+        uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
+
+
+def _warn_of_settings(
+    settings: Settings, detected: Detected, without_effect: Sequence[WithoutEffect]
+) -> None:
+    for given in without_effect:
+        _log.warning(f"setting {NO_EFFECT}", key=given.name, source=given.origin)
+    expected = settings.devices.expected_gpus
+    if expected is not None:
+        found = len(detected.provider.read().gpus)
+        if found != expected:
+            _log.warning("another number of GPUs than expected", expected=expected, found=found)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn raises them again after serving, before we have closed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """With TLS on the TCP ports alone: a Unix socket never leaves the machine."""
+        local = [each for each in sockets or () if each.family == socket.AF_UNIX]
+        others = [each for each in sockets or () if each.family != socket.AF_UNIX]
+        encryption, self.config.ssl = self.config.ssl, None
+        servers = []
+        if local:
+            await super().startup(local)
+            servers = self.servers
+        self.config.ssl = encryption
+        if others:
+            await super().startup(others)
+            self.servers = [*servers, *self.servers]
+
+
+def _gate(settings: Settings, app: FastAPI) -> Gate:
+    try:
+        tokens = tokens_of(settings.auth)
+    except BadAuthSettings as error:
+        raise CannotServe(str(error)) from None
+    app.state.authenticator = Authenticator(
+        lambda: app.state.service, enabled=settings.auth.enabled, tokens=tokens
+    )
+    limits = settings.limits
+    return Gate(
+        app,
+        app.state.authenticator,
+        buckets=TokenBuckets(limits.requests_per_second, limits.burst),
+        body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb),
+        local_only=not (settings.auth.enabled or settings.api.insecure_listen),
+    )
+
+
+def _tls(settings: Settings) -> dict[str, Any]:
+    """How uvicorn wants to be told of a certificate."""
+    certificate = _certificate(settings)
+    if certificate is None:
+        return {}
+    return {"ssl_certfile": certificate.certificate, "ssl_keyfile": certificate.key}
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    try:
+        return certificate_of(settings.api)
+    except BadCertificate as error:
+        raise CannotServe(str(error)) from None
+
+
+def _for_crowds(sockets: Sequence[socket.socket]) -> list[socket.socket]:
+    """Each socket several times over; the copies are closed by the server.
+
+    libuv takes one new connection from each in a round of the loop, however many wait. With
+    hundreds of busy clients a round takes tens of milliseconds: the last of 250 new ones waited
+    for ten seconds.
+    """
+    return [
+        original if copy == 0 else original.dup()
+        for original in sockets
+        for copy in range(_ACCEPTS_IN_A_ROUND)
+    ]
+
+
+def _end(server: uvicorn.Server, app: FastAPI) -> None:
+    # The first signal lets requests finish, and answers long polls now; the second cuts them off.
+    if app.state.service is not None:
+        app.state.service.stop_waiting()
+    server.force_exit = server.should_exit
+    server.should_exit = True
+
+
+async def _serve(
+    settings: Settings,
+    data_dir: Path,
+    listening: Listening,
+    scrapes: socket.socket | None,
+    detected: Detected,
+) -> None:
+    counts = Counts()
+    exposition = Exposition(make_registry(counts))
+    app = make_app(data_dir=str(data_dir), exposition=exposition)
+    gate = _gate(settings, app)
+    server = _Server(
+        uvicorn.Config(
+            RequestLog(gate),
+            http=PeerProtocol,
+            # Whoever sends X-Forwarded-For from this machine must not choose their own address.
+            proxy_headers=False,
+            server_header=False,
+            **_tls(settings),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=math.ceil(settings.api.shutdown_seconds),
+        )
+    )
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, _end, server, app)
+    service = make_service(settings, data_dir, detected, [counts, JobLog()])
+    opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
+    try:
+        async with (
+            _answering_scrapes(exposition, scrapes, app, settings),
+            _answering_grpc(settings, app, data_dir, opening),
+        ):
+            await server.serve(_for_crowds(listening.sockets))
+    finally:
+        app.state.service = None
+        service_file(data_dir).unlink(missing_ok=True)
+        try:
+            await opening
+        finally:
+            await service.close()
+            _log.info("stopped; running jobs go on")
+
+
+@contextlib.asynccontextmanager
+async def _answering_scrapes(
+    exposition: Exposition, listening: socket.socket | None, app: FastAPI, settings: Settings
+) -> AsyncIterator[None]:
+    if listening is None:
+        yield
+        return
+    server = _Server(
+        uvicorn.Config(
+            ForOperators(MetricsPort(exposition), app.state.authenticator),
+            **_tls(settings),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+    )
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@contextlib.asynccontextmanager
+async def _answering_grpc(
+    settings: Settings, app: FastAPI, data_dir: Path, opening: asyncio.Task[None]
+) -> AsyncIterator[None]:
+    api = settings.api
+    if not (api.http_port and api.grpc_port):
+        yield
+        return
+    # Imported here: a service that has no such port starts faster without.
+    from gpu_scheduler.api.auth.grpc_gate import GrpcGate
+    from gpu_scheduler.api.grpc.server import CannotListen, GrpcServer
+
+    limits = settings.limits
+    gate = GrpcGate(
+        app.state.authenticator,
+        lambda: app.state.service,
+        TokenBuckets(limits.requests_per_second, limits.burst),
+    )
+    server = GrpcServer(lambda: app.state.service, data_dir=str(data_dir), interceptors=[gate])
+    certificate = _certificate(settings)
+    try:
+        await server.start(
+            api.host, api.grpc_port, None if certificate is None else certificate.pem()
+        )
+    except CannotListen as error:
+        raise CannotServe(f"{error}; {GRPC_REMEDY}") from None
+
+    async def tell_when_ready() -> None:
+        await asyncio.wait([opening])
+        if app.state.service is not None:
+            await server.ready()
+
+    telling = asyncio.create_task(tell_when_ready())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await server.stop()
+
+
+async def _open(
+    service: Service, app: FastAPI, server: uvicorn.Server, data_dir: Path, listening: Listening
+) -> None:
+    try:
+        await service.open()
+    except (StoreUnavailable, EngineUnavailable) as error:
+        server.should_exit = True
+        raise CannotServe(str(error)) from error
+    except BaseException:
+        server.should_exit = True
+        raise
+    # Jobs live long: the collector need not look at what was just loaded, and seldom at the rest.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
+    # The store's thread needs the interpreter for moments only, and must not wait 5 ms for each:
+    # beside a busy loop small commits are several times as fast with this.
+    sys.setswitchinterval(0.0005)
+    app.state.service = service
+    try:
+        write_service_file(data_dir, listening)
+    except OSError as error:  # a full disk: jobs can be asked for all the same
+        _log.warning("the command line may not find this service", problem=str(error))
+    _log.info(
+        "ready",
+        version=__version__,
+        listening=listening.url or str(listening.path),
+        store=service.store.name,
+        jobs=service.state.live_count(),
+    )
