@@ -8,6 +8,7 @@ import grpc
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.errors import http_error
+from gpu_scheduler.api.grpc.refusal import refuse as end_call
 from gpu_scheduler.api.limits import TokenBuckets
 from gpu_scheduler.core.errors import Forbidden, RateLimited, SchedulerError, Unavailable
 from gpu_scheduler.core.state import State
@@ -116,7 +117,7 @@ class GrpcGate(grpc.aio.ServerInterceptor):
             if name in _CHANGES:
                 trail = Trail("nobody", name, context.peer() or "")
                 await self._record(trail, code.code, error.message)
-            await context.abort(grpc.StatusCode[code.grpc], error.message)
+            await end_call(context, error)
 
         made = {
             (False, False): grpc.unary_unary_rpc_method_handler,
