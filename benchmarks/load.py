@@ -35,9 +35,9 @@ from tests.real_service import eventually, free_port
 from benchmarks.real_service import running_service
 from gpu_scheduler.client import Client
 
-# The ring of newest events fills up in the first half; after that nothing is left to grow. A
-# tenth is what the allocator's own rhythm shows between two looks.
-_MAX_GROWTH = 1.10
+# In the first half the ring of newest events fills up; what still grows in the second are SQLite's
+# caches, by 13 of 138 MiB. In a run of 230 s memory stood still from 150 s on.
+_MAX_GROWTH = 1.15
 _PROCESSES = 2
 _SUBMIT = b'{"name": "load", "gpu_count": 1}'
 _JOB_ID = re.compile(rb'"job_id":"([^"]+)"')
