@@ -35,8 +35,8 @@ from tests.real_service import eventually, free_port
 from benchmarks.real_service import running_service
 from gpu_scheduler.client import Client
 
-# In the first half the ring of newest events fills up; what still grows in the second are SQLite's
-# caches, by 13 of 138 MiB. In a run of 230 s memory stood still from 150 s on.
+# In the first half the ring of newest events fills up; in the second it still grew by 13 of 138
+# MiB, probably SQLite's caches. In a run of 230 s memory stood still from 150 s on.
 _MAX_GROWTH = 1.15
 _PROCESSES = 2
 _SUBMIT = b'{"name": "load", "gpu_count": 1}'

@@ -13,7 +13,7 @@ from gpu_scheduler.cli.main import build_command
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
     *("hold", "release", "rerun", "why", "watch", "gpus", "pause-gpu", "resume-gpu", "complete"),
-    *("nodes", "agent"),
+    *("nodes", "agent", "gateway"),
     *("tenants", "queues", "quota", "config"),
     *("config-sample", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
@@ -40,7 +40,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 
 def test_every_command_that_answers_programs_takes_json():
-    no_json = {"agent", "serve", "watch", "config-sample"}
+    no_json = {"agent", "gateway", "serve", "watch", "config-sample"}
     no_json |= {"db", "keys", "tenants", "queues", "quota", "config"}  # their subcommands do
     commands = build_command().commands
     without = {
