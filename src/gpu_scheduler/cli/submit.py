@@ -117,7 +117,13 @@ def submit(
     ] = "",
     tenant: Annotated[
         str,
-        typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_SETTING),
+        typer.Option(
+            "--tenant",
+            "--tenant-id",
+            metavar="ID",
+            help="Whose quota it counts for.",
+            rich_help_panel=_SETTING,
+        ),
     ] = "default",
     queue: Annotated[
         str,

@@ -9,26 +9,16 @@ service down. It may come back with its position and misses nothing.
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from gpu_scheduler.core.errors import Conflict, InvalidRequest, Unavailable
-from gpu_scheduler.core.events import (
-    Event,
-    JobMoved,
-    JobsSubmitted,
-    NodeSet,
-    QueueRemoved,
-    QueueSet,
-    TenantSet,
-)
+from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import JobState, Move, Progress
 from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import GPU
+from gpu_scheduler.service.feed_event import FeedEvent, JobRef, feed_event
 from gpu_scheduler.store.api import JobQuery, JournalRow, Store
 from gpu_scheduler.store.codec import decode_event
 
@@ -43,25 +33,6 @@ STALL_SECONDS: Final = 30.0
 _CHUNK: Final = 256  # events that a reader takes out of the ring at once
 _CUT: Final = 1_000  # events that are gone, before their memory is given back
 _PAGE: Final = 500  # rows of the journal that a reader loads at once
-
-
-class JobRef(NamedTuple):
-    job_id: JobId
-    tenant_id: TenantId
-
-
-@dataclass(frozen=True, slots=True)
-class FeedEvent:
-    """One row of the journal. A bulk submission is one event about many `jobs`."""
-
-    seq: int
-    at: int
-    kind: str  # "job_submitted", "job_started", …: see KINDS
-    job_id: JobId | None = None  # None where it is about many jobs, or about none
-    tenant_id: TenantId | None = None
-    state: JobState | None = None
-    data: Mapping[str, object] = field(default_factory=dict)
-    jobs: tuple[JobRef, ...] = ()
 
 
 class SlowReader(Unavailable):
@@ -88,28 +59,6 @@ class EventsGone(Conflict):
             "read the jobs anew and follow from the newest event",
             [{"after": after, "oldest": oldest, "newest": newest}],
         )
-
-
-_MOVE_KINDS: Final = {
-    Move.START: "job_scheduled",
-    Move.RUN: "job_started",
-    Move.COMPLETE: "job_completed",
-    Move.FAIL: "job_failed",
-    Move.CANCEL: "job_cancelled",
-    Move.REQUEUE: "job_requeued",
-    Move.PREEMPT: "job_preempted",
-    Move.STOP: "job_stopping",
-    Move.HOLD: "job_held",
-    Move.RELEASE: "job_released",
-}
-KINDS: Final = (
-    "job_submitted",
-    *_MOVE_KINDS.values(),
-    "tenant_changed",
-    "queue_changed",
-    "queue_removed",
-    "node_changed",
-)
 
 
 @dataclass(slots=True)
@@ -438,70 +387,3 @@ class _Ring:
     def after(self, seq: int, limit: int) -> list[_Entry]:
         first = max(self._start, bisect_right(self._seqs, seq))
         return self._entries[first : first + limit]
-
-
-# -- events in words -----------------------------------------------------------------------------
-
-
-def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent | None:
-    """What watchers are told; None for what is no news to them. `tenant_id` is the moved job's."""
-    match event:
-        case JobsSubmitted():
-            return _submitted(seq, event)
-        case JobMoved(at, job_id, move, progress):
-            kind, state = _MOVE_KINDS[move], progress.state
-            return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
-        case TenantSet() | QueueSet() | QueueRemoved() | NodeSet():
-            return _setting(seq, event)
-    return None
-
-
-def _setting(seq: int, event: TenantSet | QueueSet | QueueRemoved | NodeSet) -> FeedEvent:
-    match event:
-        case TenantSet(at, tenant):
-            return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id)
-        case QueueSet(at, queue):
-            data = {"queue": queue.name}
-            return FeedEvent(seq, at, "queue_changed", tenant_id=queue.tenant_id, data=data)
-        case QueueRemoved(at, owner, name):
-            return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
-        case NodeSet(at, node):
-            return FeedEvent(seq, at, "node_changed", data={"node": node.node_id})
-
-
-def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:
-    at, kind, state = event.at, "job_submitted", JobState.PENDING
-    if len(event.jobs) == 1:
-        (job,) = event.jobs
-        data = _job_data(job, held=job.job_id in event.held)
-        return FeedEvent(seq, at, kind, job.job_id, job.tenant_id, state, data)
-    jobs = tuple(JobRef(job.job_id, job.tenant_id) for job in event.jobs)
-    return FeedEvent(seq, at, kind, state=state, data={"count": len(jobs)}, jobs=jobs)
-
-
-def _job_data(job: Job, *, held: bool) -> dict[str, object]:
-    data: dict[str, object] = {
-        "queue": job.queue,
-        "priority": job.priority,
-        "gpu_count": job.request.gpu_millis / GPU,
-    }
-    if job.request.gpu_type is not None:
-        data["gpu_type"] = job.request.gpu_type
-    if held:
-        data["held"] = True
-    return data
-
-
-def _progress_data(progress: Progress) -> dict[str, object]:
-    placement = progress.placement
-    facts: dict[str, object] = {
-        "attempt": progress.attempt or None,
-        "restarts": progress.restarts or None,
-        "held": progress.held or None,
-        "node": placement.node_id if placement is not None else None,
-        "gpus": [share.gpu_index for share in placement.shares] if placement is not None else None,
-        "exit_code": progress.exit_code,
-        "signal": progress.signal,
-        "cause": progress.cause,
-    }
-    return {name: value for name, value in facts.items() if value is not None}

@@ -23,7 +23,8 @@ from gpu_scheduler.core.lifecycle import PENDING, JobState, Move
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.service import feed as feed_module
-from gpu_scheduler.service.feed import KINDS, EventsGone, Feed, FeedEvent, SlowReader, Subscription
+from gpu_scheduler.service.feed import EventsGone, Feed, SlowReader, Subscription
+from gpu_scheduler.service.feed_event import KINDS, FeedEvent
 from gpu_scheduler.store.api import JournalRow, Record
 from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job, a_node, a_queue, a_tenant

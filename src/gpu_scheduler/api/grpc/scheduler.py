@@ -18,7 +18,7 @@ from gpu_scheduler.api.rest.tenants import core_fields, tenant_model
 from gpu_scheduler.api.rest.view import iso, job_model
 from gpu_scheduler.core.errors import InvalidRequest, Unavailable
 from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.service.feed import FeedEvent
+from gpu_scheduler.service.feed_event import FeedEvent
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import tenant_use
 from gpu_scheduler.store.api import JobQuery

@@ -16,7 +16,8 @@ from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.devices.api import Snapshot
-from gpu_scheduler.service.feed import FeedEvent, SlowReader, Subscription
+from gpu_scheduler.service.feed import SlowReader, Subscription
+from gpu_scheduler.service.feed_event import FeedEvent
 from gpu_scheduler.service.identity import Permission
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
