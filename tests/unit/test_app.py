@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.app import CannotServe, make_service
-from gpu_scheduler.app.listen import Listening, data_directory, listen, write_service_file
+from gpu_scheduler.app.listen import (
+    Listening,
+    data_directory,
+    listen,
+    listen_for_scrapes,
+    without_taken_grpc_port,
+    write_service_file,
+)
 from gpu_scheduler.devices.detect import detect
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.settings import Settings
@@ -33,12 +40,12 @@ def taken_port() -> Iterator[int]:
 # -- the data directory ----------------------------------------------------------------------
 
 
-def test_thedata_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_data_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     with data_directory(some_settings(tmp_path / "a" / "data")) as made:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_two_services_cannot_share_adata_directory(tmp_path: Path) -> None:
+def test_two_services_cannot_share_a_data_directory(tmp_path: Path) -> None:
     settings = some_settings(tmp_path)
     with (
         data_directory(settings),
@@ -50,7 +57,7 @@ def test_two_services_cannot_share_adata_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_adata_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(CannotServe, match=r"cannot use the data directory .*file.*--data-dir"),
@@ -140,3 +147,46 @@ def test_without_tenants_there_is_one_without_limits(tmp_path: Path) -> None:
     (tenant,) = service.settings.tenants
     assert tenant.tenant_id == "default"
     assert tenant.max_gpu_millis is None
+
+
+# -- several services on one machine ----------------------------------------------------------
+
+
+def test_services_that_keep_nothing_run_beside_each_other(tmp_path: Path) -> None:
+    settings = some_settings(tmp_path, database={"kind": "memory"}, engine={"kind": "none"})
+    with data_directory(settings) as first, data_directory(settings) as second:
+        assert first == tmp_path
+        assert second != first
+        assert second.is_dir()
+    assert not second.exists()
+
+
+def test_a_metrics_port_nobody_asked_for_may_be_taken(tmp_path: Path, taken_port: int) -> None:
+    settings = some_settings(tmp_path)
+    api = settings.api.model_copy(update={"metrics_port": taken_port})
+    api.model_fields_set.discard("metrics_port")
+    with listen_for_scrapes(settings.model_copy(update={"api": api})) as listening:
+        assert listening is None
+
+
+def test_a_metrics_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port: int) -> None:
+    settings = some_settings(tmp_path, api={"metrics_port": taken_port})
+    with (
+        pytest.raises(CannotServe, match=rf"127\.0\.0\.1:{taken_port}.*api\.metrics_port"),
+        listen_for_scrapes(settings),
+    ):
+        pass
+
+
+def test_a_grpc_port_nobody_asked_for_may_be_taken(tmp_path: Path, taken_port: int) -> None:
+    settings = some_settings(tmp_path)
+    api = settings.api.model_copy(update={"grpc_port": taken_port})
+    api.model_fields_set.discard("grpc_port")
+    left = without_taken_grpc_port(settings.model_copy(update={"api": api}))
+    assert left.api.grpc_port == 0
+
+
+def test_a_grpc_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port: int) -> None:
+    settings = some_settings(tmp_path, api={"grpc_port": taken_port})
+    with pytest.raises(CannotServe, match="--grpc-port"):
+        without_taken_grpc_port(settings)

@@ -5,15 +5,20 @@ import fcntl
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from gpu_scheduler import __version__
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.settings import Settings
+
+_log = structlog.get_logger("gpu_scheduler")
 
 GRPC_REMEDY: Final = (
     "choose another port with --grpc-port (api.grpc_port, GPU_SCHEDULER_API_GRPC_PORT), 0 for none"
@@ -45,11 +50,20 @@ def data_directory(settings: Settings) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if _keeps_nothing(settings):
+                # As many as one likes may run beside each other: they have nothing to share.
+                with tempfile.TemporaryDirectory(prefix="tgpu-") as scratch:
+                    yield Path(scratch)
+                return
             raise CannotServe(
                 f"a service already runs on {data_dir}; `tgpu stop` ends it, "
                 "or choose another directory with --data-dir"
             ) from None
         yield data_dir
+
+
+def _keeps_nothing(settings: Settings) -> bool:
+    return settings.database.kind == "memory" and settings.engine.kind == "none"
 
 
 @contextlib.contextmanager
@@ -80,15 +94,35 @@ def listen_for_scrapes(settings: Settings) -> Iterator[socket.socket | None]:
         yield None
         return
     remedy = "set api.metrics_port (GPU_SCHEDULER_API_METRICS_PORT) to another, or to 0 for none"
-    with _listen_tcp(api.host, api.metrics_port, remedy) as listening:
+    try:
+        listening = _listen_tcp(api.host, api.metrics_port, remedy)
+    except CannotServe as error:
+        if "metrics_port" in api.model_fields_set:
+            raise
+        # A second service on the machine: nobody asked for this very port.
+        _log.warning("no metrics port; /metrics on the HTTP port has them too", problem=str(error))
+        yield None
+        return
+    with listening:
         yield listening
 
 
-def check_grpc_port(settings: Settings) -> None:
-    """gRPC listens by itself, later, and says little when it cannot."""
+def without_taken_grpc_port(settings: Settings) -> Settings:
+    """The settings, without gRPC where its port is taken and was not asked for by number.
+
+    gRPC listens by itself, later, and says little when it cannot.
+    """
     api = settings.api
-    if api.http_port and api.grpc_port:
+    if not (api.http_port and api.grpc_port):
+        return settings
+    try:
         _listen_tcp(api.host, api.grpc_port, GRPC_REMEDY).close()
+    except CannotServe as error:
+        if "grpc_port" in api.model_fields_set:
+            raise
+        _log.warning("no gRPC", problem=str(error))
+        return settings.model_copy(update={"api": api.model_copy(update={"grpc_port": 0})})
+    return settings
 
 
 def _listen_tcp(

@@ -28,11 +28,11 @@ from gpu_scheduler.app.compose import make_service
 from gpu_scheduler.app.listen import (
     GRPC_REMEDY,
     Listening,
-    check_grpc_port,
     data_directory,
     listen,
     listen_for_scrapes,
     service_file,
+    without_taken_grpc_port,
     write_service_file,
 )
 from gpu_scheduler.app.refusal import CannotServe
@@ -69,7 +69,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         listen(settings) as listening,
         listen_for_scrapes(settings) as scrapes,
     ):
-        check_grpc_port(settings)
+        settings = without_taken_grpc_port(settings)
         try:
             detected = detect(settings.devices.gpus)
         except (NoDriver, ValueError) as error:
