@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.lifecycle import JobState
@@ -156,7 +157,7 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
         if placement is not None and placement.node_id == node_id:
             end_anyhow(state, entry.job.job_id)
     node = state.ledger.node(node_id).node
-    gpus = tuple(replace(gpu, paused=None, problem=None) for gpu in node.gpus)
+    gpus = tuple(replace(gpu, paused=None, problem=None, heat=Heat.COOL) for gpu in node.gpus)
     state.apply(NodeSet(0, replace(node, gpus=gpus)))
 
 

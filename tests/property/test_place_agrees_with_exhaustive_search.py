@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_scheduler.core.check import check_plan
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, class_of
 from gpu_scheduler.core.node import Gpu
@@ -33,7 +34,7 @@ def can_place_naively(state: State, job: Job) -> bool:
             continue
 
         def holds(gpu: Gpu, millis: int, taken: dict[int, int] = use.gpu_millis) -> bool:
-            may = gpu.problem is None and gpu.paused is None
+            may = gpu.problem is None and gpu.paused is None and gpu.heat is not Heat.HOT
             may = may and (not allowed or gpu.index in allowed)
             may = may and request.gpu_type in (None, gpu.gpu_type)
             # The share of the memory that goes with the share of the GPU must be enough.

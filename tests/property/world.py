@@ -17,6 +17,7 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
@@ -221,13 +222,13 @@ class World:
             self.move(job_id, Move.PREEMPT, gone)
 
     def set_gpu(self, rng: Random) -> None:
-        """A GPU is paused, lost or well again, or drops off the bus and comes back later."""
+        """A GPU is paused, lost, hot or well again, or drops off the bus and comes back later."""
         node = self.facts.nodes[rng.choice(sorted(self.facts.nodes))]
         if not node.gpus:
             return
         at = rng.randrange(len(node.gpus))
         gpus = list(node.gpus)
-        change = rng.choice(("pause", "lose", "heal", "heal", "remove", "return"))
+        change = rng.choice(("pause", "lose", "warm", "heat", "heal", "heal", "remove", "return"))
         if change == "remove":
             del gpus[at]
         elif change == "return":
@@ -237,7 +238,10 @@ class World:
         else:
             paused = "by hand" if change == "pause" else None
             gpus[at] = replace(
-                gpus[at], paused=paused, problem="lost" if change == "lose" else None
+                gpus[at],
+                paused=paused,
+                problem="lost" if change == "lose" else None,
+                heat={"warm": Heat.WARM, "heat": Heat.HOT}.get(change, Heat.COOL),
             )
         self.apply(NodeSet(self.now, replace(node, gpus=tuple(gpus))))
 

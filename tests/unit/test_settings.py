@@ -76,6 +76,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "data_dir": "/elsewhere",
         "scheduler.policy": "fifo",
         "scheduler.clock": "manual",
+        "scheduler.enable_thermal_aware": "false",
         "api.host": "localhost",
         "api.socket": "/run/tgpu.sock",
         "api.insecure_listen": "true",

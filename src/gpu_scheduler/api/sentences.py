@@ -139,14 +139,16 @@ def _too_large(reason: Reason, job_id: str) -> _Sentence:
 def _gpus_busy(reason: Reason, _: str) -> _Sentence:
     wanted = gpus_text(int(reason.fact("requested")))
     free, total = (gpus_text(int(reason.fact(name))) for name in ("free", "total"))
-    paused, problem = int(reason.fact("paused")), int(reason.fact("problem"))
+    paused, hot, problem = (int(reason.fact(name)) for name in ("paused", "hot", "problem"))
     parts = [f"{free} of {total} free on this node"]
     if paused:
         parts.append(f"{paused} paused")
+    if hot:
+        parts.append(f"{hot} too hot")
     if problem:
         parts.append(f"{problem} out of order")
     gpu_type = str(reason.fact("gpu_type")) or ("GPU" if wanted == "1" else "GPUs")
-    remedy = "tgpu gpus" if paused or problem else "tgpu list --state running"
+    remedy = "tgpu gpus" if paused or hot or problem else "tgpu list --state running"
     return f"needs {wanted} {gpu_type}; {', '.join(parts)}", remedy
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.core.heat import HeatLimits
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
 from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.tenant import Tenant
@@ -52,6 +53,7 @@ def make_service(
         int(size.cores * settings.devices.cpu_overcommit * CPU),
         int(size.memory_mib * settings.devices.memory_overcommit),
         simulated=detected.provider.simulated,
+        heat_limits=_heat_limits(settings),
     )
     return Service(
         store=_make_store(settings),
@@ -82,6 +84,13 @@ def make_service(
         quota=_quota(settings),
         observers=observers,
     )
+
+
+def _heat_limits(settings: Settings) -> HeatLimits | None:
+    scheduler = settings.scheduler
+    if not scheduler.enable_thermal_aware:
+        return None
+    return HeatLimits(round(scheduler.thermal_threshold), round(scheduler.thermal_margin))
 
 
 def _policy(settings: Settings) -> Policy:

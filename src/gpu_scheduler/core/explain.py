@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.job import JobClass, Request
 from gpu_scheduler.core.ledger import Ledger, NodeUse
 from gpu_scheduler.core.node import Gpu
@@ -138,6 +139,7 @@ def _scarcest(spot: _Spot, request: Request) -> Reason:
             free=sum(millis for _, millis in free),
             empty=sum(millis == GPU for _, millis in free),
             paused=sum(gpu.paused is not None for gpu in spot.gpus),
+            hot=sum(gpu.heat is Heat.HOT for gpu in spot.gpus),
             problem=sum(gpu.problem is not None for gpu in spot.gpus),
             node=use.node.node_id,
         )

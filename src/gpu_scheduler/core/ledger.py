@@ -24,7 +24,7 @@ class NodeUse:
     mem_mib: int = 0
 
     def free_millis(self, gpu: Gpu) -> int:
-        """What a new job could have of this GPU: nothing while it is lost or paused."""
+        """What a new job could have of this GPU: nothing while it is lost, paused or hot."""
         return GPU - self.gpu_millis.get(gpu.index, 0) if gpu.is_usable else 0
 
     def copy(self) -> "NodeUse":

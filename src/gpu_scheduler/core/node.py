@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
 
 
@@ -14,10 +15,11 @@ class Gpu:
     nvlink_group: int | None = None
     problem: str | None = None  # the hardware's word: lost, …; takes no new job
     paused: str | None = None  # an operator's word, with the reason; takes no new job
+    heat: Heat = Heat.COOL
 
     @property
     def is_usable(self) -> bool:
-        return self.problem is None and self.paused is None
+        return self.problem is None and self.paused is None and self.heat is not Heat.HOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ReasonCode(StrEnum):
     QUOTA_PROVIDER = "quota_provider"  # provider, tenant
     NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
     TOO_LARGE = "too_large"  # resource, requested, largest
-    GPUS_BUSY = "gpus_busy"  # requested, gpu_type, total, free, empty, paused, problem, node
+    GPUS_BUSY = "gpus_busy"  # requested, gpu_type, total, free, empty, paused, hot, problem, node
     CPU_BUSY = "cpu_busy"  # requested, free, total, node
     MEMORY_BUSY = "memory_busy"  # requested, free, total, node
     NO_NODE = "no_node"  # no machine has reported its GPUs yet

@@ -1,15 +1,16 @@
 """Keeps the node in the state equal to what the devices report, and GPUs paused as asked."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_scheduler.core.errors import NotFound
 from gpu_scheduler.core.events import NodeSet
+from gpu_scheduler.core.heat import Heat, HeatLimits, heat_of
 from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.state import State
-from gpu_scheduler.devices.api import Snapshot
+from gpu_scheduler.devices.api import GpuReading, Snapshot
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.writer import Decision, Writer
 
@@ -17,11 +18,21 @@ from gpu_scheduler.service.writer import Decision, Writer
 class Hardware:
     """One machine's GPUs. `snapshot` is the newest reading, for those who show it."""
 
-    def __init__(self, node_id: NodeId, cpu_millis: int, mem_mib: int, *, simulated: bool) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        cpu_millis: int,
+        mem_mib: int,
+        *,
+        simulated: bool,
+        heat_limits: HeatLimits | None = None,
+    ) -> None:
+        """Without `heat_limits` no GPU is ever too hot."""
         self.node_id = node_id
         self.simulated = simulated
         self._cpu_millis = cpu_millis
         self._mem_mib = mem_mib
+        self._heat_limits = heat_limits
         self.snapshot: Snapshot | None = None
         self._measured = asyncio.Event()
 
@@ -39,7 +50,7 @@ class Hardware:
 
         def decide(state: State) -> Decision[bool]:
             use = state.ledger.nodes.get(self.node_id)
-            node = self._node(snapshot, _paused(use.node) if use is not None else {})
+            node = self._node(snapshot, use.node.gpus if use is not None else ())
             if use is not None and snapshot.problem is not None and not node.gpus:
                 node = _out_of_reach(use.node, snapshot.problem)
             if use is not None and use.node == node:
@@ -64,7 +75,9 @@ class Hardware:
 
         await writer.do(decide, touches=None)
 
-    def _node(self, snapshot: Snapshot, paused: Mapping[str, str]) -> Node:
+    def _node(self, snapshot: Snapshot, known: Sequence[Gpu]) -> Node:
+        # By UUID: an index may name another card after a reboot.
+        before = {gpu.uuid: gpu for gpu in known}
         gpus = tuple(
             Gpu(
                 index=reading.index,
@@ -73,18 +86,20 @@ class Hardware:
                 mem_mib=reading.memory_mib,
                 nvlink_group=reading.nvlink_group,
                 problem=reading.problem,
-                paused=paused.get(reading.uuid),
+                paused=before[reading.uuid].paused if reading.uuid in before else None,
+                heat=self._heat(reading, before.get(reading.uuid)),
             )
             for reading in snapshot.gpus
         )
         return Node(self.node_id, gpus, self._cpu_millis, self._mem_mib, self.simulated)
 
+    def _heat(self, reading: GpuReading, before: Gpu | None) -> Heat:
+        if self._heat_limits is None:
+            return Heat.COOL
+        last = before.heat if before is not None else Heat.COOL
+        return heat_of(reading.temperature_c, last, self._heat_limits)
+
 
 def _out_of_reach(node: Node, problem: str) -> Node:
     # A driver that tells nothing has not taken the GPUs away, nor what an operator said of them.
     return replace(node, gpus=tuple(replace(gpu, problem=problem) for gpu in node.gpus))
-
-
-def _paused(node: Node) -> dict[str, str]:
-    # By UUID: an index may name another card after a reboot.
-    return {gpu.uuid: gpu.paused for gpu in node.gpus if gpu.paused is not None}

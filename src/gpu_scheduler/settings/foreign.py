@@ -56,7 +56,6 @@ def _whole(value: object) -> object:
 _YEAR: Final = 366 * 86_400
 _Seconds = Annotated[float, Field(ge=0, le=_YEAR, allow_inf_nan=False), NOT_BOOL]
 _Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), NOT_BOOL]
-_Celsius = Annotated[float, Field(ge=0, le=150, allow_inf_nan=False), NOT_BOOL]
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL]
 _Gigabytes = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL]
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -75,8 +74,6 @@ RENAMED: Final = (
 IDLE: Final = (
     Idle("scheduler.enable_preemption", bool),
     Idle("scheduler.enable_gang_scheduling", bool),
-    Idle("scheduler.enable_thermal_aware", bool),
-    Idle("scheduler.thermal_threshold", _Celsius),
     Idle("scheduler.max_workers", _Count),
     Idle("scheduler.worker_timeout_s", _Seconds),
     Idle("scheduler.job_timeout_s", _Seconds),

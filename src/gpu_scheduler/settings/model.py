@@ -118,6 +118,15 @@ class SchedulerSettings(_Section):
         default=1_000_000,
         description="Submissions are refused while this many jobs wait; 0 for no limit.",
     )
+    enable_thermal_aware: bool = Field(
+        default=True, description="Give a hot GPU no new job, and prefer cooler ones."
+    )
+    thermal_threshold: Annotated[float, Field(ge=0, le=150, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=75.0, description="Degrees Celsius from which a GPU is hot."
+    )
+    thermal_margin: Annotated[float, Field(ge=0, le=50, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=5.0, description="Degrees below the threshold that a hot GPU must cool down to."
+    )
 
 
 class ApiSettings(_Section):

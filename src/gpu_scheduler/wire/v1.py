@@ -232,7 +232,7 @@ class GpuModel(_Model):
     utilisation_percent: int | None
     nvlink_group: int | None
     numa_node: int | None
-    status: str  # "free", "busy", "shared", "paused" or "problem"
+    status: str  # "free", "busy", "shared", "paused", "hot" or "problem"
     allocated: float  # the part that jobs have: 0 to 1
     jobs: list[str]
     paused: str | None  # the reason, while paused

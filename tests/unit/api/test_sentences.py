@@ -21,6 +21,7 @@ FACTS: dict[str, int | str] = {
     "free": 1000,
     "total": 8000,
     "paused": 0,
+    "hot": 0,
     "problem": 0,
     "queue": "night",
     "node": "n0",

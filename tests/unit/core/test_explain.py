@@ -192,6 +192,7 @@ def test_gpus_busy_counts_what_is_free_and_what_is_not_well() -> None:
         "free": 1000,
         "empty": 1,
         "paused": 1,
+        "hot": 0,
         "problem": 1,
         "node": "n0",
     }

@@ -52,9 +52,8 @@ def test_the_multi_tenant_example_is_a_service_on_postgresql():
     assert [idle.name for idle in loaded.without_effect] == [
         "scheduler.enable_preemption",
         "scheduler.enable_gang_scheduling",
-        "scheduler.enable_thermal_aware",
-        "scheduler.thermal_threshold",
     ]
+    assert loaded.settings.scheduler.thermal_threshold == 75
 
 
 def test_the_variables_of_the_multi_tenant_example_override_it():

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request
 from gpu_scheduler import __version__
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_counts
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.ledger import NodeUse
 from gpu_scheduler.core.lifecycle import PLACED, JobState
@@ -201,6 +202,8 @@ def _status(gpu: Gpu, taken: int) -> str:
         return "problem"
     if gpu.paused is not None:
         return "paused"
+    if gpu.heat is Heat.HOT:
+        return "hot"
     if not taken:
         return "free"
     return "busy" if taken == GPU else "shared"

@@ -14,6 +14,7 @@ _STYLES: Final = {
     "busy": "blue",
     "shared": "cyan",
     "paused": "magenta",
+    "hot": "red",
     "problem": "red",
 }
 _COLUMNS: Final = (

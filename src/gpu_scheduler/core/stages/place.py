@@ -102,10 +102,10 @@ def pick_shares(free: list[tuple[Gpu, int]], gpu_millis: int) -> tuple[Share, ..
     shares = [Share(gpu.index, GPU) for gpu in chosen]
     if rest:
         taken = {gpu.index for gpu in chosen}
-        # The fullest GPU that still has room; of equals the lowest index.
+        # The fullest GPU that still has room; of equals the coolest, then the lowest index.
         partial = min(
             (
-                (millis, gpu.index)
+                (millis, gpu.heat, gpu.index)
                 for gpu, millis in free
                 if millis >= rest and gpu.index not in taken
             ),
@@ -113,20 +113,23 @@ def pick_shares(free: list[tuple[Gpu, int]], gpu_millis: int) -> tuple[Share, ..
         )
         if partial is None:
             return None
-        shares.append(Share(partial[1], rest))
+        shares.append(Share(partial[2], rest))
     return tuple(sorted(shares, key=lambda share: share.gpu_index))
 
 
 def _pick_whole(empty: list[Gpu], count: int) -> list[Gpu]:
-    """From the smallest island that has enough; else from the largest islands down."""
+    """From the smallest island that has enough; else from the largest islands down.
+
+    Inside an island the coolest first.
+    """
     if not count:
         return []
     islands: dict[int, list[Gpu]] = {}
-    for gpu in empty:
+    for gpu in sorted(empty, key=lambda gpu: (gpu.heat, gpu.index)):
         # A GPU without links is an island of its own; ~index keeps it apart from group numbers.
         key = ~gpu.index if gpu.nvlink_group is None else gpu.nvlink_group
         islands.setdefault(key, []).append(gpu)
-    by_size = sorted(islands.values(), key=lambda gpus: (len(gpus), gpus[0].index))
+    by_size = sorted(islands.values(), key=lambda gpus: (len(gpus), gpus[0].heat, gpus[0].index))
     for gpus in by_size:
         if len(gpus) >= count:
             return gpus[:count]
