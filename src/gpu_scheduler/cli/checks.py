@@ -130,6 +130,16 @@ def _mend(problem: str) -> str:
     return "tgpu stop; tgpu start"
 
 
+def _lives(pid: int) -> bool:
+    """Whether a process runs. One that ended and whose parent has not looked yet does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    # The name, in brackets, may contain anything; the state is the word behind it.
+    return text.rpartition(")")[2].split()[:1] not in (["Z"], ["X"])
+
+
 def _no_service(client: Client, service: PersonalService | None) -> Check:
     if service is None:
         finding = f"nobody answers at {client.target}"
@@ -137,7 +147,7 @@ def _no_service(client: Client, service: PersonalService | None) -> Check:
     announced = service.announcement()
     if announced is None:
         return Check("service", Level.OK, "none runs; `tgpu submit` or `tgpu start` starts it")
-    if Path(f"/proc/{announced.pid}").exists():
+    if _lives(announced.pid):
         finding = f"service.json names pid {announced.pid}, which lives but does not answer"
         return Check("service", Level.FAIL, finding, f"kill {announced.pid}; tgpu start")
     finding = f"it ended without saying so (pid {announced.pid} is gone); running jobs went on"

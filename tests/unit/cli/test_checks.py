@@ -1,8 +1,11 @@
 import json
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from gpu_scheduler.cli import checks
 from gpu_scheduler.cli.checks import Level, data_dir, disk
 from tests.unit.cli.builders import a_gpu, some_gpus
 
@@ -50,3 +53,13 @@ def test_warnings_alone_are_no_failure(tgpu, service, monkeypatch, tmp_path):
     outcome = tgpu("doctor")
     assert outcome.code == 0, outcome
     assert "tgpu resume-gpu 0" in outcome.out
+
+
+def test_a_process_that_ended_and_was_not_looked_at_does_not_live():
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # over, and still a zombie
+    assert Path(f"/proc/{ended.pid}").exists()
+    assert not checks._lives(ended.pid)
+    ended.wait()
+    assert not checks._lives(ended.pid)
+    assert checks._lives(os.getpid())
