@@ -107,7 +107,7 @@ class Box:
         return {
             pid: start
             for pid, start in self.processes().items()
-            if b"gpu_scheduler.engines.local.supervisor" not in _read(pid, "cmdline")
+            if not any(name in _read(pid, "cmdline") for name in _OURS)
         }
 
     async def tear_down(self) -> None:
@@ -117,6 +117,10 @@ class Box:
             for pid in left:
                 kill(pid)
             await asyncio.sleep(0.01)
+
+
+# The supervisor's module, and what a runner calls itself.
+_OURS = (b"gpu_scheduler.engines.local.supervisor", b"tgpu-runner")
 
 
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -304,3 +305,18 @@ async def test_runners_killed_at_random_lose_no_job(box: Box) -> None:
     for name in names:
         end = await box.end(engine, name)
         assert (end.phase, end.exit_code) == (Phase.EXITED, 9)
+
+
+async def test_ending_the_supervisor_by_its_command_line_spares_the_runners(box: Box) -> None:
+    engine = await box.engine()
+    await _waiting_job(box, engine)
+    named = [
+        pid
+        for pid in box.processes()
+        if b"engines.local.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert named == [_supervisor(engine)]
+    await kill_and_wait(*named)
+    (box.work / "go").touch()
+    end = await box.end(engine, "j")
+    assert (end.phase, end.exit_code, len(box.lines("ran"))) == (Phase.EXITED, 9, 1)

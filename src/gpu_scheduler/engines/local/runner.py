@@ -24,7 +24,12 @@ from gpu_scheduler.engines.local.commands import (
     spawn_failure,
 )
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
-from gpu_scheduler.engines.local.processes import adopt_orphans, set_name, start_time
+from gpu_scheduler.engines.local.processes import (
+    adopt_orphans,
+    set_command_line,
+    set_name,
+    start_time,
+)
 from gpu_scheduler.engines.local.protocol import encode
 
 _LOG = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -37,6 +42,7 @@ _CAUSE_CHARS = 500
 def serve(root: str, commands: int, reports: int, boot: str) -> None:
     """The life of a runner. Knows no other descriptors than these two and the standard ones."""
     set_name("tgpu-runner")
+    set_command_line("tgpu-runner", f"--dir={root}")
     adopt_orphans()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         # Whoever means to end the job tells the supervisor; a runner that died of a signal meant
