@@ -46,7 +46,11 @@ def a_script(service: RealService, script: str, **fields: object) -> SubmitReque
 
 
 def test_a_job_from_submission_to_its_log(service, client):
-    job_id = client.submit(a_script(service, "echo out; echo err >&2; exit 3")).job_id
+    # Gated, for of an attempt that is over at once nobody may hear that it began.
+    script = f"echo out; {gate('first')}; echo err >&2; exit 3"
+    job_id = client.submit(a_script(service, script)).job_id
+    service.in_state(job_id, "running")
+    service.open_gate("first")
     job = client.wait(job_id, timeout_seconds=30)
     assert (job.state, job.exit_code) == ("failed", 3)
     assert b"".join(client.follow_log(job_id)) == b"out\n"
