@@ -1,6 +1,7 @@
 """Small builders of worlds for tests: each names only what the test is about."""
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,13 +16,15 @@ from gpu_scheduler.core.events import (
     TimePassed,
 )
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request
+from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
 from gpu_scheduler.core.node import Gpu, Node, Placement, Share
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import CPU, GPU, gpu_millis
+
+WHERE_FIELDS = tuple(field.name for field in dataclasses.fields(Where))
 
 # -- values ----------------------------------------------------------------------------------
 
@@ -70,19 +73,24 @@ def a_job(
     gpu_mem_mib: int = 0,
     cpus: int = 0,
     mem_mib: int = 0,
+    workers: int = 1,
     after: tuple[str, ...] = (),  # "j1" or "j1:any"
     array: str | None = None,
     array_max: int | None = None,
-    **options: Any,
+    **fields: Any,  # of Options and of Where
 ) -> Job:
+    where = {name: fields.pop(name) for name in WHERE_FIELDS if name in fields}
+    where["gpus"] = fields.pop("allowed_gpus", ())
     return Job(
         JobId(job_id),
         TenantId(tenant),
         priority,
         submitted_at,
-        Request(gpu_millis(gpus), gpu_type, gpu_mem_mib, cpus * CPU, mem_mib),
+        Request(
+            gpu_millis(gpus), gpu_type, gpu_mem_mib, cpus * CPU, mem_mib, workers, Where(**where)
+        ),
         queue=queue,
-        options=Options(**options),
+        options=Options(**fields),
         after=tuple(a_dependency(text) for text in after),
         array=None if array is None else Array(array, 0, array_max),
     )

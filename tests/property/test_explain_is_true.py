@@ -162,7 +162,7 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
 
 
 def _add_a_larger_node(state: State, entry: Entry, found: Reason) -> bool:
-    request, allowed = entry.job.request, entry.job.options.allowed_gpus
+    request, allowed = entry.job.request, entry.job.request.where.gpus
     if allowed and len(allowed) * 1000 < request.gpu_millis:
         return False  # its own list of GPUs is too short, on any node
     resource = dict(found.facts).get("resource")

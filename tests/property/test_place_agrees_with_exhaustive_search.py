@@ -21,7 +21,7 @@ from tests.property.world import TENANTS, TYPES, a_lived_in_world
 
 def can_place_naively(state: State, job: Job) -> bool:
     """Try every set of GPUs on every node, and every member of it for the part of a GPU."""
-    request, allowed = job.request, job.options.allowed_gpus
+    request, allowed = job.request, job.request.where.gpus
     use_of_tenant = state.ledger.tenant(job.tenant_id)
     whole, rest = divmod(request.gpu_millis, GPU)
     count = whole + bool(rest)
@@ -77,7 +77,7 @@ def test_what_place_finds_fits(seed: int) -> None:
     for tenant_id in TENANTS:  # `place` minds only quotas by type, so no other may be in the way
         by_type = world.facts.tenants[tenant_id].max_gpu_millis_by_type
         limits = {name: millis / GPU for name, millis in by_type}
-        world.state._set_tenant(a_tenant(tenant_id, by_type=limits))
+        world.state.ledger.set_tenant(a_tenant(tenant_id, by_type=limits))
     for number in range(10):
         job = a_job(
             f"probe{number}",

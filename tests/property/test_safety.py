@@ -14,7 +14,7 @@ from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.ledger import Draft
+from gpu_scheduler.core.ledger import Trial
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.plan import Plan
@@ -112,19 +112,19 @@ def test_a_cycle_changes_nothing(seed: int, policy: str) -> None:
 
 
 @given(seed=seeds)
-def test_a_draft_leaves_the_ledger_as_it_was(seed: int) -> None:
+def test_a_trial_leaves_the_ledger_as_it_was(seed: int) -> None:
     rng = Random(seed)
     world = a_lived_in_world(rng)
     before = snapshot(world.state)
-    draft = Draft(world.state.ledger)
-    for entry in world.state.placed():
-        assert entry.progress.placement is not None
-        draft.give(entry.job, entry.progress.placement)
-    for number in range(10):
-        job = world.a_job(rng, JobId(f"probe{number}"), [])
-        placement = place(draft, class_of(job))
-        if placement is not None:
-            draft.take(job, placement)
+    with Trial(world.state.ledger) as trial:
+        for entry in world.state.placed():
+            assert entry.progress.placement is not None
+            trial.give(entry.job, entry.progress.placement)
+        for number in range(10):
+            job = world.a_job(rng, JobId(f"probe{number}"), [])
+            placement = place(trial.books, class_of(job))
+            if placement is not None:
+                trial.take(job, placement)
     assert snapshot(world.state) == before
 
 

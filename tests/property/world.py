@@ -19,7 +19,7 @@ from gpu_scheduler.core.events import (
 )
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request
+from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
 from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.plan import Plan
@@ -78,12 +78,14 @@ def a_random_queue(rng: Random) -> TenantQueue:
 
 
 def a_random_request(rng: Random) -> Request:
+    gpus = rng.choice(((0,), (0, 1), (1, 2, 3))) if rng.random() < 0.15 else ()
     return Request(
         rng.choice((100, 250, 500, 500, 1000, 1000, 1000, 1500, 2000, 3000)),
         rng.choice((None, *TYPES, *TYPES, "T4") if rng.random() < 0.2 else (None, *TYPES)),
         rng.choice((0, 0, 0, 20_000, 50_000, 100_000)),
         rng.choice((0, 0, 0, 1000, 2000)),
         rng.choice((0, 0, 0, 100, 400)),
+        where=Where(gpus=gpus),
     )
 
 
@@ -145,7 +147,6 @@ class World:
         options = Options(
             time_limit_ms=rng.choice((None, 500, 3000)) if lease else None,
             lease=lease,
-            allowed_gpus=rng.choice(((0,), (0, 1), (1, 2, 3))) if rng.random() < 0.15 else (),
         )
         return Job(
             job_id,

@@ -9,12 +9,12 @@ from collections import Counter
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.ledger import Draft, Ledger, NodeUse, QueueUse, TenantUse
+from gpu_scheduler.core.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.stages.place import memory_each
-from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.state import Entry, State, latest_end
 from gpu_scheduler.core.units import GPU
 
 
@@ -32,17 +32,17 @@ def check_invariants(state: State) -> None:
 
 def check_plan(state: State, plan: Plan) -> None:
     """Raise InvariantBroken where the plan, carried out in order, breaks a rule."""
-    books = Draft(state.ledger)
-    for job_id in plan.expired:
-        _end_lease(state, books, job_id)
     for job_id, _ in plan.doomed:
         _require(
             state.doom_of(job_id) is not None, "the plan gives up job {}, which may start", job_id
         )
     for job_id, times in Counter(start.job_id for start in plan.starts).items():
         _require(times == 1, "the plan starts job {} {} times", job_id, times)
-    for start in plan.starts:
-        _check_start(state, books, start)
+    with Trial(state.ledger) as trial:
+        for job_id in plan.expired:
+            _end_lease(state, trial, job_id)
+        for start in plan.starts:
+            _check_start(state, trial, start)
 
 
 def _require(truth: bool, sentence: str, *facts: object) -> None:
@@ -60,9 +60,10 @@ def _check_gpus(state: State) -> None:
         placement = entry.progress.placement
         if entry.progress.state not in PLACED or placement is None:
             continue
-        for share in placement.shares:
-            holder = (entry.job.job_id, share.millis)
-            holders.setdefault((placement.node_id, share.gpu_index), []).append(holder)
+        for part in placement.parts():
+            for share in part.shares:
+                holder = (entry.job.job_id, share.millis)
+                holders.setdefault((part.node_id, share.gpu_index), []).append(holder)
     for (node_id, index), shares in holders.items():
         total = sum(millis for _, millis in shares)
         _require(total <= GPU, "GPU {} of node {} is given {}: {}", index, node_id, total, shares)
@@ -77,7 +78,7 @@ def _check_books(state: State) -> None:
     for entry in state.entries():
         placement = entry.progress.placement
         if entry.progress.state in PLACED and placement is not None:
-            counted.take(entry.job, placement)
+            counted.take(entry.job, placement, latest_end(entry))
     for what in ("nodes", "tenants", "queues", "arrays"):
         booked, real = getattr(state.ledger, what), getattr(counted, what)
         _require(booked == real, "the ledger's {} say {}, the jobs {}", what, booked, real)
@@ -154,7 +155,7 @@ def _check_classes(state: State) -> None:
 # -- a plan -----------------------------------------------------------------------------------
 
 
-def _end_lease(state: State, books: Ledger, job_id: JobId) -> None:
+def _end_lease(state: State, books: Trial, job_id: JobId) -> None:
     entry = state.entry(job_id)
     _require(entry is not None, "the plan ends unknown lease {}", job_id)
     assert entry is not None
@@ -165,14 +166,15 @@ def _end_lease(state: State, books: Ledger, job_id: JobId) -> None:
     books.give(entry.job, placement)
 
 
-def _check_start(state: State, books: Ledger, start: Start) -> None:
+def _check_start(state: State, trial: Trial, start: Start) -> None:
+    books = trial.books
     entry = state.entry(start.job_id)
     _require(entry is not None, "the plan starts unknown job {}", start.job_id)
     assert entry is not None
     key = (entry.job.submitted_at, start.job_id)
     _require(key in entry.queue.keys, "the plan starts job {}, which is not due", start.job_id)
     _check_gpus_chosen(books, entry.job, start.placement)
-    books.take(entry.job, start.placement)
+    trial.take(entry.job, start.placement)
     _check_node(books.node(start.placement.node_id), entry.job, start.placement)
     _check_quota(books.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
     _check_queue(books.queue(entry.job.tenant_id, entry.job.queue), entry.job)
@@ -200,7 +202,7 @@ def _check_gpus_chosen(books: Ledger, job: Job, placement: Placement) -> None:
         _require(type_is_right, "job {} is placed on the wrong type: {}", job_id, gpu)
         _require(gpu.mem_mib >= memory_each(request), "job {} is too large for {}", job_id, gpu)
         _require(gpu.is_usable, "job {} is placed on {}", job_id, gpu)
-        allowed = job.options.allowed_gpus or (index,)
+        allowed = request.where.gpus or (index,)
         _require(index in allowed, "job {} may not have GPU {}", job_id, index)
 
 

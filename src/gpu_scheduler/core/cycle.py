@@ -12,10 +12,10 @@ from heapq import heapify, heappop, heapreplace
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job, JobClass, class_of
-from gpu_scheduler.core.ledger import Draft, Ledger
+from gpu_scheduler.core.ledger import Ledger, Trial
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy, SortKey
+from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy, SortKey, Standing
 from gpu_scheduler.core.queue import ClassQueue, QueueKey
 from gpu_scheduler.core.stages.admit import refuse
 from gpu_scheduler.core.stages.place import place
@@ -30,40 +30,41 @@ def schedule(
 
     Nothing of the `closed` classes starts: somebody else has refused them.
     """
-    draft = Draft(state.ledger)
     expired = state.expired_leases(now)
-    for job_id in expired:
-        entry = state.entry(job_id)
-        if entry is not None and entry.progress.placement is not None:
-            draft.give(entry.job, entry.progress.placement)
-    if isinstance(policy, ChoicePolicy):
-        starts = _fill_by_choice(state, draft, policy, closed)
-    else:
-        starts = _fill_by_key(state, draft, now, policy, closed)
+    with Trial(state.ledger) as draft:
+        for job_id in expired:
+            entry = state.entry(job_id)
+            if entry is not None and entry.progress.placement is not None:
+                draft.give(entry.job, entry.progress.placement)
+        if isinstance(policy, ChoicePolicy):
+            starts = _fill_by_choice(state, draft, policy, closed)
+        else:
+            starts = _fill_by_key(state, draft, now, policy, closed)
     return Plan(tuple(starts), tuple(expired), tuple(state.doomed()))
 
 
 def _fill_by_key(
-    state: State, draft: Draft, now: int, policy: OrderPolicy, closed: Collection[JobClass]
+    state: State, draft: Trial, now: int, policy: OrderPolicy, closed: Collection[JobClass]
 ) -> list[Start]:
     # (queue's rank, tenant's share, key, class, position in it). No two keys are equal, since each
     # ends in a job id, so the heap never compares classes.
-    heads: list[tuple[int, int, SortKey, ClassQueue, int]] = []
+    heads: list[tuple[int, Standing, SortKey, ClassQueue, int]] = []
+    order = policy.at(state, now)
     for queue in state.waiting.classes():
         job_class = queue.job_class
         if job_class in closed:
             continue
         submitted_at, job_id = queue.keys[0]
-        key = policy.sort_key(job_class, submitted_at, job_id, now)
-        share = policy.share(draft.tenant(job_class.tenant_id))
-        heads.append((_rank(draft, job_class), share, key, queue, 0))
+        key = order.sort_key(job_class, _queue(draft.books, job_class), submitted_at, job_id)
+        share = order.standing(draft.books.tenant(job_class.tenant_id), job_class.user)
+        heads.append((_rank(draft.books, job_class), share, key, queue, 0))
     heapify(heads)
     starts: list[Start] = []
     full: set[object] = set()  # shapes that found no room; within a cycle room only shrinks
     while heads:
         rank, share, key, queue, position = heads[0]
         job_class = queue.job_class
-        share_now = policy.share(draft.tenant(job_class.tenant_id))
+        share_now = order.standing(draft.books.tenant(job_class.tenant_id), job_class.user)
         if share_now != share:  # others of its tenant started meanwhile: back to its new place
             heapreplace(heads, (rank, share_now, key, queue, position))
             continue
@@ -79,13 +80,13 @@ def _fill_by_key(
             heappop(heads)
             continue
         submitted_at, job_id = queue.keys[position + 1]
-        key = policy.sort_key(job_class, submitted_at, job_id, now)
+        key = order.sort_key(job_class, _queue(draft.books, job_class), submitted_at, job_id)
         heapreplace(heads, (rank, share, key, queue, position + 1))
     return starts
 
 
 def _fill_by_choice(
-    state: State, draft: Draft, policy: ChoicePolicy, closed: Collection[JobClass]
+    state: State, draft: Trial, policy: ChoicePolicy, closed: Collection[JobClass]
 ) -> list[Start]:
     starts: list[Start] = []
     full: set[object] = set()
@@ -128,20 +129,25 @@ def _by_queue(state: State) -> list[tuple[TenantQueue, dict[JobId, Job]]]:
     return found
 
 
+def _queue(books: Ledger, job_class: JobClass) -> TenantQueue | None:
+    use = books.queue(job_class.tenant_id, job_class.queue)
+    return None if use is None else use.queue
+
+
 def _rank(books: Ledger, job_class: JobClass) -> int:
     """Higher queues first."""
     use = books.queue(job_class.tenant_id, job_class.queue)
     return 0 if use is None else -use.queue.priority
 
 
-def _try(draft: Draft, job_class: JobClass, full: set[object]) -> Placement | None:
-    shape = (job_class.request, job_class.allowed_gpus)
-    if shape in full or refuse(draft, job_class) is not None:
+def _try(draft: Trial, job_class: JobClass, full: set[object]) -> Placement | None:
+    shape = job_class.request
+    if shape in full or refuse(draft.books, job_class) is not None:
         return None
-    placement = place(draft, job_class)
+    placement = place(draft.books, job_class)
     if placement is None:
         # Where a tenant's quotas by type steer an open request, another may look further.
-        steered = draft.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+        steered = draft.books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
         if job_class.request.gpu_type is not None or not steered:
             full.add(shape)
     return placement

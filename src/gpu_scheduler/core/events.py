@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import Move, Progress
@@ -69,6 +70,21 @@ class NodeSet:
 
 
 @dataclass(frozen=True, slots=True)
+class BookingSet:
+    at: int
+    booking: Booking
+
+
+@dataclass(frozen=True, slots=True)
+class BookingRemoved:
+    """It ended, was cancelled or was given back."""
+
+    at: int
+    booking_id: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The clock reached `at`: back-offs that end by then are over. Not recorded, only applied."""
 
@@ -83,5 +99,7 @@ Event = (
     | QueueRemoved
     | UsageAdded
     | NodeSet
+    | BookingSet
+    | BookingRemoved
     | TimePassed
 )

@@ -10,14 +10,44 @@ DEFAULT_PRIORITY: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
+class Where:
+    """What a job asks of the place it runs in. Empty allows everything."""
+
+    gpu_types: tuple[str, ...] = ()  # any of these will do, the best first
+    gpu_mem_each_mib: int = 0  # each of its GPUs has at least this much
+    gpus: tuple[int, ...] = ()  # only these indexes on a node
+    not_gpus: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    not_nodes: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()  # its nodes carry all of these
+    exclusive: bool = False  # nobody else on its nodes
+    same_island: bool = False  # the GPUs of a worker reach each other over NVLink
+    spread: bool = False  # workers and shares where most is free, not where least is
+
+
+ANYWHERE: Final = Where()
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """The resources of one job. Zero means that the job does not say, and is promised none."""
+    """The resources of one job. Zero means that the job does not say, and is promised none.
+
+    Amounts are of the whole job. A gang is a job of several workers: each gets an equal part, all
+    start at once or none does.
+    """
 
     gpu_millis: int
     gpu_type: str | None = None  # None takes any one type
     gpu_mem_mib: int = 0  # over all its GPUs together
     cpu_millis: int = 0
     mem_mib: int = 0
+    workers: int = 1  # divides every amount
+    where: Where = ANYWHERE
+
+    def of_a_worker(self) -> tuple[int, int, int]:
+        """GPU thousandths, CPU thousandths and MiB of memory that each worker gets."""
+        count = self.workers
+        return self.gpu_millis // count, self.cpu_millis // count, self.mem_mib // count
 
 
 class DependencyKind(StrEnum):
@@ -42,14 +72,18 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What few jobs set. Jobs that are alike share one object: a million of them is no memory."""
+    """How a job is run. Jobs that are alike share one object: a million of them is no memory."""
 
     time_limit_ms: int | None = None
     max_retries: int = 0
     backoff_ms: int = 10_000  # before the first retry; doubled for each further one
     requeue: bool = False  # run again when the machine, not the job, failed
     lease: bool = False  # no command: holds its GPUs until completed or its time is up
-    allowed_gpus: tuple[int, ...] = ()  # indexes on a node; empty allows all
+    user: str = ""  # whose share of the tenant's it counts for
+    deadline_at: int | None = None  # should be over by then: more urgent as that comes nearer
+    preemptible: bool = True  # may be asked to give way, where its tenant allows it too
+    checkpoint_signal: int | None = None  # sent first when it must give way; None: TERM alone
+    booking: str | None = None  # runs on the GPUs of this booking
 
 
 NO_OPTIONS: Final = Options()
@@ -103,20 +137,26 @@ class JobClass(NamedTuple):
     queue: str
     priority: int
     request: Request
-    allowed_gpus: tuple[int, ...] = ()
+    user: str = ""
+    time_limit_ms: int | None = None
+    deadline_at: int | None = None
+    booking: str | None = None
     array_id: str | None = None  # only for arrays with a cap
     array_max: int | None = None
 
 
 def class_of(job: Job) -> JobClass:
-    array = job.array
+    array, options = job.array, job.options
     capped = array is not None and array.max_running is not None
     return JobClass(
         job.tenant_id,
         job.queue,
         job.priority,
         job.request,
-        job.options.allowed_gpus,
+        options.user,
+        options.time_limit_ms,
+        options.deadline_at,
+        options.booking,
         array.array_id if array is not None and capped else None,
         array.max_running if array is not None and capped else None,
     )

@@ -1,17 +1,28 @@
 """Who has what: the amounts taken on nodes, by tenants and by arrays.
 
-The state owns one ledger. A `Draft` is a trial on top of one: it copies a node or tenant only when
-it changes it, so a trial costs what it touches.
+The state owns one ledger. A `Trial` changes it and puts everything back when it ends: there is no
+copy of the state per cycle, and a trial costs what it touches.
 """
 
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, Self
 
+from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.ids import NodeId, TenantId
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.node import Gpu, Node, Placement
+from gpu_scheduler.core.node import Gpu, Node, Part, Placement
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import GPU
+
+
+class Holding(NamedTuple):
+    """What a job has, and when it ends at the latest; `until` None: nobody knows."""
+
+    job: Job
+    placement: Placement
+    until: int | None
 
 
 @dataclass(slots=True)
@@ -22,23 +33,29 @@ class NodeUse:
     gpu_millis: dict[int, int] = field(default_factory=dict)  # taken, by GPU index
     cpu_millis: int = 0
     mem_mib: int = 0
+    # Who is here. In no order: a trial that was undone leaves them in another one.
+    holdings: dict[JobId, Holding] = field(default_factory=dict)
 
     def free_millis(self, gpu: Gpu) -> int:
         """What a new job could have of this GPU: nothing while it is lost, paused or hot."""
         return GPU - self.gpu_millis.get(gpu.index, 0) if gpu.is_usable else 0
 
     def copy(self) -> "NodeUse":
-        return NodeUse(self.node, dict(self.gpu_millis), self.cpu_millis, self.mem_mib)
+        return NodeUse(
+            self.node, dict(self.gpu_millis), self.cpu_millis, self.mem_mib, dict(self.holdings)
+        )
 
-    def add(self, job: Job, placement: Placement, sign: int) -> None:
-        for share in placement.shares:
+    def add(self, job: Job, part: Part, sign: int) -> None:
+        """Add (or, with -1, take away) what one worker has here."""
+        for share in part.shares:
             taken = self.gpu_millis.get(share.gpu_index, 0) + sign * share.millis
             if taken:
                 self.gpu_millis[share.gpu_index] = taken
             else:
                 self.gpu_millis.pop(share.gpu_index, None)
-        self.cpu_millis += sign * job.request.cpu_millis
-        self.mem_mib += sign * job.request.mem_mib
+        request = job.request
+        self.cpu_millis += sign * (request.cpu_millis // request.workers)
+        self.mem_mib += sign * (request.mem_mib // request.workers)
 
 
 @dataclass(slots=True)
@@ -52,31 +69,26 @@ class TenantUse:
     cpu_millis: int = 0
     mem_mib: int = 0
     jobs: int = 0
-
-    def copy(self) -> "TenantUse":
-        return TenantUse(
-            self.tenant,
-            self.gpu_millis,
-            dict(self.gpu_millis_by_type),
-            self.gpu_mem_mib,
-            self.cpu_millis,
-            self.mem_mib,
-            self.jobs,
-        )
+    gpu_millis_by_user: dict[str, int] = field(default_factory=dict)
 
     def add(self, job: Job, placement: Placement, sign: int) -> None:
         request = job.request
-        by_type = self.gpu_millis_by_type
-        taken = by_type.get(placement.gpu_type, 0) + sign * request.gpu_millis
-        if taken:
-            by_type[placement.gpu_type] = taken
-        else:
-            by_type.pop(placement.gpu_type, None)
-        self.gpu_millis += sign * request.gpu_millis
+        amount = sign * request.gpu_millis
+        _add_to(self.gpu_millis_by_type, placement.gpu_type, amount)
+        _add_to(self.gpu_millis_by_user, job.options.user, amount)
+        self.gpu_millis += amount
         self.gpu_mem_mib += sign * request.gpu_mem_mib
         self.cpu_millis += sign * request.cpu_millis
         self.mem_mib += sign * request.mem_mib
         self.jobs += sign
+
+
+def _add_to(amounts: dict[str, int], name: str, amount: int) -> None:
+    total = amounts.get(name, 0) + amount
+    if total:
+        amounts[name] = total
+    else:
+        amounts.pop(name, None)
 
 
 @dataclass(slots=True)
@@ -85,9 +97,6 @@ class QueueUse:
 
     queue: TenantQueue
     running: int = 0
-
-    def copy(self) -> "QueueUse":
-        return QueueUse(self.queue, self.running)
 
 
 QueueName = tuple[TenantId, str]
@@ -100,13 +109,28 @@ class Ledger:
         self.queues: dict[QueueName, QueueUse] = {}  # those that were made; others have no rules
         self.nodes: dict[NodeId, NodeUse] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
+        self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
         self.arrays: dict[str, int] = {}  # elements placed, by array
+        self.bookings: dict[str, Booking] = {}
+        self._node_ids: list[NodeId] | None = []
 
-    def take(self, job: Job, placement: Placement) -> None:
-        self._add(job, placement, +1)
+    def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
+        holding = Holding(job, placement, until)
+        for part in placement.parts():
+            use = self._node(part.node_id)
+            use.add(job, part, +1)
+            use.holdings[job.job_id] = holding
+        self._count(job, placement, +1)
 
     def give(self, job: Job, placement: Placement) -> None:
-        self._add(job, placement, -1)
+        for part in placement.parts():
+            use = self._node(part.node_id)
+            use.add(job, part, -1)
+            use.holdings.pop(job.job_id, None)
+        self._count(job, placement, -1)
+
+    def holding(self, job: Job, placement: Placement) -> Holding:
+        return self.nodes[placement.node_id].holdings[job.job_id]
 
     def node(self, node_id: NodeId) -> NodeUse:
         return self.nodes[node_id]
@@ -121,73 +145,105 @@ class Ledger:
         return self.arrays.get(array_id, 0)
 
     def node_ids(self) -> list[NodeId]:
-        return sorted(self.nodes)
+        """In order. Not to be changed by the caller."""
+        if self._node_ids is None or len(self._node_ids) != len(self.nodes):
+            self._node_ids = sorted(self.nodes)
+        return self._node_ids
 
-    def _add(self, job: Job, placement: Placement, sign: int) -> None:
-        self._own_node(placement.node_id).add(job, placement, sign)
-        self._own_tenant(job.tenant_id).add(job, placement, sign)
-        queue = self._own_queue(job.tenant_id, job.queue)
+    def set_node(self, node: Node) -> None:
+        use = self.nodes.get(node.node_id)
+        if use is None:
+            self.nodes[node.node_id] = NodeUse(node)
+        else:
+            use.node = node
+
+    def set_tenant(self, tenant: Tenant) -> None:
+        use = self.tenants.get(tenant.tenant_id)
+        if use is None:
+            self.tenants[tenant.tenant_id] = TenantUse(tenant)
+        else:
+            self._leave_cohort(use.tenant)
+            use.tenant = tenant
+        if tenant.cohort:
+            members = self.cohorts.setdefault(tenant.cohort, [])
+            members.append(tenant.tenant_id)
+            members.sort()
+
+    def _leave_cohort(self, tenant: Tenant) -> None:
+        if tenant.cohort:
+            members = self.cohorts[tenant.cohort]
+            members.remove(tenant.tenant_id)
+            if not members:
+                del self.cohorts[tenant.cohort]
+
+    def _count(self, job: Job, placement: Placement, sign: int) -> None:
+        self.tenants[job.tenant_id].add(job, placement, sign)
+        queue = self.queues.get((job.tenant_id, job.queue))
         if queue is not None:
             queue.running += sign
         if job.array is not None and job.array.max_running is not None:
             array_id = job.array.array_id
-            placed = self.array_running(array_id) + sign
-            self.arrays[array_id] = placed
-            if not placed and type(self) is Ledger:
+            placed = self.arrays.get(array_id, 0) + sign
+            if placed:
+                self.arrays[array_id] = placed
+            else:
                 del self.arrays[array_id]
 
-    def _own_node(self, node_id: NodeId) -> NodeUse:
+    def _node(self, node_id: NodeId) -> NodeUse:
         use = self.nodes.get(node_id)
         if use is None:
             raise InvariantBroken(f"a placement names node {node_id}, which was never set")
         return use
 
-    def _own_tenant(self, tenant_id: TenantId) -> TenantUse:
-        return self.tenants[tenant_id]
 
-    def _own_queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
-        return self.queues.get((tenant_id, name))
+class _Step(NamedTuple):
+    sign: int
+    holding: Holding
 
 
-class Draft(Ledger):
-    """A trial on top of a ledger, which stays as it is."""
+class Trial:
+    """Changes to a ledger that are put back: all of them when it ends, some by `undo`.
 
-    def __init__(self, base: Ledger) -> None:
-        super().__init__()
-        self._base = base
+        with Trial(books) as trial:
+            trial.take(job, placement, until)
+            …
 
-    def node(self, node_id: NodeId) -> NodeUse:
-        return self.nodes.get(node_id) or self._base.node(node_id)
+    Reads go to the ledger itself, which shows the trial while it lasts.
+    """
 
-    def tenant(self, tenant_id: TenantId) -> TenantUse:
-        return self.tenants.get(tenant_id) or self._base.tenant(tenant_id)
+    def __init__(self, books: Ledger) -> None:
+        self.books = books
+        self._steps: list[_Step] = []
 
-    def queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
-        return self.queues.get((tenant_id, name)) or self._base.queue(tenant_id, name)
+    def __enter__(self) -> Self:
+        return self
 
-    def array_running(self, array_id: str) -> int:
-        own = self.arrays.get(array_id)
-        return self._base.array_running(array_id) if own is None else own
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.undo()
 
-    def node_ids(self) -> list[NodeId]:
-        return self._base.node_ids()
+    def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
+        self.books.take(job, placement, until)
+        self._steps.append(_Step(+1, Holding(job, placement, until)))
 
-    def _own_node(self, node_id: NodeId) -> NodeUse:
-        use = self.nodes.get(node_id)
-        if use is None:
-            use = self.nodes[node_id] = self._base.node(node_id).copy()
-        return use
+    def give(self, job: Job, placement: Placement) -> None:
+        holding = self.books.holding(job, placement)
+        self.books.give(job, placement)
+        self._steps.append(_Step(-1, holding))
 
-    def _own_tenant(self, tenant_id: TenantId) -> TenantUse:
-        use = self.tenants.get(tenant_id)
-        if use is None:
-            use = self.tenants[tenant_id] = self._base.tenant(tenant_id).copy()
-        return use
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._steps)
 
-    def _own_queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
-        use = self.queues.get((tenant_id, name))
-        if use is None:
-            base = self._base.queue(tenant_id, name)
-            if base is not None:
-                use = self.queues[tenant_id, name] = base.copy()
-        return use
+    def undo(self, to: int = 0) -> None:
+        """Put back what was done since `to`, the last first."""
+        while len(self._steps) > to:
+            sign, holding = self._steps.pop()
+            if sign > 0:
+                self.books.give(holding.job, holding.placement)
+            else:
+                self.books.take(*holding)

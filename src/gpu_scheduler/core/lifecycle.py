@@ -33,6 +33,8 @@ class Move(StrEnum):
     REQUEUE = "be requeued"
     PREEMPT = "be preempted"
     STOP = "be stopped"
+    CLAIM = "be promised room"
+    CHECKPOINT = "mark a checkpoint"
     HOLD = "be held"
     RELEASE = "be released"
 
@@ -47,6 +49,7 @@ MOVES: Final = MappingProxyType(
         (_S.PENDING, _M.CANCEL): _S.CANCELLED,
         (_S.PENDING, _M.HOLD): _S.PENDING,
         (_S.PENDING, _M.RELEASE): _S.PENDING,
+        (_S.PENDING, _M.CLAIM): _S.PENDING,
         (_S.SCHEDULED, _M.RUN): _S.RUNNING,
         # An attempt may be over before we hear that it began.
         (_S.SCHEDULED, _M.COMPLETE): _S.COMPLETED,
@@ -61,6 +64,7 @@ MOVES: Final = MappingProxyType(
         (_S.RUNNING, _M.REQUEUE): _S.PENDING,
         (_S.RUNNING, _M.PREEMPT): _S.PREEMPTED,
         (_S.RUNNING, _M.STOP): _S.RUNNING,
+        (_S.RUNNING, _M.CHECKPOINT): _S.RUNNING,
         (_S.PREEMPTED, _M.REQUEUE): _S.PENDING,
         (_S.PREEMPTED, _M.CANCEL): _S.CANCELLED,
     }
@@ -93,6 +97,12 @@ class Progress:
     signal: int | None = None
     cause: str | None = None  # why it ended, waits again, or is being stopped
     stopping: bool = False  # its end was asked for and is on record
+    gives_way_to: JobId | None = None  # … because this job gets its GPUs: it will be requeued
+    checkpoint_at: int | None = None  # what it did before this is not lost when it is ended
+    preemptions: int = 0  # times it had to give way
+    lost_gpu_millis_ms: int = 0  # GPU time that those times cost it
+    # GPUs that others are giving up for this waiting job: it is served first, on these if it can.
+    claim: Placement | None = None
 
 
 PENDING: Final = Progress()
@@ -108,6 +118,8 @@ def place(job_id: JobId, progress: Progress, placement: Placement, at: int) -> P
         restarts=progress.restarts,
         placement=placement,
         started_at=at,
+        preemptions=progress.preemptions,
+        lost_gpu_millis_ms=progress.lost_gpu_millis_ms,
     )
 
 
@@ -155,15 +167,48 @@ def requeue(
         eligible_at=eligible_at,
         exit_code=progress.exit_code,
         cause=cause,
+        preemptions=progress.preemptions,
+        lost_gpu_millis_ms=progress.lost_gpu_millis_ms,
     )
 
 
+def claim(job_id: JobId, progress: Progress, placement: Placement) -> Progress:
+    """Promise a waiting job the GPUs that others give up for it."""
+    return replace(progress, state=next_state(job_id, progress.state, Move.CLAIM), claim=placement)
+
+
+def give_way(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progress:
+    """Ask a job to end for another; it keeps its GPUs until nothing of it is left."""
+    stopping = stop(job_id, progress, cause)
+    return progress if progress.stopping else replace(stopping, gives_way_to=to)
+
+
+def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Progress:
+    """It has given way: what it did since its last checkpoint is lost, its age is not."""
+    since = max(progress.started_at or at, progress.checkpoint_at or 0)
+    return Progress(
+        state=next_state(job_id, progress.state, Move.PREEMPT),
+        attempt=progress.attempt,
+        failures=progress.failures,
+        restarts=progress.restarts,
+        exit_code=progress.exit_code,
+        cause=progress.cause,
+        preemptions=progress.preemptions + 1,
+        lost_gpu_millis_ms=progress.lost_gpu_millis_ms + max(0, at - since) * gpu_millis,
+    )
+
+
+def checkpoint(job_id: JobId, progress: Progress, at: int) -> Progress:
+    state = next_state(job_id, progress.state, Move.CHECKPOINT)
+    return replace(progress, state=state, checkpoint_at=at)
+
+
 def stop(job_id: JobId, progress: Progress, cause: str) -> Progress:
-    """Record that its end was asked for; a first cause is kept."""
+    """Record that its end was asked for; a first cause is kept, unless it was to give way."""
     state = next_state(job_id, progress.state, Move.STOP)
-    if progress.stopping:
+    if progress.stopping and progress.gives_way_to is None:
         return progress
-    return replace(progress, state=state, stopping=True, cause=cause)
+    return replace(progress, state=state, stopping=True, cause=cause, gives_way_to=None)
 
 
 def hold(job_id: JobId, progress: Progress, held: bool) -> Progress:

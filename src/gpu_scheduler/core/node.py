@@ -1,6 +1,7 @@
 """Machines and their GPUs, and where on them a job is."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
@@ -13,13 +14,21 @@ class Gpu:
     gpu_type: str
     mem_mib: int
     nvlink_group: int | None = None
+    numa_node: int | None = None
+    slice_of: int | None = None  # a MIG slice: the index of the GPU it is cut from
     problem: str | None = None  # the hardware's word: lost, …; takes no new job
     paused: str | None = None  # an operator's word, with the reason; takes no new job
+    foreign: str | None = None  # processes that are not ours use it; takes no new job
     heat: Heat = Heat.COOL
 
     @property
     def is_usable(self) -> bool:
-        return self.problem is None and self.paused is None and self.heat is not Heat.HOT
+        return (
+            self.problem is None
+            and self.paused is None
+            and self.foreign is None
+            and self.heat is not Heat.HOT
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,7 @@ class Node:
     cpu_millis: int
     mem_mib: int
     simulated: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         # Placement takes the first of equals, so the order must not depend on the driver's.
@@ -43,8 +53,23 @@ class Share:
     millis: int
 
 
+class Part(NamedTuple):
+    """Where one worker of a job is."""
+
+    node_id: NodeId
+    shares: tuple[Share, ...]  # by GPU index
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
+    """Where a job is: its first worker's place, and for gangs those of the others, by rank."""
+
     node_id: NodeId
     gpu_type: str
     shares: tuple[Share, ...]  # by GPU index
+    others: tuple[Part, ...] = ()
+
+    def parts(self) -> tuple[Part, ...]:
+        """One for each worker, by rank."""
+        first = Part(self.node_id, self.shares)
+        return (first, *self.others) if self.others else (first,)

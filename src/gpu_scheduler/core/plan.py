@@ -1,6 +1,7 @@
 """What a cycle decided. A plan changes nothing by itself."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.node import Placement
@@ -12,11 +13,56 @@ class Start:
     placement: Placement
 
 
+class PreemptionCause(StrEnum):
+    PRIORITY = "priority"  # the other is more important
+    RECLAIM = "reclaim"  # it ran on quota that its tenant had borrowed
+    BOOKING = "booking"  # its GPUs were booked
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """One running job gives way to a waiting one."""
+
+    victim: JobId
+    to: JobId  # the job, or the booking, that gets the GPUs
+    cause: PreemptionCause
+    lost_gpu_millis_ms: int  # GPU time since its last checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The GPUs that a job gets once those who give way are gone."""
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The first job that cannot start will, by then at the latest; others pass only around it."""
+
+    job_id: JobId
+    at: int
+    placement: Placement
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     starts: tuple[Start, ...] = ()  # in the order in which they were decided
     expired: tuple[JobId, ...] = ()  # leases whose time is up
     doomed: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause
+    preemptions: tuple[Preemption, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    released: tuple[tuple[str, str], ...] = ()  # bookings that end, with the cause
+    reservations: tuple[Reservation, ...] = ()  # not recorded: every cycle makes its own
 
     def __bool__(self) -> bool:
-        return bool(self.starts or self.expired or self.doomed)
+        """Whether it changes anything."""
+        return bool(
+            self.starts
+            or self.expired
+            or self.doomed
+            or self.preemptions
+            or self.claims
+            or self.released
+        )

@@ -7,27 +7,35 @@ from typing import ClassVar, Protocol
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, JobClass
 from gpu_scheduler.core.ledger import TenantUse
+from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import TenantQueue
 
 SortKey = tuple[int, int, JobId]
 
 
-class OrderPolicy(Protocol):
-    """A total order over waiting jobs, lowest key first: the fast way.
+Standing = tuple[int, int]  # of a tenant, then of a user inside it
 
-    Inside one class a later `(submitted_at, job_id)` must never get a lower key: the cycle takes
-    each class in that order and compares only the heads.
-    """
+
+class Order(Protocol):
+    """A total order over waiting jobs, lowest first: standing, then key. Made for one cycle."""
+
+    def standing(self, use: TenantUse, user: str) -> Standing:
+        """How much of their share a tenant and its user have. Never falls as they get more, so
+        that a start can only move the rest of their jobs back."""
+
+    def sort_key(
+        self, job_class: JobClass, queue: TenantQueue | None, submitted_at: int, job_id: JobId
+    ) -> SortKey:
+        """Inside one class a later `(submitted_at, job_id)` must never get a lower key: the cycle
+        takes each class in that order and compares only the heads."""
+
+
+class OrderPolicy(Protocol):
+    """An order by keys: the fast way."""
 
     name: ClassVar[str]
 
-    def share(self, use: TenantUse) -> int:
-        """What goes before the key: how much of its share a tenant has. Never falls as it gets
-        more, so that a start can only move the rest of its jobs back."""
-
-    def sort_key(
-        self, job_class: JobClass, submitted_at: int, job_id: JobId, now: int
-    ) -> SortKey: ...
+    def at(self, state: State, now: int) -> Order: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from sortedcontainers import SortedList
 
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -24,7 +26,7 @@ from gpu_scheduler.core.events import (
 )
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import DependencyKind, Job, class_of
-from gpu_scheduler.core.ledger import Ledger, NodeUse, QueueName, QueueUse, TenantUse
+from gpu_scheduler.core.ledger import Ledger, QueueName, QueueUse
 from gpu_scheduler.core.lifecycle import (
     PENDING,
     PENDING_HELD,
@@ -33,9 +35,8 @@ from gpu_scheduler.core.lifecycle import (
     JobState,
     Progress,
 )
-from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.queue import ClassQueue, WaitingQueue
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
 
 
@@ -112,7 +113,7 @@ class State:
             case JobMoved():
                 self._move(event)
             case TenantSet():
-                self._set_tenant(event.tenant)
+                self.ledger.set_tenant(event.tenant)
             case QueueSet():
                 self._set_queue(event.queue)
             case QueueRemoved():
@@ -121,7 +122,11 @@ class State:
                 key = (event.tenant_id, event.queue)
                 self.usage[key] = self.usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
-                self._set_node(event.node)
+                self.ledger.set_node(event.node)
+            case BookingSet():
+                self.ledger.bookings[event.booking.booking_id] = event.booking
+            case BookingRemoved():
+                self.ledger.bookings.pop(event.booking_id, None)
             case TimePassed():
                 self._wake(event.at)
             case _:
@@ -210,7 +215,7 @@ class State:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
             self._placed[job.job_id] = entry
-            self.ledger.take(job, progress.placement)
+            self.ledger.take(job, progress.placement, latest_end(entry))
             if (deadline := _lease_deadline(entry)) is not None:
                 self._leases.add((deadline, job.job_id))
         elif self._is_kept_back(entry):
@@ -271,13 +276,6 @@ class State:
             entry = self._entries[job_id]
             self.waiting.add(entry.queue, entry.job.submitted_at, job_id)
 
-    def _set_tenant(self, tenant: Tenant) -> None:
-        use = self.ledger.tenants.get(tenant.tenant_id)
-        if use is None:
-            self.ledger.tenants[tenant.tenant_id] = TenantUse(tenant)
-        else:
-            use.tenant = tenant
-
     def _set_queue(self, queue: TenantQueue) -> None:
         key = (queue.tenant_id, queue.name)
         use = self.ledger.queues.get(key)
@@ -288,13 +286,6 @@ class State:
             self.ledger.queues[key] = QueueUse(queue, running)
         else:
             use.queue = queue
-
-    def _set_node(self, node: Node) -> None:
-        use = self.ledger.nodes.get(node.node_id)
-        if use is None:
-            self.ledger.nodes[node.node_id] = NodeUse(node)
-        else:
-            use.node = node
 
 
 def doom_cause(job_id: JobId, ended_as: JobState) -> str:
@@ -309,8 +300,11 @@ def _needs_ok(job: Job, other: JobId) -> bool:
     return any(d.job_id == other and d.kind is DependencyKind.OK for d in job.after)
 
 
+def latest_end(entry: Entry) -> int | None:
+    """When a placed job is over at the latest, by its time limit; None: nobody knows."""
+    limit, started_at = entry.job.options.time_limit_ms, entry.progress.started_at
+    return None if limit is None or started_at is None else started_at + limit
+
+
 def _lease_deadline(entry: Entry) -> int | None:
-    options, started_at = entry.job.options, entry.progress.started_at
-    if not options.lease or options.time_limit_ms is None or started_at is None:
-        return None
-    return started_at + options.time_limit_ms
+    return latest_end(entry) if entry.job.options.lease else None

@@ -23,6 +23,30 @@ TIER_PRIORITY: Final = MappingProxyType(
 )
 
 
+class Window(StrEnum):
+    """What a budget is for. Windows begin at midnight UTC; weeks on Mondays."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    TOTAL = "total"  # one that never ends
+
+
+class OverBudget(StrEnum):
+    WARN = "warn"  # say so
+    HOLD = "hold"  # and start no more of its jobs until the next window
+    STOP = "stop"  # and end those that run
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """GPU time a tenant may use in each window; money is turned into GPU time at the edge."""
+
+    gpu_millis_ms: int
+    window: Window = Window.MONTH
+    action: OverBudget = OverBudget.WARN
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
     tenant_id: TenantId
@@ -39,6 +63,11 @@ class Tenant:
     active: bool = True  # an inactive tenant submits and starts nothing
     enforce_quota: bool = True  # off: the limits are shown, and do not limit
     created_at: int = 0
+    # Tenants of one cohort lend each other what they do not use of `max_gpu_millis`.
+    cohort: str = ""
+    borrow_millis: int | None = None  # beyond its own, at most this much; None: all there is
+    lend_millis: int | None = None  # at most this much of its own; None: all of it
+    budget: Budget | None = None
 
     def max_of_type(self, gpu_type: str) -> int | None:
         for name, millis in self.max_gpu_millis_by_type:
@@ -57,3 +86,6 @@ class TenantQueue:
     max_running_jobs: int | None = None
     enabled: bool = True  # a disabled queue takes jobs and starts none
     created_at: int = 0
+    policy: str = ""  # its own order of its jobs; empty: the service's
+    wait_target_ms: int | None = None  # its jobs should start within this
+    idle_action: str = "warn"  # for jobs whose GPUs do nothing: warn, hold or end

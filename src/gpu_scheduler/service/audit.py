@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -114,6 +116,10 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
                 found = f"{event.tenant_id}:{event.name}", event.tenant_id, "removed"
             case NodeSet():
                 found = event.node.node_id, None, ""
+            case BookingSet():
+                found = event.booking.booking_id, event.booking.tenant_id, ""
+            case BookingRemoved():
+                found = event.booking_id, None, event.cause
             case _:
                 continue
         break

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -12,6 +14,8 @@ from gpu_scheduler.core.events import (
     QueueRemoved,
     QueueSet,
     TenantSet,
+    TimePassed,
+    UsageAdded,
 )
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
@@ -27,6 +31,8 @@ _MOVE_KINDS: Final = {
     Move.REQUEUE: "job_requeued",
     Move.PREEMPT: "job_preempted",
     Move.STOP: "job_stopping",
+    Move.CLAIM: "job_promised",
+    Move.CHECKPOINT: "job_checkpointed",
     Move.HOLD: "job_held",
     Move.RELEASE: "job_released",
 }
@@ -37,6 +43,8 @@ KINDS: Final = (
     "queue_changed",
     "queue_removed",
     "node_changed",
+    "booking_set",
+    "booking_removed",
 )
 
 
@@ -67,12 +75,16 @@ def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent 
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
             return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
-        case TenantSet() | QueueSet() | QueueRemoved() | NodeSet():
+        case UsageAdded() | TimePassed():
+            return None
+        case _:
             return _setting(seq, event)
-    return None
 
 
-def _setting(seq: int, event: TenantSet | QueueSet | QueueRemoved | NodeSet) -> FeedEvent:
+def _setting(
+    seq: int,
+    event: TenantSet | QueueSet | QueueRemoved | NodeSet | BookingSet | BookingRemoved,
+) -> FeedEvent:
     match event:
         case TenantSet(at, tenant):
             return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id)
@@ -83,6 +95,12 @@ def _setting(seq: int, event: TenantSet | QueueSet | QueueRemoved | NodeSet) -> 
             return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
         case NodeSet(at, node):
             return FeedEvent(seq, at, "node_changed", data={"node": node.node_id})
+        case BookingSet(at, booking):
+            data = {"booking": booking.booking_id}
+            return FeedEvent(seq, at, "booking_set", tenant_id=booking.tenant_id, data=data)
+        case BookingRemoved(at, booking_id, cause):
+            ended: dict[str, object] = {"booking": booking_id, "cause": cause}
+            return FeedEvent(seq, at, "booking_removed", data=ended)
 
 
 def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:

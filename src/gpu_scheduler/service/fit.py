@@ -31,11 +31,12 @@ def _could_hold(uses: list[NodeUse], job_class: JobClass) -> bool:
 def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
     """Where there are GPUs enough, and the job itself rules too many of them out."""
     gpus = [gpu for use in uses for gpu in use.node.gpus]
-    if job_class.allowed_gpus and _could_hold(uses, job_class._replace(allowed_gpus=())):
+    request = job_class.request
+    open_to_all = replace(request, where=replace(request.where, gpus=()))
+    if request.where.gpus and _could_hold(uses, job_class._replace(request=open_to_all)):
         there = ", ".join(str(index) for index in sorted({gpu.index for gpu in gpus}))
         remedy = f"too few of these would do; there are: {there}"
-        return InvalidRequest("allowed_gpus", list(job_class.allowed_gpus), remedy)
-    request = job_class.request
+        return InvalidRequest("allowed_gpus", list(request.where.gpus), remedy)
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]

@@ -16,6 +16,8 @@ import msgspec
 
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -28,6 +30,7 @@ from gpu_scheduler.core.events import (
 )
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
 from gpu_scheduler.core.job import (
+    ANYWHERE,
     NO_DETAIL,
     NO_OPTIONS,
     Array,
@@ -36,6 +39,7 @@ from gpu_scheduler.core.job import (
     Job,
     Options,
     Request,
+    Where,
 )
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
 from gpu_scheduler.core.node import Gpu, Node
@@ -53,9 +57,20 @@ KINDS: Final[dict[str, type[Event]]] = {
     "queue_removed": QueueRemoved,
     "usage_added": UsageAdded,
     "node_set": NodeSet,
+    "booking_set": BookingSet,
+    "booking_removed": BookingRemoved,
 }
 
-Setting = TenantSet | QueueSet | QueueRemoved | UsageAdded | NodeSet | TimePassed
+Setting = (
+    TenantSet
+    | QueueSet
+    | QueueRemoved
+    | UsageAdded
+    | NodeSet
+    | BookingSet
+    | BookingRemoved
+    | TimePassed
+)
 
 # More distinct values than this are rare, and decoding them again is cheaper than keeping them.
 _SHARED_LIMIT: Final = 10_000
@@ -73,7 +88,9 @@ def _compact(cls: type[T], without: tuple[str, ...] = ()) -> Callable[[T], msgsp
     return lambda value: struct(*get(value))
 
 
-_request = _compact(Request)
+_where = _compact(Where)
+_plain_request = _compact(Request, without=("where",))
+_picky_request = _compact(Request)
 _options = _compact(Options)
 _detail = _compact(Detail, without=("name", "user"))
 _progress = _compact(Progress)
@@ -141,6 +158,12 @@ def _text(value: object) -> str:
 # -- writing -----------------------------------------------------------------------------------
 
 
+def _request(request: Request) -> msgspec.Struct:
+    if request.where is ANYWHERE or request.where == ANYWHERE:
+        return _plain_request(request)
+    return _picky_request(replace(request, where=_where(request.where)))  # type: ignore[arg-type]  # only encoded
+
+
 def facts_text(job: Job) -> str:
     options = job.options
     return _text(
@@ -162,7 +185,8 @@ def detail_text(detail: Detail) -> str:
 
 def progress_text(progress: Progress) -> str:
     """Names the state even where it is the default: people read this."""
-    text = _text(_progress(progress))
+    # Gangs are few. The quotes cannot stand like this inside a string.
+    text = _text(_progress(progress)).replace(',"others":[]', "")
     if text.startswith('{"state"'):
         return text
     state = f'{{"state":"{progress.state.value}"'
@@ -239,10 +263,18 @@ def _setting_text(event: Setting) -> str:
             return f'{names},"usage":{_text(_usage(event.usage))}'
         case NodeSet():
             return f'"node":{node_text(event.node)}'
+        case BookingSet() | BookingRemoved():
+            return _booking_text(event)
         case TimePassed():
             raise InvariantBroken("TimePassed is applied only, never recorded")
         case _:
             assert_never(event)
+
+
+def _booking_text(event: BookingSet | BookingRemoved) -> str:
+    if isinstance(event, BookingSet):
+        return f'"booking":{_text(event.booking)}'
+    return f'"booking_id":{_text(event.booking_id)},"cause":{_text(event.cause)}'
 
 
 def _job_text(job: Job, detail: Detail) -> str:

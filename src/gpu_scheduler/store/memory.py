@@ -8,6 +8,8 @@ from typing import Final, NamedTuple, assert_never
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -195,6 +197,8 @@ class MemoryStore:
                 self._usage[key] = self._usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
                 self._nodes[event.node.node_id] = event.node
+            case BookingSet() | BookingRemoved():
+                pass  # kept as documents beside the journal's row
             case TimePassed():
                 pass  # refused before
             case _:

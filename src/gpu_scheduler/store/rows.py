@@ -10,6 +10,8 @@ from typing import Final, assert_never
 
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
+    BookingRemoved,
+    BookingSet,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -145,6 +147,8 @@ def _add_setting(rows: Rows, event: codec.Setting) -> None:
             rows.usage[key] = rows.usage.get(key, NO_USAGE) + usage
         case NodeSet(_, node):
             rows.nodes[node.node_id] = codec.node_text(node)
+        case BookingSet() | BookingRemoved():
+            pass  # kept as documents beside the journal's row
         case TimePassed():
             raise InvariantBroken("TimePassed is applied only, never recorded")
         case _:

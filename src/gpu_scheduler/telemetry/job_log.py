@@ -26,6 +26,8 @@ _MESSAGES: Final = {
     Move.REQUEUE: "job waits again",
     Move.PREEMPT: "job preempted",
     Move.STOP: "job is being stopped",
+    Move.CLAIM: "job gets the GPUs of others that give way",
+    Move.CHECKPOINT: "job marked a checkpoint",
     Move.HOLD: "job held",
     Move.RELEASE: "job released",
 }

@@ -12,6 +12,7 @@ from gpu_scheduler.core.job import (
     Job,
     Options,
     Request,
+    Where,
 )
 from gpu_scheduler.core.lifecycle import (
     PENDING,
@@ -86,6 +87,16 @@ requests = st.builds(
     gpu_mem_mib=amounts,
     cpu_millis=amounts,
     mem_mib=amounts,
+    workers=st.integers(1, 9),
+    where=st.builds(
+        Where,
+        gpu_types=st.lists(texts, max_size=2).map(tuple),
+        gpu_mem_each_mib=amounts,
+        gpus=st.lists(st.integers(0, 15), max_size=3).map(tuple),
+        nodes=st.lists(texts, max_size=2).map(tuple),
+        labels=pairs,
+        exclusive=st.booleans(),
+    ),
 )
 options = st.builds(
     Options,
@@ -94,7 +105,11 @@ options = st.builds(
     backoff_ms=amounts,
     requeue=st.booleans(),
     lease=st.booleans(),
-    allowed_gpus=st.lists(st.integers(0, 15), max_size=3).map(tuple),
+    user=texts,
+    deadline_at=st.none() | instants,
+    preemptible=st.booleans(),
+    checkpoint_signal=st.none() | st.integers(1, 64),
+    booking=st.none() | texts,
 )
 arrays = st.builds(Array, array_id=texts, index=amounts, max_running=st.none() | amounts)
 dependencies = st.builds(Dependency, job_id=words.map(JobId), kind=st.sampled_from(DependencyKind))

@@ -121,7 +121,7 @@ def test_a_broken_state_is_found_with_its_facts(damage, sentence: str) -> None:
 
 def test_a_quota_lowered_under_running_jobs_breaks_nothing() -> None:
     state = a_good_state()
-    state._set_tenant(a_tenant(gpus=0))
+    state.ledger.set_tenant(a_tenant(gpus=0))
     check_invariants(state)
 
 

@@ -1,5 +1,8 @@
+import contextlib
+
 from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.ledger import Draft
+from gpu_scheduler.core.ledger import Trial
+from gpu_scheduler.core.node import Part, Placement, Share
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, start
 
 N0, US = NodeId("n0"), TenantId("default")
@@ -35,31 +38,62 @@ def test_only_arrays_with_a_cap_are_counted() -> None:
     assert ledger.arrays == {"capped": 1}
 
 
-def test_a_draft_sees_the_books_below_and_its_own_changes() -> None:
+def test_a_trial_shows_its_changes_while_it_lasts_and_no_longer() -> None:
     state = a_state(a_job("a", array="x", array_max=2))
     start(state, "a", 0)
-    draft = Draft(state.ledger)
-    draft.take(a_job("b", array="x", array_max=2), a_placement(1))
-    assert draft.node(N0).gpu_millis == {0: 1000, 1: 1000}
-    assert (draft.tenant(US).jobs, draft.array_running("x")) == (2, 2)
-    assert (state.ledger.tenant(US).jobs, state.ledger.array_running("x")) == (1, 1)
+    books = state.ledger
+    with Trial(books) as trial:
+        trial.take(a_job("b", array="x", array_max=2), a_placement(1), 5000)
+        assert books.node(N0).gpu_millis == {0: 1000, 1: 1000}
+        assert (books.tenant(US).jobs, books.array_running("x")) == (2, 2)
+    assert books.node(N0).gpu_millis == {0: 1000}
+    assert (books.tenant(US).jobs, books.array_running("x")) == (1, 1)
+    assert sorted(books.node(N0).holdings) == ["a"]
 
 
-def test_what_a_draft_gives_back_counts_as_free_in_it_alone() -> None:
-    state = a_state(a_job("a", array="x", array_max=1))
+def test_what_a_trial_gives_back_is_taken_again_with_its_end() -> None:
+    job = a_job("a", array="x", array_max=1, time_limit_ms=7000)
+    state = a_state(job)
     start(state, "a", 0)
-    draft = Draft(state.ledger)
-    draft.give(a_job("a", array="x", array_max=1), a_placement(0))
-    assert draft.array_running("x") == 0
-    assert draft.node(N0).free_millis(a_gpu(0)) == 1000
-    assert state.ledger.array_running("x") == 1
+    before = state.ledger.holding(job, a_placement(0))
+    assert before.until == 7000
+    with Trial(state.ledger) as trial:
+        trial.give(job, a_placement(0))
+        assert state.ledger.array_running("x") == 0
+        assert state.ledger.node(N0).free_millis(a_gpu(0)) == 1000
+    assert state.ledger.holding(job, a_placement(0)) == before
 
 
-def test_a_draft_of_a_draft_leaves_the_first_alone() -> None:
-    first = Draft(a_state().ledger)
-    first.take(a_job("a"), a_placement(0))
-    Draft(first).take(a_job("b"), a_placement(1))
-    assert first.node(N0).gpu_millis == {0: 1000}
+def test_a_trial_goes_back_to_a_mark() -> None:
+    books = a_state().ledger
+    with Trial(books) as trial:
+        trial.take(a_job("a"), a_placement(0))
+        mark = trial.mark()
+        trial.take(a_job("b"), a_placement(1))
+        trial.undo(mark)
+        assert books.node(N0).gpu_millis == {0: 1000}
+
+
+def test_a_trial_that_fails_leaves_the_books_as_they_were() -> None:
+    books = a_state().ledger
+    with contextlib.suppress(KeyError), Trial(books) as trial:
+        trial.take(a_job("a"), a_placement(0))
+        trial.give(a_job("b"), a_placement(1))  # has nothing to give
+    assert books.node(N0).gpu_millis == {}
+
+
+def test_the_workers_of_a_gang_are_counted_where_they_are() -> None:
+    books = a_state(nodes=[a_node("n0"), a_node("n1")]).ledger
+    gang = a_job("a", gpus=3, cpus=6, workers=3)
+    here = Part(N0, (Share(0, 1000),)), Part(N0, (Share(1, 1000),))
+    placement = Placement(NodeId("n1"), "A100", (Share(4, 1000),), here)
+    books.take(gang, placement)
+    assert books.node(N0).gpu_millis == {0: 1000, 1: 1000}
+    assert books.node(NodeId("n1")).gpu_millis == {4: 1000}
+    assert (books.node(N0).cpu_millis, books.node(NodeId("n1")).cpu_millis) == (4000, 2000)
+    assert books.tenant(US).gpu_millis == 3000
+    books.give(gang, placement)
+    assert (books.node(N0).gpu_millis, books.node(N0).holdings) == ({}, {})
 
 
 def test_a_node_keeps_its_gpus_by_index() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from gpu_scheduler.core import lifecycle
@@ -14,6 +16,7 @@ LEGAL = {
     ("pending", "be cancelled"): "cancelled",
     ("pending", "be held"): "pending",
     ("pending", "be released"): "pending",
+    ("pending", "be promised room"): "pending",
     ("scheduled", "run"): "running",
     ("scheduled", "complete"): "completed",
     ("scheduled", "fail"): "failed",
@@ -27,14 +30,15 @@ LEGAL = {
     ("running", "be requeued"): "pending",
     ("running", "be preempted"): "preempted",
     ("running", "be stopped"): "running",
+    ("running", "mark a checkpoint"): "running",
     ("preempted", "be requeued"): "pending",
     ("preempted", "be cancelled"): "cancelled",
 }
 PAIRS = [(state, move) for state in JobState for move in Move]
 
 
-def test_there_are_seven_states_and_ten_moves() -> None:
-    assert len(PAIRS) == 70
+def test_there_are_seven_states_and_twelve_moves() -> None:
+    assert len(PAIRS) == 84
 
 
 @pytest.mark.parametrize(("state", "move"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
@@ -67,7 +71,11 @@ def test_every_state_can_be_reached() -> None:
         (Move.FAIL, lambda p: lifecycle.end(J, p, JobState.FAILED, 5)),
         (Move.CANCEL, lambda p: lifecycle.end(J, p, JobState.CANCELLED, 5)),
         (Move.REQUEUE, lambda p: lifecycle.requeue(J, p, 9, "why", counts=True)),
+        (Move.PREEMPT, lambda p: lifecycle.preempt(J, p, 5, 1000)),
         (Move.STOP, lambda p: lifecycle.stop(J, p, "why")),
+        (Move.STOP, lambda p: lifecycle.give_way(J, p, JobId("j2"), "why")),
+        (Move.CLAIM, lambda p: lifecycle.claim(J, p, a_placement(0))),
+        (Move.CHECKPOINT, lambda p: lifecycle.checkpoint(J, p, 5)),
         (Move.HOLD, lambda p: lifecycle.hold(J, p, True)),
         (Move.RELEASE, lambda p: lifecycle.hold(J, p, False)),
     ],
@@ -134,3 +142,40 @@ def test_hold_and_release_are_inverses() -> None:
     held = lifecycle.hold(J, PENDING, True)
     assert held.held
     assert lifecycle.hold(J, held, False) == PENDING
+
+
+def a_victim(**fields: object) -> Progress:
+    running = lifecycle.run(J, lifecycle.place(J, PENDING, a_placement(0), at=50), 100, pid=1)
+    return replace(running, **fields)  # type: ignore[arg-type]  # the test knows the fields
+
+
+def test_a_job_that_gives_way_keeps_its_gpus_until_it_is_gone() -> None:
+    victim = lifecycle.give_way(J, a_victim(), JobId("vip"), "for vip")
+    assert (victim.stopping, victim.gives_way_to, victim.cause) == (True, "vip", "for vip")
+    assert victim.placement == a_placement(0)
+
+
+def test_what_is_lost_is_counted_from_the_last_checkpoint() -> None:
+    gone = lifecycle.preempt(J, a_victim(checkpoint_at=400), at=1000, gpu_millis=2000)
+    again = lifecycle.preempt(J, a_victim(lost_gpu_millis_ms=7, preemptions=1), 1000, 2000)
+    assert (gone.lost_gpu_millis_ms, gone.preemptions, gone.placement) == (1_200_000, 1, None)
+    assert (again.lost_gpu_millis_ms, again.preemptions) == (1_800_007, 2)
+
+
+def test_the_count_of_preemptions_outlives_requeue_and_start() -> None:
+    gone = lifecycle.preempt(J, a_victim(), 1000, 1000)
+    back = lifecycle.requeue(J, gone, 0, "gave way", counts=False)
+    assert lifecycle.place(J, back, a_placement(1), 2000).preemptions == 1
+
+
+def test_a_job_that_is_cancelled_while_it_gives_way_is_cancelled() -> None:
+    victim = lifecycle.give_way(J, a_victim(), JobId("vip"), "for vip")
+    cancelled = lifecycle.stop(J, victim, "cancelled")
+    assert (cancelled.gives_way_to, cancelled.cause) == (None, "cancelled")
+    assert lifecycle.give_way(J, cancelled, JobId("vip"), "for vip") == cancelled
+
+
+def test_a_claim_is_gone_once_the_job_starts() -> None:
+    promised = lifecycle.claim(J, PENDING, a_placement(3))
+    assert promised.claim == a_placement(3)
+    assert lifecycle.place(J, promised, a_placement(3), 5).claim is None

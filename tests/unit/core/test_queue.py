@@ -22,6 +22,11 @@ def test_what_a_rule_can_tell_apart_is_another_class() -> None:
         a_job(cpus=1),
         a_job(mem_mib=1),
         a_job(allowed_gpus=(0,)),
+        a_job(workers=2, gpus=2),
+        a_job(user="ada"),
+        a_job(time_limit_ms=5),
+        a_job(deadline_at=5),
+        a_job(booking="b1"),
         a_job(array="x", array_max=1),
         a_job(array="x", array_max=2),
         a_job(array="y", array_max=1),
@@ -32,7 +37,7 @@ def test_what_a_rule_can_tell_apart_is_another_class() -> None:
 def test_what_no_rule_looks_at_makes_no_class() -> None:
     jobs = [
         a_job("a", submitted_at=1),
-        a_job("b", time_limit_ms=5, max_retries=3, requeue=True, lease=True),
+        a_job("b", max_retries=3, preemptible=False, requeue=True, lease=True),
         a_job("c", after=("a",)),
         a_job("d", array="uncapped"),
     ]

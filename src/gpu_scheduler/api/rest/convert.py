@@ -5,7 +5,15 @@ import re
 
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Options, Request
+from gpu_scheduler.core.job import (
+    ANYWHERE,
+    Dependency,
+    DependencyKind,
+    Detail,
+    Options,
+    Request,
+    Where,
+)
 from gpu_scheduler.core.units import CPU, SECOND, gpu_millis
 from gpu_scheduler.service.submission import Submission, parse_indexes
 from gpu_scheduler.wire.v1 import SubmitRequest
@@ -29,6 +37,7 @@ def submission_of(body: SubmitRequest) -> Submission:
             gpu_mem_mib=body.gpu_memory_mb,
             cpu_millis=math.ceil(body.cpu_cores * CPU),
             mem_mib=body.memory_mb,
+            where=_where(body),
         ),
         tenant_id=TenantId(body.tenant_id),
         job_id=None if body.job_id is None else JobId(body.job_id),
@@ -39,7 +48,6 @@ def submission_of(body: SubmitRequest) -> Submission:
             max_retries=body.max_retries,
             backoff_ms=round(body.backoff_seconds * SECOND),
             requeue=body.requeue,
-            allowed_gpus=tuple(sorted(set(body.allowed_gpus))),
         ),
         after=tuple(Dependency(JobId(a.job_id), DependencyKind(a.kind)) for a in body.after),
         indexes=parse_indexes(body.array.indexes) if body.array is not None else (),
@@ -56,6 +64,11 @@ def submission_of(body: SubmitRequest) -> Submission:
         ),
         base_environment=_environment("base_environment", body.base_environment),
     )
+
+
+def _where(body: SubmitRequest) -> Where:
+    where = Where(gpus=tuple(sorted(set(body.allowed_gpus))))
+    return ANYWHERE if where == ANYWHERE else where  # one object for the many that do not care
 
 
 def _argv(body: SubmitRequest) -> tuple[str, ...]:

@@ -6,15 +6,22 @@ from typing import ClassVar
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import JobClass
 from gpu_scheduler.core.ledger import TenantUse
-from gpu_scheduler.core.policy import SortKey
+from gpu_scheduler.core.policy import SortKey, Standing
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import TenantQueue
 
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
     name: ClassVar[str] = "fifo"
 
-    def share(self, use: TenantUse) -> int:
-        return 0  # whoever has how much, the key alone decides
+    def at(self, state: State, now: int) -> "Fifo":
+        return self
 
-    def sort_key(self, job_class: JobClass, submitted_at: int, job_id: JobId, now: int) -> SortKey:
+    def standing(self, use: TenantUse, user: str) -> Standing:
+        return (0, 0)  # whoever has how much, the key alone decides
+
+    def sort_key(
+        self, job_class: JobClass, queue: TenantQueue | None, submitted_at: int, job_id: JobId
+    ) -> SortKey:
         return (0, submitted_at, job_id)

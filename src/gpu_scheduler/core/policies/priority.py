@@ -6,7 +6,25 @@ from typing import ClassVar
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import JobClass
 from gpu_scheduler.core.ledger import TenantUse
-from gpu_scheduler.core.policy import SortKey
+from gpu_scheduler.core.policy import SortKey, Standing
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import TenantQueue
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityOrder:
+    now: int
+    aging_ms: int
+
+    def standing(self, use: TenantUse, user: str) -> Standing:
+        return (0, 0)  # whoever has how much, the key alone decides
+
+    def sort_key(
+        self, job_class: JobClass, queue: TenantQueue | None, submitted_at: int, job_id: JobId
+    ) -> SortKey:
+        # Floor division, also below zero: a job dated in the future ranks under its priority.
+        effective = job_class.priority + (self.now - submitted_at) // self.aging_ms
+        return (-effective, submitted_at, job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +33,5 @@ class PriorityWithAging:
 
     aging_ms: int = 60_000
 
-    def share(self, use: TenantUse) -> int:
-        return 0  # whoever has how much, the key alone decides
-
-    def sort_key(self, job_class: JobClass, submitted_at: int, job_id: JobId, now: int) -> SortKey:
-        # Floor division, also below zero: a job dated in the future ranks under its priority.
-        effective = job_class.priority + (now - submitted_at) // self.aging_ms
-        return (-effective, submitted_at, job_id)
+    def at(self, state: State, now: int) -> PriorityOrder:
+        return PriorityOrder(now, self.aging_ms)

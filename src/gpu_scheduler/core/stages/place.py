@@ -46,7 +46,7 @@ def eligible(node: Node, job_class: JobClass) -> dict[str, list[Gpu]]:
             continue
         if gpu.mem_mib < each:
             continue
-        if job_class.allowed_gpus and gpu.index not in job_class.allowed_gpus:
+        if request.where.gpus and gpu.index not in request.where.gpus:
             continue
         found.setdefault(gpu.gpu_type, []).append(gpu)
     return found

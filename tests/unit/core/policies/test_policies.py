@@ -7,7 +7,7 @@ from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
 from gpu_scheduler.core.policies.fair_share import FairShare
 from gpu_scheduler.core.policies.fifo import Fifo
 from gpu_scheduler.core.policies.priority import PriorityWithAging
-from tests.builders import a_job, a_node, a_state, a_tenant, started
+from tests.builders import a_job, a_state
 
 MINUTE = 60_000
 
@@ -42,7 +42,8 @@ def test_aging_needs_a_positive_time(seconds: int) -> None:
 )
 def test_priority_grows_by_one_for_each_full_minute_waited(submitted_at, now, effective) -> None:
     policy = PriorityWithAging(aging_ms=MINUTE)
-    key = policy.sort_key(class_of(a_job(priority=5)), submitted_at, JobId("j1"), now)
+    order = policy.at(a_state(), now)
+    key = order.sort_key(class_of(a_job(priority=5)), None, submitted_at, JobId("j1"))
     assert key == (-effective, submitted_at, "j1")
 
 

@@ -63,7 +63,7 @@ def test_quotas_are_per_tenant() -> None:
 def test_who_asks_for_none_of_it_is_not_stopped_by_a_limit_lowered_below_its_use() -> None:
     state = a_state(a_job("a", cpus=8))
     start(state, "a", 0)
-    state._set_tenant(a_tenant(max_cpu_millis=1000))
+    state.ledger.set_tenant(a_tenant(max_cpu_millis=1000))
     assert refuse(state.ledger, class_of(a_job("b"))) is None
     assert refuse(state.ledger, class_of(a_job("c", cpus=1))) is not None
 

@@ -136,7 +136,7 @@ class TestConstraints:
     def test_who_asks_for_no_cores_starts_on_a_node_that_lost_some(self) -> None:
         state = a_state(a_job("a", cpus=4), nodes=[a_node(gpus=2, cpus=4)])
         start(state, "a", 0)
-        state._set_node(a_node(gpus=2, cpus=2))
+        state.ledger.set_node(a_node(gpus=2, cpus=2))
         assert shares(state) == {1: 1000}
         assert shares(state, cpus=1) is None
 

@@ -1,0 +1,25 @@
+"""GPUs booked for a time: whose jobs may have them then, and what happens until then."""
+
+from dataclasses import dataclass
+
+from gpu_scheduler.core.ids import NodeId, TenantId
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """Whole GPUs of one node from `starts_at` until `ends_at`, for jobs that name the booking.
+
+    Before it starts, jobs that are over by then may have them. When it starts, whoever is left on
+    them gives way. Unused for `unused_ms` after its start, it is given back.
+    """
+
+    booking_id: str
+    tenant_id: TenantId
+    node_id: NodeId
+    gpus: tuple[int, ...]  # indexes, ascending
+    gpu_type: str
+    starts_at: int
+    ends_at: int
+    user: str = ""
+    unused_ms: int | None = None  # None: kept until it ends
+    used: bool = False  # a job of it has run

@@ -1,0 +1,36 @@
+"""The settings of the scheduling cycle, apart from the order of jobs."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Passing(StrEnum):
+    """Who may start while somebody before them in the order cannot."""
+
+    GREEDY = "greedy"  # whoever fits
+    EASY = "easy"  # who does not delay the first that cannot
+    CONSERVATIVE = "conservative"  # who delays none of those before them
+    STRICT = "strict"  # nobody
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRules:
+    by_priority: bool = True
+    reclaim: bool = True  # take back quota that was lent
+    margin: int = 1  # how much more important than its victims a job must be
+    min_run_ms: int = 0  # nobody gives way before having run this long
+    spare_ms: int = 0  # nobody gives way who ends by itself within this
+    most_times: int = 3  # nobody gives way more often than this
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    passing: Passing = Passing.GREEDY
+    depth: int = 100  # jobs that get a reservation under `conservative`
+    # Who has waited this long is passed by nobody on the GPUs it will have. None: no bound.
+    hold_after_ms: int | None = None
+    preemption: PreemptionRules | None = None  # None: nobody gives way
+
+
+PLAIN: Final = Rules()
