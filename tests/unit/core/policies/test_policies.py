@@ -7,7 +7,7 @@ from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
 from gpu_scheduler.core.policies.fair_share import FairShare
 from gpu_scheduler.core.policies.fifo import Fifo
 from gpu_scheduler.core.policies.priority import PriorityWithAging
-from tests.builders import a_job, a_state
+from tests.builders import a_job, a_node, a_state, a_tenant, started
 
 MINUTE = 60_000
 
