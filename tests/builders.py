@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.events import (
     JobMoved,
     JobsSubmitted,
@@ -18,6 +19,7 @@ from gpu_scheduler.core.events import (
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
+from gpu_scheduler.core.meter import Owner
 from gpu_scheduler.core.node import Gpu, Node, Placement, Share
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import Entry, State
@@ -40,10 +42,11 @@ def a_node(
     gpu_type: str = "A100",
     cpus: int = 256,
     mem_mib: int = 2 * 1024 * 1024,
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> Node:
     if isinstance(gpus, int):
         gpus = [a_gpu(index, gpu_type) for index in range(gpus)]
-    return Node(NodeId(node_id), tuple(gpus), cpus * CPU, mem_mib)
+    return Node(NodeId(node_id), tuple(gpus), cpus * CPU, mem_mib, labels=labels)
 
 
 def a_tenant(
@@ -99,6 +102,21 @@ def a_job(
 def a_dependency(text: str) -> Dependency:
     job_id, _, kind = text.partition(":")
     return Dependency(JobId(job_id), DependencyKind(kind or "ok"))
+
+
+def a_booking(
+    booking_id: str = "r-1",
+    *gpus: int,
+    starts_at: int = 1000,
+    ends_at: int = 2000,
+    node: str = "n0",
+    tenant: str = "default",
+    gpu_type: str = "A100",
+    **fields: Any,
+) -> Booking:
+    return Booking(
+        booking_id, TenantId(tenant), NodeId(node), gpus, gpu_type, starts_at, ends_at, **fields
+    )
 
 
 def a_placement(
@@ -203,6 +221,11 @@ def waiting_ids(state: State) -> list[str]:
     return sorted(job_id for queue in state.waiting.classes() for _, job_id in queue.keys)
 
 
+def averages(state: State) -> dict[Owner, tuple[int, int]]:
+    """The meters as a store keeps them."""
+    return {owner: (meter.average, meter.at) for owner, meter in state.meters.by_owner.items()}
+
+
 def snapshot(state: State) -> dict[str, object]:
     """All that decisions depend on, as plain values that compare, cut off from the state."""
     live = {entry.job.job_id for entry in state.entries()}
@@ -227,5 +250,6 @@ def snapshot(state: State) -> dict[str, object]:
         "arrays": state.ledger.arrays,
         "tenant_queues": state.ledger.queues,
         "usage": state.usage,
+        "meters": {o: m for o, m in state.meters.by_owner.items() if m.average or m.rate},
     }
     return copy.deepcopy(facts)

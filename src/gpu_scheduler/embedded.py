@@ -20,18 +20,19 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from gpu_scheduler import __version__
+from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.app import make_service
 from gpu_scheduler.core.events import Event, JobMoved
 from gpu_scheduler.core.ids import DEFAULT_TENANT, JobId, TenantId
-from gpu_scheduler.core.job import Detail, Options, Request
+from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.units import gpu_millis
 from gpu_scheduler.devices.api import GPUProvider
 from gpu_scheduler.devices.detect import Detected, detect
 from gpu_scheduler.service.observer import Observer
@@ -39,6 +40,7 @@ from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.settings import Settings, load_settings
 from gpu_scheduler.settings.process import process_environ
+from gpu_scheduler.wire.v1 import SubmitRequest
 
 __all__ = ["GPUProvider", "HealthMonitor", "MetricsProvider", "Scheduler", "SchedulerConfig"]
 
@@ -176,16 +178,38 @@ class Scheduler:
         name: str = "",
         environment: Mapping[str, str] | None = None,
         max_runtime_seconds: float | None = None,
+        workers: int = 1,
+        deadline: datetime | None = None,
+        preemptible: bool = True,
+        checkpoint_signal: int | str | None = None,
+        constraints: Mapping[str, object] | None = None,
     ) -> str:
-        """Queue a script: a `.py` file under this Python, anything else as the program it is."""
+        """Queue a script: a `.py` file under this Python, anything else as the program it is.
+
+        `gpus` are of each worker. `constraints` say where it may run, by the names of
+        POST /api/v1/jobs: `{"gpu_types": ["H100", "A100"], "labels": {"rack": "r1"}}`.
+        """
         path = os.fspath(script)
         program = [sys.executable, path] if path.endswith(".py") else [path]
-        limit = None if max_runtime_seconds is None else round(max_runtime_seconds * 1000)
+        wanted = submission_of(
+            SubmitRequest.model_validate(
+                {
+                    **(constraints or {}),
+                    "gpu_count": gpus,
+                    "gpu_type": gpu_type,
+                    "workers": workers,
+                    "max_runtime": max_runtime_seconds,
+                    "deadline": None if deadline is None else deadline.astimezone().isoformat(),
+                    "preemptible": preemptible,
+                    "checkpoint_signal": checkpoint_signal,
+                }
+            )
+        )
         submission = Submission(
-            request=Request(gpu_millis(gpus), gpu_type),
+            request=wanted.request,
             tenant_id=TenantId(tenant_id),
             priority=priority,
-            options=Options(time_limit_ms=limit),
+            options=wanted.options,
             detail=Detail(
                 name=name,
                 argv=(*program, *args),
@@ -211,6 +235,7 @@ class Scheduler:
             "exit_code": stored.progress.exit_code,
             "cause": stored.progress.cause,
             "gpus": [share.gpu_index for share in placement.shares] if placement else [],
+            "nodes": [part.node_id for part in placement.parts()] if placement else [],
         }
 
     def wait(self, job_id: str, timeout_seconds: float = 3600.0) -> dict[str, Any]:

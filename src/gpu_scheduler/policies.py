@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Final
 
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
+from gpu_scheduler.core.policies import POLICY_NAMES, OrderOptions, order_policy
 from gpu_scheduler.core.policy import ChoicePolicy, Policy
 from gpu_scheduler.core.tenant import TenantQueue as JobQueue
 
@@ -30,6 +30,7 @@ __all__ = [
     "JobQueue",
     "PriorityPolicy",
     "SchedulingPolicy",
+    "ShortestPolicy",
     "load_policy",
 ]
 
@@ -82,7 +83,9 @@ class PriorityPolicy(SchedulingPolicy):
 
 
 class FairSharePolicy(PriorityPolicy):
-    """The tenant with the least in use for its weight first; inside a tenant, by priority."""
+    """The tenant with the least GPU time of late for its weight first, then its user with the
+    least; inside a user, by priority.
+    """
 
     name = "fairshare"
 
@@ -93,10 +96,25 @@ class BackfillPolicy(PriorityPolicy):
     name = "backfill"
 
 
-def load_policy(name: str, aging_seconds: int) -> Policy:
+class ShortestPolicy(SchedulingPolicy):
+    """The least GPU time first, by the time limit; those without one last."""
+
+    name = "shortest"
+
+    def select_next_job(self, queue: JobQueue, pending_jobs: Sequence[Job]) -> Job | None:
+        return min(pending_jobs, key=_length, default=None)
+
+
+def _length(job: Job) -> tuple[bool, int, int, str]:
+    limit = job.options.time_limit_ms
+    length = (limit or 0) * job.request.gpu_millis
+    return (limit is None, length, job.submitted_at, job.job_id)
+
+
+def load_policy(name: str, aging_seconds: int, options: OrderOptions | None = None) -> Policy:
     """The policy with this name, built in or installed. ValueError says which there are."""
     if name in POLICY_NAMES:
-        return order_policy(name, aging_seconds)
+        return order_policy(name, aging_seconds, options)
     for point in entry_points(group=GROUP):
         if point.name == name:
             return _plugged_in(point)
@@ -122,4 +140,4 @@ def _plugged_in(point: EntryPoint) -> Policy:
             f"scheduling policy {point.name!r} ({point.value}) is no "
             "gpu_scheduler.policies.SchedulingPolicy"
         )
-    return ChoicePolicy(point.name, policy.select_next_job)
+    return ChoicePolicy(point.name, policy.select_next_job, policy.should_preempt)

@@ -13,7 +13,8 @@ if mode == "hang":
 if mode.startswith("fail:"):
     print(mode[5:])
     sys.exit(9)
-kind = "apps" if any(a.startswith("--query-compute-apps=") for a in sys.argv) else "gpus"
+asked = " ".join(sys.argv)
+kind = "apps" if "--query-compute-apps=" in asked else "health" if "remapped" in asked else "gpus"
 with (folder / "calls").open("a") as calls:
     print(*sys.argv[1:], file=calls)
 sys.stdout.write((folder / kind).read_text())
@@ -31,8 +32,9 @@ class FakeNvidiaSmi:
         program.chmod(0o755)
         self.answer()
 
-    def answer(self, gpus: str = "", apps: str = "") -> None:
+    def answer(self, gpus: str = "", apps: str = "", health: str = "") -> None:
         (self.folder / "gpus").write_text(gpus)
+        (self.folder / "health").write_text(health)
         (self.folder / "apps").write_text(apps)
         self._mode("ok")
 

@@ -3,10 +3,12 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.devices.simulated import SimulatedProvider
 from gpu_scheduler.embedded import Scheduler, SchedulerConfig
 
@@ -46,6 +48,19 @@ def test_a_job_runs_on_its_gpus_and_its_end_is_known(script: Path, tmp_path: Pat
     assert (tmp_path / "seen").read_text() == "0,1"
     assert status["jobs"]["completed"] == 1
     assert [gpu["allocated"] for gpu in status["resources"]] == [0.0, 0.0]
+
+
+def test_a_job_runs_where_it_may(script: Path) -> None:
+    with Scheduler(SchedulerConfig(num_gpus=3)) as scheduler:
+        job_id = scheduler.add_job(
+            script,
+            deadline=datetime.now(UTC) + timedelta(hours=1),
+            checkpoint_signal="USR1",
+            constraints={"excluded_gpus": [0], "allowed_gpus": [2], "spread": True},
+        )
+        assert scheduler.wait(job_id, 30)["gpus"] == [2]
+        with pytest.raises(InvalidRequest, match="checkpoint_signal: must be a signal"):
+            scheduler.add_job(script, checkpoint_signal="NOPE")
 
 
 def test_a_failing_script_gives_its_exit_code(script: Path) -> None:

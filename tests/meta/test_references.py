@@ -10,9 +10,10 @@ from gpu_scheduler.api.errors import TABLE
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.cli.exit_codes import MEANINGS
 from gpu_scheduler.cli.main import app
-from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Array, Detail, Job, Request
 from gpu_scheduler.core.lifecycle import Progress
+from gpu_scheduler.core.node import Part, Placement, Share
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.service.launch import launch_of
 from gpu_scheduler.settings import Key, TenantSettings, all_keys
@@ -81,10 +82,15 @@ def test_every_route_is_documented():
 
 
 def test_every_variable_of_a_job_is_documented():
-    job = Job(JobId("1.1"), TenantId("t"), 0, 0, Request(1000), array=Array("1", 1))
+    # One that has all of it: an element of a sweep, and a gang whose workers share a GPU.
+    request = Request(1000, gpu_mem_mib=100, workers=2)
+    job = Job(JobId("1.1"), TenantId("t"), 0, 0, request, array=Array("1", 1))
     detail = Detail(argv=("true",), params=(("lr", "0.1"),))
-    launch = launch_of(job, detail, Progress(), {}, log_dir="", grace_ms=0, home="/")
-    given = {"TGPU_PARAM_<name>" if "PARAM" in name else name for name in launch.env}
+    half = Part(NodeId("n"), (Share(0, 500),))
+    progress = Progress(placement=Placement(half.node_id, "A100", half.shares, (half,)))
+    launch = launch_of(job, detail, progress, {}, log_dir="", grace_ms=0, home="/")
+    names = {*launch.env, *launch.workers[1], "MASTER_PORT"}  # the last is the launcher's
+    given = {"TGPU_PARAM_<name>" if "PARAM" in name else name for name in names}
     documented = set(re.findall(r"^\| `([A-Z_]+(?:<name>)?)` \|", ENVIRONMENT, re.MULTILINE))
     assert given - documented == set()
     assert documented - given == {"TGPU_URL", "TGPU_API_KEY", "TGPU_CA_FILE", "XDG_DATA_HOME"}

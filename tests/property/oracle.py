@@ -4,18 +4,26 @@ Too slow to ship and too simple to be wrong. It keeps no index: whatever it need
 from the plain facts.
 """
 
+import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import DependencyKind, Job, class_of
 from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
 from gpu_scheduler.core.lifecycle import JobState, Progress
+from gpu_scheduler.core.meter import advanced, changed, look_ahead
 from gpu_scheduler.core.node import Node, Placement
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.stages.place import place
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 
 Holding = tuple[Job, Placement]
+
+# Short enough that a world of some seconds feels them.
+HALF_LIFE_MS = 5000
+SHORTEST_BOUND_MS = 4000
+AGING_STEP = 2
 
 
 @dataclass
@@ -28,6 +36,8 @@ class Facts:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     tenants: dict[TenantId, Tenant] = field(default_factory=dict)
     queues: dict[tuple[TenantId, str], TenantQueue] = field(default_factory=dict)
+    # Who got (or gave back) how much when, in the order in which it happened.
+    held: list[tuple[int, TenantId, str, int]] = field(default_factory=list)
     clock: int = 0  # the latest instant anybody named
 
     def ids(self, *states: JobState) -> list[JobId]:
@@ -43,26 +53,40 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
         if job_id not in expired:
             holdings.append((facts.jobs[job_id], placement))
 
-    def share(tenant_id: TenantId) -> int:
-        used = sum(o.request.gpu_millis for o, _ in holdings if o.tenant_id == tenant_id)
-        return used * 1_000_000 // facts.tenants[tenant_id].weight_millis
+    def standing(job: Job) -> tuple[int, int]:
+        mine = [o for o, _ in holdings if o.tenant_id == job.tenant_id]
+        theirs = [o for o in mine if o.options.user == job.options.user]
+        ahead = look_ahead(HALF_LIFE_MS)
+        of_tenant = _had(facts, now, job.tenant_id, None)
+        of_user = _had(facts, now, job.tenant_id, job.options.user)
+        return (
+            (of_tenant + ahead * sum(o.request.gpu_millis for o in mine))
+            // facts.tenants[job.tenant_id].weight_millis,
+            of_user + ahead * sum(o.request.gpu_millis for o in theirs),
+        )
 
-    def rank(job: Job) -> tuple[int, int, int, int, str]:
+    def rank(job: Job) -> tuple[int, tuple[int, int], int, int, str]:
         queue = facts.queues.get((job.tenant_id, job.queue))
-        effective = job.priority + (now - job.submitted_at) // aging_ms
         return (
             0 if queue is None else -queue.priority,
-            share(job.tenant_id) if policy == "fairshare" else 0,
-            0 if policy == "fifo" else -effective,
+            standing(job) if policy == "fairshare" else (0, 0),
+            _own_rank(job, queue, now, policy, aging_ms),
             job.submitted_at,
             job.job_id,
         )
 
     starts = []
     left = _eligible(facts)
-    while left:
+    aside: list[Job] = []
+    is_lending = True
+    while left or aside:
+        if not left:  # everybody else had their turn: now those who need more than their own
+            left, aside, is_lending = aside, [], False
         job = min(left, key=rank)  # looked for anew each time: shares move with every start
         left.remove(job)
+        if is_lending and _would_borrow(facts, job, holdings):
+            aside.append(job)
+            continue
         if not (_queue_lets(facts, job, holdings) and _may(facts, job, holdings)):
             continue
         placement = place(_books(facts, holdings), class_of(job))
@@ -70,6 +94,38 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
             holdings.append((job, placement))
             starts.append(Start(job.job_id, placement))
     return Plan(tuple(starts), tuple(expired), tuple(sorted(_doomed(facts).items())))
+
+
+def _own_rank(job: Job, queue: TenantQueue | None, now: int, policy: str, aging_ms: int) -> int:
+    waited = now - job.submitted_at
+    limit, deadline_at = job.options.time_limit_ms, job.options.deadline_at
+    if policy == "fifo":
+        return 0
+    if policy == "shortest":
+        if waited > SHORTEST_BOUND_MS:
+            return -1
+        return 10**30 if limit is None else limit * job.request.gpu_millis
+    urgent = Fraction(0)
+    for must_start in (
+        None if deadline_at is None else deadline_at - (limit or 0),
+        None
+        if queue is None or queue.wait_target_ms is None
+        else job.submitted_at + queue.wait_target_ms,
+    ):
+        if must_start is not None and now >= must_start:
+            urgent = Fraction(1000)
+        elif must_start is not None and waited > 0:
+            urgent = max(urgent, Fraction(1000 * waited, must_start - job.submitted_at))
+    return -(job.priority + waited // aging_ms * AGING_STEP + math.floor(urgent))
+
+
+def _had(facts: Facts, now: int, tenant_id: TenantId, user: str | None) -> int:
+    """The meter, from the first thing it ever measured."""
+    meter = None
+    for at, owner, name, by in facts.held:
+        if owner == tenant_id and user in (None, name):
+            meter = changed(meter, by, at, HALF_LIFE_MS)
+    return 0 if meter is None else advanced(meter, now, HALF_LIFE_MS).average
 
 
 def _expired(facts: Facts, now: int) -> list[JobId]:
@@ -135,6 +191,10 @@ def _may(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
     ]
     if asks.gpu_type is not None:  # else `place` chooses the type, and minds its quota
         limits.append((asks.gpu_millis, of_type, tenant.max_of_type(asks.gpu_type)))
+    if tenant.cohort:
+        limits[0] = (0, 0, None)
+        if not _cohort_lets(facts, job, holdings):
+            return False
     if not tenant.enforce_quota:
         limits = []
     if job.array is not None and job.array.max_running is not None:
@@ -147,6 +207,39 @@ def _may(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
         ]
         limits.append((1, len(elements), job.array.max_running))
     return all(limit is None or not ask or used + ask <= limit for ask, used, limit in limits)
+
+
+def _would_borrow(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
+    tenant = facts.tenants[job.tenant_id]
+    if not tenant.cohort or not tenant.enforce_quota or tenant.max_gpu_millis is None:
+        return False
+    used = sum(o.request.gpu_millis for o, _ in holdings if o.tenant_id == job.tenant_id)
+    return used + job.request.gpu_millis > tenant.max_gpu_millis
+
+
+def _cohort_lets(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
+    tenant = facts.tenants[job.tenant_id]
+    if tenant.max_gpu_millis is None or not tenant.enforce_quota:
+        return True
+    used = {tenant_id: 0 for tenant_id in facts.tenants}
+    for other, _ in holdings:
+        used[other.tenant_id] += other.request.gpu_millis
+    used[tenant.tenant_id] += job.request.gpu_millis
+    pool = taken = 0
+    for member in facts.tenants.values():
+        nominal = member.max_gpu_millis
+        if member.cohort != tenant.cohort or not member.enforce_quota or nominal is None:
+            continue
+        lends = nominal if member.lend_millis is None else min(nominal, member.lend_millis)
+        beyond = max(0, used[member.tenant_id] - (nominal - lends))
+        if member is tenant and not beyond:
+            return True  # its guaranteed part
+        pool += lends
+        taken += beyond
+    within = tenant.borrow_millis is None or (
+        used[tenant.tenant_id] <= tenant.max_gpu_millis + tenant.borrow_millis
+    )
+    return within and taken <= pool
 
 
 def _books(facts: Facts, holdings: list[Holding]) -> Ledger:

@@ -109,6 +109,10 @@ class FairShareMachine(CycleMachine):
     policy = "fairshare"
 
 
+class ShortestMachine(CycleMachine):
+    policy = "shortest"
+
+
 _BOUNDS = settings(stateful_step_count=40, max_examples=150)
 
 TestPriorityCycle = PriorityMachine.TestCase
@@ -117,6 +121,8 @@ TestFifoCycle = FifoMachine.TestCase
 TestFifoCycle.settings = _BOUNDS
 TestFairShareCycle = FairShareMachine.TestCase
 TestFairShareCycle.settings = _BOUNDS
+TestShortestCycle = ShortestMachine.TestCase
+TestShortestCycle.settings = _BOUNDS
 
 
 @pytest.mark.parametrize("policy", POLICY_NAMES)

@@ -7,15 +7,17 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_scheduler.core.cohort import borrowed
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import class_of
+from gpu_scheduler.core.job import Where, class_of
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.reasons import Reason, ReasonCode
+from gpu_scheduler.core.stages.place import could_ever_hold
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
 from tests.builders import a_gpu, a_node, end_anyhow, entry_of, hold, started
@@ -86,6 +88,8 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
         case ReasonCode.TENANT_QUOTA:
             assert int(facts["current"]) + int(facts["requested"]) > int(facts["limit"])
             _raise_quota(state, entry, found)
+        case ReasonCode.QUOTA_LENT | ReasonCode.BORROW_LIMIT | ReasonCode.COHORT_QUOTA:
+            _make_the_cohort_lend(state, entry, found)
         case ReasonCode.TENANT_INACTIVE:
             tenant = state.ledger.tenant(job.tenant_id).tenant
             state.apply(TenantSet(0, replace(tenant, active=True)))
@@ -95,8 +99,13 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
             state.apply(NodeSet(0, a_node("new")))
         case ReasonCode.NO_SUCH_GPU | ReasonCode.TOO_LARGE:
             return _add_a_larger_node(state, entry, found)
-        case ReasonCode.GPUS_BUSY:
-            _free_the_node(state, NodeId(str(facts["node"])))
+        case ReasonCode.CONDITION:
+            _check_condition(state, entry, found)
+            return False  # a job cannot be changed, and no machine can be made to suit it
+        case ReasonCode.GPUS_BUSY | ReasonCode.NOT_ALONE:
+            _free_the_nodes(state, str(facts["node"]))
+        case ReasonCode.CPU_BUSY | ReasonCode.MEMORY_BUSY if not facts["node"]:
+            _free_the_nodes(state, "")
         case ReasonCode.CPU_BUSY | ReasonCode.MEMORY_BUSY:
             use = state.ledger.node(NodeId(str(facts["node"])))
             missing = int(facts["requested"]) - int(facts["free"])
@@ -125,6 +134,25 @@ def _open_the_queue(state: State, entry: Entry, found: Reason) -> None:
     state.apply(QueueSet(0, replace(use.queue, max_running_jobs=running + 1)))
 
 
+def _make_the_cohort_lend(state: State, entry: Entry, found: Reason) -> None:
+    """Take back what others borrowed, raise the borrowing limit, or raise the quota itself."""
+    tenant = state.ledger.tenant(entry.job.tenant_id).tenant
+    after = int(found.fact("current")) + int(found.fact("requested"))
+    nominal = int(found.fact("nominal"))
+    if found.code is ReasonCode.QUOTA_LENT:
+        assert after <= nominal
+        assert int(found.fact("lent")) > 0
+        for other in state.placed():
+            if borrowed(state.ledger, other.job.tenant_id):
+                end_anyhow(state, other.job.job_id)
+    elif found.code is ReasonCode.BORROW_LIMIT:
+        assert after > nominal + int(found.fact("borrow"))
+        state.apply(TenantSet(0, replace(tenant, borrow_millis=after - nominal)))
+    else:
+        assert after > nominal
+        state.apply(TenantSet(0, replace(tenant, max_gpu_millis=after)))
+
+
 def _raise_quota(state: State, entry: Entry, found: Reason) -> None:
     tenant = state.ledger.tenant(entry.job.tenant_id).tenant
     enough = int(found.fact("current")) + int(found.fact("requested"))
@@ -151,10 +179,27 @@ def _with_limit(tenant: Tenant, resource: str, limit: int) -> Tenant:
     raise AssertionError(f"no limit for {resource}")
 
 
+def _check_condition(state: State, entry: Entry, found: Reason) -> None:
+    """Without it, the nodes could hold the job."""
+    request, field = entry.job.request, str(found.fact("field"))
+    without = replace(request.where, **{field: getattr(Where(), field)})
+    job_class = class_of(replace(entry.job, request=replace(request, where=without)))
+    nodes = [use.node for use in state.ledger.nodes.values()]
+    assert could_ever_hold(nodes, job_class)
+    assert not could_ever_hold(nodes, class_of(entry.job))
+
+
+def _free_the_nodes(state: State, node: str) -> None:
+    """One of them, or all where a gang waits."""
+    for node_id in [NodeId(node)] if node else list(state.ledger.nodes):
+        _free_the_node(state, node_id)
+
+
 def _free_the_node(state: State, node_id: NodeId) -> None:
     for entry in state.placed():
         placement = entry.progress.placement
-        if placement is not None and placement.node_id == node_id:
+        on = () if placement is None else placement.parts()
+        if any(part.node_id == node_id for part in on):
             end_anyhow(state, entry.job.job_id)
     node = state.ledger.node(node_id).node
     gpus = tuple(replace(gpu, paused=None, problem=None, heat=Heat.COOL) for gpu in node.gpus)
@@ -162,11 +207,11 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
 
 
 def _add_a_larger_node(state: State, entry: Entry, found: Reason) -> bool:
-    request, allowed = entry.job.request, entry.job.request.where.gpus
-    if allowed and len(allowed) * 1000 < request.gpu_millis:
-        return False  # its own list of GPUs is too short, on any node
+    request, where = entry.job.request, entry.job.request.where
+    if where.nodes or where.not_gpus or len(where.gpus or range(8)) * 1000 < request.gpu_millis:
+        return False  # its own list of nodes or GPUs is too short
     resource = dict(found.facts).get("resource")
-    if resource in ("cpu_millis", "memory_mib"):
+    if request.workers == 1 and resource in ("cpu_millis", "memory_mib"):
         requested, largest = int(found.fact("requested")), int(found.fact("largest"))
         assert requested > largest
         for use in list(state.ledger.nodes.values()):
@@ -177,6 +222,8 @@ def _add_a_larger_node(state: State, entry: Entry, found: Reason) -> bool:
                 larger = replace(node, mem_mib=max(node.mem_mib, requested))
             state.apply(NodeSet(0, larger))
         return True
-    gpus = [a_gpu(i, request.gpu_type or "A100", mem_mib=10**7) for i in range(8)]
-    state.apply(NodeSet(0, a_node("larger", gpus)))
+    for number in range(request.workers):
+        gpu_type = request.gpu_type or "A100"
+        gpus = [a_gpu(i, gpu_type, mem_mib=10**7, nvlink_group=0) for i in range(8)]
+        state.apply(NodeSet(0, a_node(f"larger{number}", gpus)))
     return True

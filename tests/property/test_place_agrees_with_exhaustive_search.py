@@ -1,61 +1,26 @@
 """`place` finds a placement exactly when there is one."""
 
-from itertools import combinations
 from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_scheduler.core.check import check_plan
-from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.node import Gpu
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.stages.place import place
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import GPU
 from tests.builders import a_job, a_state, a_tenant, submit
+from tests.property.placement_oracle import fewest_nodes, types_to_try
 from tests.property.world import TENANTS, TYPES, a_lived_in_world
 
 
 def can_place_naively(state: State, job: Job) -> bool:
-    """Try every set of GPUs on every node, and every member of it for the part of a GPU."""
-    request, allowed = job.request, job.request.where.gpus
-    use_of_tenant = state.ledger.tenant(job.tenant_id)
-    whole, rest = divmod(request.gpu_millis, GPU)
-    count = whole + bool(rest)
-    for use in state.ledger.nodes.values():
-        cpu_left = use.node.cpu_millis - use.cpu_millis
-        mem_left = use.node.mem_mib - use.mem_mib
-        if (request.cpu_millis and request.cpu_millis > cpu_left) or (
-            request.mem_mib and request.mem_mib > mem_left
-        ):
-            continue
-
-        def holds(gpu: Gpu, millis: int, taken: dict[int, int] = use.gpu_millis) -> bool:
-            may = gpu.problem is None and gpu.paused is None and gpu.heat is not Heat.HOT
-            may = may and (not allowed or gpu.index in allowed)
-            may = may and request.gpu_type in (None, gpu.gpu_type)
-            # The share of the memory that goes with the share of the GPU must be enough.
-            may = may and gpu.mem_mib * request.gpu_millis >= request.gpu_mem_mib * GPU
-            return may and millis + taken.get(gpu.index, 0) <= GPU
-
-        for gpus in combinations(use.node.gpus, count):
-            types = {gpu.gpu_type for gpu in gpus}
-            if len(types) != 1:
-                continue
-            (gpu_type,) = types
-            limit = use_of_tenant.tenant.max_of_type(gpu_type)
-            used = use_of_tenant.gpu_millis_by_type.get(gpu_type, 0)
-            enforced = use_of_tenant.tenant.enforce_quota
-            if enforced and limit is not None and used + request.gpu_millis > limit:
-                continue
-            for part in gpus:
-                shares = [rest if gpu is part and rest else GPU for gpu in gpus]
-                if all(holds(gpu, share) for gpu, share in zip(gpus, shares, strict=True)):
-                    return True
-    return False
+    """Try every set of GPUs for every worker."""
+    types = types_to_try(state, job)
+    return any(fewest_nodes(state, job, gpu_type) is not None for gpu_type in types)
 
 
 @given(st.integers(0, 2**32))

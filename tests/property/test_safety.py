@@ -22,7 +22,7 @@ from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
 from gpu_scheduler.core.stages.place import place
 from gpu_scheduler.core.state import State, doom_cause
 from gpu_scheduler.core.units import GPU
-from tests.builders import snapshot
+from tests.builders import averages, snapshot
 from tests.property.world import STEPS, TENANTS, World, a_lived_in_world
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +40,10 @@ def test_no_gpu_is_ever_oversubscribed(seed: int) -> None:
         for job_id in world.facts.ids(*PLACED):
             placement = world.facts.progress[job_id].placement
             assert placement is not None
-            for share in placement.shares:
-                gpu = (placement.node_id, share.gpu_index)
-                taken[gpu] = taken.get(gpu, 0) + share.millis
+            for part in placement.parts():
+                for share in part.shares:
+                    gpu = (part.node_id, share.gpu_index)
+                    taken[gpu] = taken.get(gpu, 0) + share.millis
         assert all(millis <= GPU for millis in taken.values()), taken
 
 
@@ -177,4 +178,5 @@ def _restore(world: World) -> State:
         ]
         doom = doom_cause(failed[0], facts.progress[failed[0]].state) if failed else None
         state.restore(job, facts.progress[job_id], doom)
+    state.restore_meters(averages(world.state), state.now)
     return state

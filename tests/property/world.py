@@ -20,18 +20,21 @@ from gpu_scheduler.core.events import (
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
-from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
+from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from gpu_scheduler.core.meter import Meters
 from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.policies import OrderOptions, order_policy
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
-from tests.property.oracle import Facts
+from tests.property.oracle import AGING_STEP, HALF_LIFE_MS, SHORTEST_BOUND_MS, Facts
 
 AGING_SECONDS = 1
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")
 QUEUES = ("default", "night")
+USERS = ("", "ann", "bob")
+OPTIONS = OrderOptions(aging_step=AGING_STEP, shortest_bound_seconds=SHORTEST_BOUND_MS // 1000)
 
 
 def a_random_node(rng: Random, node_id: str) -> Node:
@@ -67,6 +70,20 @@ def a_random_tenant(rng: Random, tenant_id: TenantId) -> Tenant:
     )
 
 
+def perhaps_in_a_cohort(rng: Random, tenant: Tenant) -> Tenant:
+    """Most that are in one have a quota: without it nothing is shared."""
+    if rng.random() < 0.6:
+        return tenant
+    quota = rng.choice((0, 1000, 2500, 4000)) if rng.random() < 0.8 else tenant.max_gpu_millis
+    return replace(
+        tenant,
+        max_gpu_millis=quota,
+        cohort=rng.choice(("lab", "lab", "lab", "other")),
+        borrow_millis=rng.choice((None, None, 0, 500, 2000)),
+        lend_millis=rng.choice((None, None, 0, 500, 2000, 9000)),
+    )
+
+
 def a_random_queue(rng: Random) -> TenantQueue:
     return TenantQueue(
         rng.choice(TENANTS),
@@ -74,19 +91,40 @@ def a_random_queue(rng: Random) -> TenantQueue:
         priority=rng.choice((-1, 0, 0, 3)),
         max_running_jobs=rng.choice((None, None, 0, 1, 3)),
         enabled=rng.random() < 0.9,
+        wait_target_ms=rng.choice((None, None, 0, 1000, 6000)),
     )
 
 
 def a_random_request(rng: Random) -> Request:
-    gpus = rng.choice(((0,), (0, 1), (1, 2, 3))) if rng.random() < 0.15 else ()
+    workers = rng.choice((2, 2, 3)) if rng.random() < 0.15 else 1
     return Request(
-        rng.choice((100, 250, 500, 500, 1000, 1000, 1000, 1500, 2000, 3000)),
+        rng.choice((100, 250, 500, 500, 1000, 1000, 1000, 1500, 2000, 3000)) * workers,
         rng.choice((None, *TYPES, *TYPES, "T4") if rng.random() < 0.2 else (None, *TYPES)),
         rng.choice((0, 0, 0, 20_000, 50_000, 100_000)),
-        rng.choice((0, 0, 0, 1000, 2000)),
-        rng.choice((0, 0, 0, 100, 400)),
-        where=Where(gpus=gpus),
+        rng.choice((0, 0, 0, 1000, 2000)) * workers,
+        rng.choice((0, 0, 0, 100, 400)) * workers,
+        workers,
+        a_random_where(rng),
     )
+
+
+def a_random_where(rng: Random) -> Where:
+    where = Where(gpus=rng.choice(((0,), (0, 1), (1, 2, 3))) if rng.random() < 0.15 else ())
+    if rng.random() < 0.8:
+        return where
+    change = rng.choice(
+        (
+            {"exclusive": True},
+            {"same_island": True},
+            {"spread": True},
+            {"gpu_types": ("H100", "A100")},
+            {"gpu_mem_each_mib": 60_000},
+            {"not_gpus": (0,)},
+            {"nodes": ("n1",)},
+            {"not_nodes": ("n0",)},
+        )
+    )
+    return replace(where, **change)
 
 
 class World:
@@ -95,10 +133,12 @@ class World:
         self.facts = Facts()
         self.events: list[Event] = []
         self.policy_name = policy
-        self.policy = order_policy(policy, AGING_SECONDS)
+        self.state.meters = Meters(HALF_LIFE_MS)
+        self.policy = order_policy(policy, AGING_SECONDS, OPTIONS)
         self.now = rng.choice((0, 10_000))
         for tenant_id in TENANTS:
-            self.apply(TenantSet(0, a_random_tenant(rng, tenant_id)))
+            tenant = perhaps_in_a_cohort(rng, a_random_tenant(rng, tenant_id))
+            self.apply(TenantSet(0, tenant))
         for node_id in ("n0", "n1")[: rng.randint(1, 2)]:
             self.apply(NodeSet(0, a_random_node(rng, node_id)))
 
@@ -111,6 +151,7 @@ class World:
                     self.facts.jobs[job.job_id] = job
                     self.facts.progress[job.job_id] = Progress(held=job.job_id in event.held)
             case JobMoved():
+                self._count_held(event)
                 self.facts.progress[event.job_id] = event.progress
                 if event.progress.state in TERMINAL:
                     self.facts.ended.append(event.job_id)
@@ -124,6 +165,13 @@ class World:
                 self.facts.nodes[event.node.node_id] = event.node
             case TimePassed():
                 self.facts.clock = max(self.facts.clock, event.at)
+
+    def _count_held(self, event: JobMoved) -> None:
+        job, before = self.facts.jobs[event.job_id], self.facts.progress[event.job_id]
+        gets = (event.progress.state in PLACED) - (before.state in PLACED)
+        if gets:
+            by = gets * job.request.gpu_millis
+            self.facts.held.append((event.at, job.tenant_id, job.options.user, by))
 
     # -- what people do ----------------------------------------------------------------------
 
@@ -145,8 +193,10 @@ class World:
             array = Array(name, 0, {"x": 1, "y": 2}[name] if rng.random() < 0.9 else None)
         lease = rng.random() < 0.2
         options = Options(
-            time_limit_ms=rng.choice((None, 500, 3000)) if lease else None,
+            time_limit_ms=rng.choice((None, 500, 3000)) if lease or rng.random() < 0.3 else None,
             lease=lease,
+            user=rng.choice(USERS),
+            deadline_at=when + rng.choice((-500, 1000, 5000)) if rng.random() < 0.2 else None,
         )
         return Job(
             job_id,
@@ -187,7 +237,8 @@ class World:
             self.move(job_id, Move.CANCEL, ended)
 
     def set_tenant(self, rng: Random) -> None:
-        self.apply(TenantSet(self.now, a_random_tenant(rng, rng.choice(TENANTS))))
+        tenant = perhaps_in_a_cohort(rng, a_random_tenant(rng, rng.choice(TENANTS)))
+        self.apply(TenantSet(self.now, tenant))
 
     def set_queue(self, rng: Random) -> None:
         """Also one with jobs in it, waiting or running."""

@@ -18,6 +18,10 @@ from gpu_scheduler.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
+from gpu_scheduler.core.policies import Backfill
+from gpu_scheduler.core.policies.priority import PriorityWithAging
+from gpu_scheduler.core.policies.shortest import Shortest
+from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
 from gpu_scheduler.devices.detect import detect
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.settings import Settings
@@ -190,3 +194,55 @@ def test_a_grpc_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port:
     settings = some_settings(tmp_path, api={"grpc_port": taken_port})
     with pytest.raises(CannotServe, match="--grpc-port"):
         without_taken_grpc_port(settings)
+
+
+# -- the rules of the cycle ------------------------------------------------------------------
+
+
+def rules_of(directory: Path, **scheduler: Any) -> Rules:
+    settings = some_settings(directory, scheduler=scheduler, database={"kind": "memory"})
+    return make_service(settings, directory, detect("sim:1xA100")).settings.rules
+
+
+def test_the_settings_decide_who_may_pass(tmp_path: Path) -> None:
+    assert rules_of(tmp_path) == Rules(Passing.EASY, 100, 3_600_000, None)
+    chosen = rules_of(tmp_path, passing="conservative", reservation_depth=5, hold_after_seconds=0)
+    assert chosen == Rules(Passing.CONSERVATIVE, 5, None, None)
+
+
+@pytest.mark.parametrize(
+    ("passing", "expected"),
+    [("greedy", Passing.EASY), ("easy", Passing.EASY), ("conservative", Passing.CONSERVATIVE)],
+)
+def test_the_policy_backfill_passes_only_around_reservations(
+    tmp_path: Path, passing: str, expected: Passing
+) -> None:
+    assert rules_of(tmp_path, policy="backfill", passing=passing).passing is expected
+
+
+def test_preemption_is_off_until_it_is_wanted(tmp_path: Path) -> None:
+    assert rules_of(tmp_path, preempt_margin=7).preemption is None
+    assert rules_of(
+        tmp_path,
+        enable_preemption=True,
+        preempt_margin=7,
+        preempt_min_run_seconds=2,
+        preempt_spare_seconds=3,
+        preempt_most_times=4,
+    ).preemption == PreemptionRules(margin=7, min_run_ms=2000, spare_ms=3000, most_times=4)
+
+
+def test_the_orders_take_their_numbers_from_the_settings(tmp_path: Path) -> None:
+    scheduler = {
+        "policy": "backfill",
+        "backfill_over": "shortest",
+        "shortest_bound_seconds": 9,
+        "aging_seconds": 5,
+        "aging_step": 2,
+        "fair_share_half_life_hours": 1.5,
+    }
+    settings = some_settings(tmp_path, scheduler=scheduler, database={"kind": "memory"})
+    service = make_service(settings, tmp_path, detect("sim:1xA100"))
+    assert service.settings.policy == Backfill(Shortest(9000))
+    assert service.settings.policies["priority"] == PriorityWithAging(5000, 2)
+    assert service.state.meters.half_life_ms == 5_400_000

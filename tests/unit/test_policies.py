@@ -15,6 +15,7 @@ from gpu_scheduler.policies import (
     JobQueue,
     PriorityPolicy,
     SchedulingPolicy,
+    ShortestPolicy,
     load_policy,
 )
 from tests.builders import a_job
@@ -73,7 +74,13 @@ def test_the_built_in_policies_choose_as_their_names_say(policy, first):
     assert chosen(policy, job("new", submitted_at=9), job("old"), job("high", 900, 5)) == first
 
 
-@pytest.mark.parametrize("policy", [FIFOPolicy(), PriorityPolicy()])
+def test_the_shortest_is_chosen_by_its_gpu_time_and_who_has_no_limit_last():
+    jobs = [a_job("open"), a_job("wide", gpus=4, time_limit_ms=2), a_job("long", time_limit_ms=9)]
+    assert chosen(ShortestPolicy(), *jobs) == "wide"
+    assert chosen(ShortestPolicy(), jobs[0], jobs[2]) == "long"
+
+
+@pytest.mark.parametrize("policy", [FIFOPolicy(), PriorityPolicy(), ShortestPolicy()])
 def test_where_nobody_waits_nobody_is_chosen(policy):
     assert chosen(policy) is None
 
@@ -99,7 +106,7 @@ def test_a_policy_that_only_selects_is_whole():
     assert Newest().should_preempt([job("low", 1)], job("new")) is None
 
 
-@pytest.mark.parametrize("name", ["priority", "fifo", "fairshare", "backfill"])
+@pytest.mark.parametrize("name", ["priority", "fifo", "fairshare", "shortest", "backfill"])
 def test_built_in_names_take_the_fast_path(name, installed):
     policy = load_policy(name, 60)
     assert policy.name == name
@@ -141,5 +148,5 @@ def test_a_policy_that_cannot_be_used_is_refused_with_its_origin(installed, valu
 
 def test_an_unknown_name_lists_those_there_are(installed):
     installed(lottery=f"{__name__}:Newest")
-    with pytest.raises(ValueError, match="priority, fifo, fairshare, backfill, lottery"):
+    with pytest.raises(ValueError, match="priority, fifo, fairshare, shortest, backfill, lottery"):
         load_policy("best", 60)

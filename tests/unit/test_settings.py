@@ -75,8 +75,17 @@ def test_every_key_can_be_set_by_its_variable(key):
     changed = {
         "data_dir": "/elsewhere",
         "scheduler.policy": "fifo",
+        "scheduler.backfill_over": "fairshare",
+        "scheduler.passing": "conservative",
+        "scheduler.enable_preemption": "true",
         "scheduler.clock": "manual",
         "scheduler.enable_thermal_aware": "false",
+        "scheduler.enable_gang_scheduling": "false",
+        "devices.labels": '{"rack": "r1"}',
+        "devices.memory_threshold": "0.5",
+        "devices.load_threshold": "0.5",
+        "devices.allocation_precision": "0.5",
+        "devices.memory_overuse": "end",
         "api.host": "localhost",
         "api.socket": "/run/tgpu.sock",
         "api.insecure_listen": "true",
@@ -93,11 +102,13 @@ def test_every_key_can_be_set_by_its_variable(key):
         "database.sslmode": "require",
         "quota.k8s_create_resource_quotas": "true",
         "quota.slurm_rest_api_url": "http://slurm:6820",
+        "quota.adjust": "true",
     }.get(key.name, "17")
     # What only makes sense beside another key.
     beside = {
         "api.tls_cert": {"GPU_SCHEDULER_API_TLS_KEY": "/key.pem"},
         "api.tls_key": {"GPU_SCHEDULER_API_TLS_CERT": "/cert.pem"},
+        "quota.adjust_min_borrow": {"GPU_SCHEDULER_QUOTA_ADJUST_MAX_BORROW": "20"},
     }
     environ = NOBODY | beside.get(key.name, {})
     for variable in key.variables:

@@ -111,6 +111,7 @@ def _local_model(service: Service) -> NodeModel:
         registered_at=None,
         last_seen_at=None,
         gpus=[_gpu_model(gpu, Readings(gpus)) for gpu in gpus],
+        labels=dict(use.node.labels) if use is not None else {},
     )
 
 

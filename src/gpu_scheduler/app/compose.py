@@ -1,16 +1,23 @@
 """Makes a service out of settings: the one place that names stores, engines and providers."""
 
+import math
 import os
 import pwd
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.core.adjust import AdjustRules
+from gpu_scheduler.core.foreign import ForeignRules
 from gpu_scheduler.core.heat import HeatLimits
+from gpu_scheduler.core.idle import IdleRules
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
+from gpu_scheduler.core.overuse import OveruseAction, OveruseRules
+from gpu_scheduler.core.policies import OrderOptions, order_policies
 from gpu_scheduler.core.policy import Policy
+from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
 from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.core.units import CPU
+from gpu_scheduler.core.units import CPU, GPU, GPU_STEP, SECOND
 from gpu_scheduler.database import make_store
 from gpu_scheduler.devices.detect import Detected, node_size
 from gpu_scheduler.devices.watch import DeviceWatch
@@ -24,9 +31,12 @@ from gpu_scheduler.quota import (
     QuotaProvider,
     load_quota_provider,
 )
+from gpu_scheduler.service.adjust import AdjustSettings
 from gpu_scheduler.service.attempts import LaunchSettings
+from gpu_scheduler.service.bookings import BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
-from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.hardware import Hardware, HardwareRules
+from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
@@ -53,7 +63,8 @@ def make_service(
         int(size.cores * settings.devices.cpu_overcommit * CPU),
         int(size.memory_mib * settings.devices.memory_overcommit),
         simulated=detected.provider.simulated,
-        heat_limits=_heat_limits(settings),
+        rules=_hardware_rules(settings),
+        labels=tuple(sorted(settings.devices.labels.items())),
     )
     return Service(
         store=_make_store(settings),
@@ -63,10 +74,18 @@ def make_service(
         clock=clock,
         settings=ServiceSettings(
             policy=_policy(settings),
-            tenants=tuple(tenant.to_tenant() for tenant in settings.tenants)
+            policies=order_policies(settings.scheduler.aging_seconds, _order_options(settings)),
+            rules=_rules(settings),
+            fair_share_half_life_ms=round(
+                settings.scheduler.fair_share_half_life_hours * 3_600_000
+            ),
+            tenants=tuple(
+                tenant.to_tenant(settings.billing.cost_per_gpu_hour) for tenant in settings.tenants
+            )
             or (Tenant(DEFAULT_TENANT),),
             launch=LaunchSettings(
                 grace_ms=round(settings.engine.grace_seconds * 1000),
+                checkpoint_ms=round(settings.engine.checkpoint_seconds * 1000),
                 home=environ.get("HOME", "/"),
                 default_environment={
                     name: environ[name]
@@ -80,9 +99,54 @@ def make_service(
             max_queue_size=settings.scheduler.max_queue_size,
             agent_offline_seconds=settings.agents.offline_after_seconds,
             cost_per_gpu_hour=settings.billing.cost_per_gpu_hour,
+            bookings=_booking_limits(settings),
+            adjust=_adjust(settings),
+            watch=_watch_rules(settings),
+            step_millis=max(GPU_STEP, math.ceil(settings.devices.allocation_precision * GPU)),
+            gangs=settings.scheduler.enable_gang_scheduling,
         ),
         quota=_quota(settings),
         observers=observers,
+    )
+
+
+def _booking_limits(settings: Settings) -> BookingLimits:
+    scheduler = settings.scheduler
+    return BookingLimits(
+        unused_ms=round(scheduler.booking_unused_minutes * 60_000) or None,
+        longest_ms=round(scheduler.booking_max_hours * 3_600_000),
+        ahead_ms=round(scheduler.booking_max_days_ahead * 86_400_000),
+    )
+
+
+def _adjust(settings: Settings) -> AdjustSettings | None:
+    quota = settings.quota
+    if not quota.adjust:
+        return None
+    bounds = (quota.adjust_min_borrow, quota.adjust_max_borrow, quota.adjust_step)
+    rules = AdjustRules(*(round(gpus * GPU) for gpus in bounds))
+    return AdjustSettings(rules, quota.adjust_interval_seconds * SECOND)
+
+
+def _hardware_rules(settings: Settings) -> HardwareRules:
+    devices = settings.devices
+    return HardwareRules(
+        heat=_heat_limits(settings),
+        foreign=ForeignRules(
+            memory_millis=round(devices.memory_threshold * 1000),
+            load_millis=round(devices.load_threshold * 1000),
+        ),
+        probation_ms=round(devices.probation_seconds * SECOND),
+    )
+
+
+def _watch_rules(settings: Settings) -> WatchRules:
+    devices = settings.devices
+    return WatchRules(
+        IdleRules(devices.idle_percent, round(devices.idle_window_seconds * SECOND)),
+        OveruseRules(
+            OveruseAction(devices.memory_overuse), round(devices.memory_grace_seconds * SECOND)
+        ),
     )
 
 
@@ -95,9 +159,40 @@ def _heat_limits(settings: Settings) -> HeatLimits | None:
 
 def _policy(settings: Settings) -> Policy:
     try:
-        return load_policy(settings.scheduler.policy, settings.scheduler.aging_seconds)
+        scheduler = settings.scheduler
+        return load_policy(scheduler.policy, scheduler.aging_seconds, _order_options(settings))
     except ValueError as error:
         raise CannotServe(f"scheduler.policy: {error}") from error
+
+
+def _order_options(settings: Settings) -> OrderOptions:
+    scheduler = settings.scheduler
+    return OrderOptions(
+        scheduler.aging_step, scheduler.shortest_bound_seconds, scheduler.backfill_over
+    )
+
+
+def _rules(settings: Settings) -> Rules:
+    scheduler = settings.scheduler
+    passing = Passing(scheduler.passing)
+    if scheduler.policy == "backfill" and passing is not Passing.CONSERVATIVE:
+        passing = Passing.EASY
+    return Rules(
+        passing=passing,
+        depth=scheduler.reservation_depth,
+        hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
+        preemption=_preemption(settings) if scheduler.enable_preemption else None,
+    )
+
+
+def _preemption(settings: Settings) -> PreemptionRules:
+    scheduler = settings.scheduler
+    return PreemptionRules(
+        margin=scheduler.preempt_margin,
+        min_run_ms=scheduler.preempt_min_run_seconds * SECOND,
+        spare_ms=scheduler.preempt_spare_seconds * SECOND,
+        most_times=scheduler.preempt_most_times,
+    )
 
 
 def _quota(settings: Settings) -> QuotaProvider | None:

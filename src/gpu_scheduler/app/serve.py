@@ -37,7 +37,7 @@ from gpu_scheduler.app.listen import (
 )
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.devices.api import NoDriver
-from gpu_scheduler.devices.detect import Detected, detect
+from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
 from gpu_scheduler.engines.api import EngineUnavailable
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.service.service import Service
@@ -71,7 +71,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
     ):
         settings = without_taken_grpc_port(settings)
         try:
-            detected = detect(settings.devices.gpus)
+            detected = detect(settings.devices.gpus, sim_state_file=data_dir / SIM_STATE_FILE)
         except (NoDriver, ValueError) as error:
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)

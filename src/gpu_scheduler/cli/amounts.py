@@ -88,6 +88,19 @@ def parse_variables(pairs: Sequence[str], mine: dict[str, str]) -> dict[str, str
     return variables
 
 
+def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """ "rack=r1" and more of them, each name once."""
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"{pair!r} is no label: write one like rack=r1")
+        if labels.get(name.strip(), value) != value:
+            raise ValueError(f"{name.strip()!r} is given twice: a node has one value of it")
+        labels[name.strip()] = value
+    return labels
+
+
 def split_ids(texts: Sequence[str]) -> list[str]:
     """ "3,4" and more of them as single ids, in order."""
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpu_scheduler.cli import environment
 from gpu_scheduler.cli.options import ApiUrl, Json, examples
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ STATUS_EPILOG = examples("tgpu status", "tgpu status --watch", "tgpu status --de
 GPUS_EPILOG = examples("tgpu gpus", "tgpu gpus --json | jq '.gpus[] | select(.status==\"free\")'")
 PAUSE_EPILOG = examples('tgpu pause-gpu 3 --reason "fan is loud"', "tgpu resume-gpu 3")
 RESUME_EPILOG = examples("tgpu resume-gpu 3")
+
+ADOPT_EPILOG = examples("tgpu adopt 4711", "tgpu adopt 4711 --tenant vision --name notebook")
 
 Interval = Annotated[str, typer.Option(metavar="SPAN", help="Pause between two looks.")]
 GpuIndex = Annotated[
@@ -59,7 +62,7 @@ def gpus(as_json: Json = False, api_url: ApiUrl = None) -> None:
     if as_json:
         show_json(found)
     else:
-        show_lines(lay_out(gpu_grid(found), width()))
+        show_lines(lay_out(gpu_grid(found, environment.now_ms()), width()))
         note(provider_line(found))
 
 
@@ -99,6 +102,39 @@ def resume_gpu(gpu: GpuIndex, as_json: Json = False, api_url: ApiUrl = None) -> 
         say(f"GPU {found.index} takes jobs again (now {found.status})")
 
 
+def adopt(
+    pid: Annotated[
+        int, typer.Argument(metavar="PID", min=1, help="A process that `tgpu gpus` shows.")
+    ],
+    *,
+    tenant: Annotated[
+        str, typer.Option("--tenant", metavar="TENANT", help="Whose lease it becomes.")
+    ] = "default",
+    queue: Annotated[
+        str, typer.Option(metavar="QUEUE", help="In which of its queues.")
+    ] = "default",
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Name of the lease; the command's by default.")
+    ] = "",
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Make a process that was started by hand a lease of the GPUs it is on.
+
+    The lease ends when the process does. Cancelling it leaves the process alone.
+    """
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.output import note, say, show_json
+
+    with connected(api_url) as client:
+        found = client.adopt(pid, tenant_id=tenant, queue=queue, name=name)
+    if as_json:
+        show_json(found)
+        return
+    say(f"process {pid} is job {found.job_id} now")
+    note(f"the lease ends when the process does; see it with: tgpu show {found.job_id}")
+
+
 def _status_lines(client: "Client", detailed: bool, width: int | None) -> "list[Line]":
     from gpu_scheduler.cli.render.gpus import (
         gpu_grid,
@@ -113,6 +149,6 @@ def _status_lines(client: "Client", detailed: bool, width: int | None) -> "list[
     status = client.cluster_status()
     lines = status_facts(status)
     lines += status_details(status) if detailed else []
-    lines += [blank, *lay_out(gpu_grid(found), width)]
+    lines += [blank, *lay_out(gpu_grid(found, environment.now_ms()), width)]
     processes = process_lines(found) if detailed else []
     return [*lines, blank, *processes] if processes else lines

@@ -14,7 +14,9 @@ LIST_EPILOG = examples(
 )
 WATCH_EPILOG = examples("tgpu watch", "tgpu watch --interval 10s", "tgpu watch --state running")
 SHOW_EPILOG = examples("tgpu show 12", "tgpu show last --json")
-WHY_EPILOG = examples("tgpu why 12", "tgpu why last")
+WHY_EPILOG = examples(
+    "tgpu why 12", "tgpu why last", "tgpu why last --json | jq -r .change.command"
+)
 
 State = Annotated[
     str | None,
@@ -114,17 +116,24 @@ def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
 
 
 def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Say why a job waits: the one reason that counts, its numbers, and how to change it."""
+    """Say why a job waits, and what would start it.
+
+    The one reason that counts, the jobs that are in its way and before it, when it starts at the
+    latest if that is known, and the smallest change after which it would start now.
+    """
     from gpu_scheduler.cli.connect import connected
-    from gpu_scheduler.cli.output import show_json, show_lines
-    from gpu_scheduler.cli.render.jobs import why_lines
+    from gpu_scheduler.cli.environment import now_ms
+    from gpu_scheduler.cli.output import say, show_json, show_lines, width
+    from gpu_scheduler.cli.render.why import next_line, why_lines
 
     with connected(api_url) as client:
         answer = client.why(job)
-        if as_json:
-            show_json(answer)
-        else:
-            show_lines(why_lines(answer))
+    if as_json:
+        show_json(answer)
+        return
+    show_lines(why_lines(answer, now_ms(), width()))
+    if line := next_line(answer):
+        say(line)  # never cut: it is there to be copied
 
 
 _NONE_YET = "no jobs yet; submit one with: tgpu submit --gpus 1 -- python train.py"

@@ -14,6 +14,7 @@ from gpu_scheduler.cli import (
     about,
     actions,
     agent,
+    budget,
     cluster,
     config,
     db,
@@ -23,8 +24,11 @@ from gpu_scheduler.cli import (
     listing,
     logs,
     nodes,
+    preemption,
     queues,
+    reservations,
     service,
+    share,
     submit,
     tenants,
 )
@@ -112,10 +116,18 @@ _add("hold", actions.hold, actions.HOLD_EPILOG, _JOBS)
 _add("release", actions.release, actions.RELEASE_EPILOG, _JOBS)
 _add("rerun", actions.rerun, actions.RERUN_EPILOG, _JOBS)
 _add("complete", actions.complete, actions.COMPLETE_EPILOG, _JOBS)
+_add("checkpoint", preemption.checkpoint, preemption.CHECKPOINT_EPILOG, _JOBS)
+_add("preemptions", preemption.preemptions, preemption.PREEMPTIONS_EPILOG, _JOBS)
 _add("status", cluster.status, cluster.STATUS_EPILOG, _MACHINE)
 _add("gpus", cluster.gpus, cluster.GPUS_EPILOG, _MACHINE)
 _add("pause-gpu", cluster.pause_gpu, cluster.PAUSE_EPILOG, _MACHINE)
+_add("adopt", cluster.adopt, cluster.ADOPT_EPILOG, _MACHINE)
 _add("resume-gpu", cluster.resume_gpu, cluster.RESUME_EPILOG, _MACHINE)
+_add("reserve", reservations.reserve, reservations.RESERVE_EPILOG, _MACHINE)
+_add("reservations", reservations.reservations, reservations.LIST_EPILOG, _MACHINE)
+_add("unreserve", reservations.unreserve, reservations.UNRESERVE_EPILOG, _MACHINE)
+_add("budget", budget.budget, budget.EPILOG, _MACHINE)
+_add("share", share.share, share.EPILOG, _TENANTS)
 _add("nodes", nodes.nodes, nodes.EPILOG, _MACHINE)
 _add("agent", agent.agent, agent.EPILOG, _MACHINE)
 _add("start", service.start, service.START_EPILOG, _SERVICE)

@@ -1,5 +1,6 @@
 """Commands about queues (list, create, change, remove) and quotas (show, set)."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,7 @@ _CREATE_EPILOG = examples("tgpu queues create night --tenant vision --priority -
 _CHANGE_EPILOG = examples(
     "tgpu queues change night --tenant vision --enable",
     "tgpu queues change night --max-jobs none",
+    "tgpu queues change night --policy shortest --wait-target 30m --idle-action hold",
 )
 _REMOVE_EPILOG = examples("tgpu queues remove night --tenant vision")
 _SHOW_EPILOG = examples("tgpu quota show", "tgpu quota show vision --json")
@@ -47,6 +49,13 @@ quota_app = typer.Typer(
     context_settings=_NAMES,
 )
 
+
+class IdleChoice(StrEnum):
+    WARN = "warn"
+    HOLD = "hold"
+    END = "end"
+
+
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of a queue.")]
 Tenant = Annotated[str, typer.Option(metavar="ID", help="The tenant it belongs to.")]
 QuotaTenant = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
@@ -57,6 +66,22 @@ Priority = Annotated[
 MaxJobs = Annotated[
     str | None,
     typer.Option(metavar="N", help="Of its jobs run at once; none for no limit."),
+]
+
+
+QueuePolicy = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Order of its jobs; none for that of the scheduler."),
+]
+WaitTarget = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="Its jobs should start within this: 30m; none for none."),
+]
+IdleAction = Annotated[
+    IdleChoice | None,
+    typer.Option(
+        case_sensitive=False, help="What to do with jobs whose GPUs do nothing; warn by default."
+    ),
 ]
 
 
@@ -85,6 +110,9 @@ def create(
     tenant: Tenant = "default",
     priority: Priority = None,
     max_jobs: MaxJobs = None,
+    policy: QueuePolicy = None,
+    wait_target: WaitTarget = None,
+    idle_action: IdleAction = None,
     disabled: Annotated[
         bool, typer.Option("--disabled", help="Take jobs, and start none yet.")
     ] = False,
@@ -95,7 +123,7 @@ def create(
     from gpu_scheduler.cli.connect import connected
     from gpu_scheduler.wire.tenants_v1 import QueueCreate
 
-    fields = _fields(priority, max_jobs)
+    fields = _fields(priority, max_jobs) | _aims(policy, wait_target, idle_action)
     fields |= {"project_id": tenant, "name": name, "enabled": not disabled}
     with connected(api_url) as client:
         _print(client.create_queue(QueueCreate.model_validate(fields)), as_json)
@@ -108,6 +136,9 @@ def change(
     tenant: Tenant = "default",
     priority: Priority = None,
     max_jobs: MaxJobs = None,
+    policy: QueuePolicy = None,
+    wait_target: WaitTarget = None,
+    idle_action: IdleAction = None,
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Does it start jobs?")
     ] = None,
@@ -119,7 +150,7 @@ def change(
     from gpu_scheduler.cli.failures import bad_input
     from gpu_scheduler.wire.tenants_v1 import QueuePatch
 
-    fields = _fields(priority, max_jobs)
+    fields = _fields(priority, max_jobs) | _aims(policy, wait_target, idle_action)
     if enable is not None:
         fields["enabled"] = enable
     if not fields:
@@ -204,6 +235,22 @@ def _fields(priority: int | None, max_jobs: str | None) -> dict[str, object]:
     )
     if priority is not None:
         fields["priority"] = priority
+    return fields
+
+
+def _aims(
+    policy: str | None, wait_target: str | None, idle_action: IdleChoice | None
+) -> dict[str, object]:
+    from gpu_scheduler.cli import limits
+    from gpu_scheduler.cli.durations import parse_duration
+
+    fields = limits.given_limits(
+        {("wait_target_seconds", "--wait-target"): (wait_target, parse_duration)}
+    )
+    if policy is not None:
+        fields["policy"] = "" if policy.lower() == limits.NONE else policy
+    if idle_action is not None:
+        fields["idle_action"] = idle_action.value
     return fields
 
 

@@ -52,7 +52,10 @@ def _build(
     typed: Typed, how: Answering, find_id: Callable[[str], str]
 ) -> tuple[SubmitRequest, list[str]]:
     submitter = Submitter(
-        environment.user_name(), environment.working_dir(how.cwd), environment.variables()
+        environment.user_name(),
+        environment.working_dir(how.cwd),
+        environment.variables(),
+        environment.now_ms(),
     )
     return build_request(typed, submitter, find_id)
 

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from gpu_scheduler.cli import amounts
 from gpu_scheduler.cli.durations import parse_duration
 from gpu_scheduler.cli.failures import Failure, bad_input, of_validation
+from gpu_scheduler.cli.instants import parse_instant
 from gpu_scheduler.cli.options import read_option
 from gpu_scheduler.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
@@ -28,7 +30,10 @@ _OPTIONS: Final = {
     "name": "--name",
     "priority": "--priority",
     "gpu_count": "--gpus",
+    "workers": "--workers",
     "gpu_type": "--type",
+    "gpu_types": "--type",
+    "gpu_memory_each_mb": "--gpu-size",
     "gpu_memory_mb": "--gpu-mem",
     "cpu_cores": "--cpus",
     "memory_mb": "--mem",
@@ -39,6 +44,15 @@ _OPTIONS: Final = {
     "max_retries": "--retries",
     "backoff_seconds": "--backoff",
     "allowed_gpus": "--gpu-ids",
+    "excluded_gpus": "--not-gpu-ids",
+    "nodes": "--node",
+    "excluded_nodes": "--not-node",
+    "labels": "--label",
+    "exclusive": "--exclusive",
+    "same_island": "--same-island",
+    "deadline": "--deadline",
+    "checkpoint_signal": "--checkpoint-signal",
+    "reservation": "--reservation",
     "after": "--after",
     "array": "--array",
     "params": "--param",
@@ -55,7 +69,7 @@ class Typed:
     gpu_mem: str | None = None
     cpus: float = 0
     mem: str | None = None
-    priority: int = 500
+    priority: int | None = None
     name: str = ""
     tenant: str = "default"
     queue: str = "default"
@@ -73,15 +87,29 @@ class Typed:
     env: Sequence[str] = ()
     send_env: bool = True
     lease: bool = False
+    workers: int = 1
+    gpu_size: str | None = None
+    not_gpu_ids: str | None = None
+    nodes: Sequence[str] = ()
+    not_nodes: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    exclusive: bool = False
+    same_island: bool = False
+    spread: bool = False
+    reservation: str | None = None
+    deadline: str | None = None
+    preemptible: bool = True
+    checkpoint_signal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits, from where, with what environment."""
+    """Who submits, from where, with what environment, and when."""
 
     user: str
     working_dir: str
     variables: dict[str, str]
+    now_ms: int = 0
 
 
 def build_request(
@@ -101,9 +129,8 @@ def build_request(
         "name": _text("--name", typed.name),
         "user": submitter.user,
         "priority": typed.priority,
+        "workers": typed.workers,
         "gpu_count": gpus,
-        "gpu_type": typed.gpu_type,
-        "gpu_memory_mb": _gpu_memory(typed.gpu_mem, gpus),
         "cpu_cores": typed.cpus,
         "memory_mb": read_option("--mem", amounts.parse_mebibytes, typed.mem) if typed.mem else 0,
         "command": command,
@@ -116,13 +143,15 @@ def build_request(
         "max_retries": typed.retries,
         "requeue": typed.requeue,
         "hold": typed.hold,
-        "allowed_gpus": (
-            read_option("--gpu-ids", amounts.parse_gpu_ids, typed.gpu_ids) if typed.gpu_ids else []
-        ),
+        "preemptible": typed.preemptible,
+        "checkpoint_signal": typed.checkpoint_signal,
+        "reservation": typed.reservation,
+        "deadline": _deadline(typed.deadline, submitter.now_ms),
         "after": _after(typed, find_id),
         "array": _array(typed.array),
         "params": read_option("--param", lambda _: amounts.parse_params(typed.params), ""),
     }
+    fields |= _gpus(typed, gpus) | _where(typed)
     if typed.backoff:
         fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
     try:
@@ -154,12 +183,63 @@ def read_command(words: Sequence[str], lease: bool) -> list[str]:
     return [_text("the command", word) for word in command]
 
 
-def _gpu_memory(per_gpu: str | None, gpus: int | float) -> int:
-    """The API counts over all GPUs of the job together; a share has its memory on one GPU."""
+def _gpus(typed: Typed, gpus: int | float) -> dict[str, object]:
+    """Which GPUs, and how much memory on them."""
+    types = amounts.split_ids([typed.gpu_type]) if typed.gpu_type else []
+    if typed.gpu_type and not types:
+        raise bad_input(f"--type: {typed.gpu_type!r} names no type: write one like A100")
+    size = typed.gpu_size
+    each = read_option("--gpu-size", amounts.parse_mebibytes, size) if size else 0
+    total, needed = _gpu_memory(typed.gpu_mem, gpus)
+    return {
+        "gpu_type": types[0] if len(types) == 1 else None,
+        "gpu_types": types if len(types) > 1 else [],
+        "gpu_memory_mb": total,
+        "gpu_memory_each_mb": max(each, needed),
+    }
+
+
+def _where(typed: Typed) -> dict[str, object]:
+    return {
+        "allowed_gpus": _indexes("--gpu-ids", typed.gpu_ids),
+        "excluded_gpus": _indexes("--not-gpu-ids", typed.not_gpu_ids),
+        "nodes": amounts.split_ids(typed.nodes),
+        "excluded_nodes": amounts.split_ids(typed.not_nodes),
+        "labels": read_option("--label", lambda _: amounts.parse_labels(typed.labels), ""),
+        "exclusive": typed.exclusive,
+        "same_island": typed.same_island,
+        "spread": typed.spread,
+    }
+
+
+def _indexes(option: str, text: str | None) -> list[int]:
+    return read_option(option, amounts.parse_gpu_ids, text) if text else []
+
+
+def _gpu_memory(per_gpu: str | None, gpus: int | float) -> tuple[int, int]:
+    """What a worker gets over all its GPUs together, as the API counts, and what a GPU must have.
+
+    A share gets its part of a GPU's memory: 20G on half a GPU need one of 40G. The API finds that
+    out by itself unless whole GPUs and a share are mixed.
+    """
     if per_gpu is None:
-        return 0
-    touched = int(Decimal(str(gpus)).to_integral_value(ROUND_CEILING))
-    return read_option("--gpu-mem", amounts.parse_mebibytes, per_gpu) * max(1, touched)
+        return 0, 0
+    count = Decimal(str(gpus))
+    each = read_option("--gpu-mem", amounts.parse_mebibytes, per_gpu)
+    total = each * max(1, int(count.to_integral_value(ROUND_CEILING)))
+    share = count % 1
+    if count < 1 or not share:
+        return total, 0
+    return total, int((each / share).to_integral_value(ROUND_CEILING))
+
+
+def _deadline(text: str | None, now_ms: int) -> str | None:
+    if text is None:
+        return None
+    at = read_option("--deadline", lambda words: parse_instant(words, now_ms), text)
+    if at <= now_ms:
+        raise bad_input(f"--deadline: {text!r} has passed", "write one to come, like +2h")
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat()
 
 
 def _after(typed: Typed, find_id: Callable[[str], str]) -> list[AfterModel]:

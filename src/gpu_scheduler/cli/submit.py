@@ -13,10 +13,14 @@ EPILOG = examples(
     "tgpu submit --param lr=0.1,0.01 --param bs=32,64 -- python t.py --lr {lr} --bs {bs}",
     "tgpu submit --array 1-100%8 -- ./step.sh        (TGPU_ARRAY_INDEX tells which)",
     "tgpu submit --after last -- python report.py",
+    "tgpu submit --workers 4 --gpus 8 --type H100,A100 -- python train.py",
+    "tgpu submit --gpus 2 --deadline 'tomorrow 9:00' --checkpoint-signal USR1 -- python t.py",
+    "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
     "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
 )
 
 _RESOURCES = "Resources"
+_WHERE = "Where"
 _WHEN = "When and how often"
 _SETTING = "Surroundings"
 _OUTPUT = "Output"
@@ -30,19 +34,90 @@ def submit(
     *,
     gpus: Annotated[
         str,
-        typer.Option(metavar="N", help="GPUs; 0.5 is half of one.", rich_help_panel=_RESOURCES),
+        typer.Option(
+            metavar="N",
+            help="GPUs, of each worker; 0.5 is half of one.",
+            rich_help_panel=_RESOURCES,
+        ),
     ] = "1",
+    workers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="So many workers with as many GPUs each, all started at once.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = 1,
     gpu_type: Annotated[
         str | None,
-        typer.Option("--type", metavar="TYPE", help="Such as A100.", rich_help_panel=_RESOURCES),
+        typer.Option(
+            "--type",
+            metavar="TYPE[,TYPE]",
+            help="Such as A100; of several any will do, the first is best.",
+            rich_help_panel=_RESOURCES,
+        ),
     ] = None,
     gpu_mem: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="For each GPU: 40G.", rich_help_panel=_RESOURCES),
+        typer.Option(
+            metavar="SIZE", help="Memory it gets on each GPU: 40G.", rich_help_panel=_RESOURCES
+        ),
+    ] = None,
+    gpu_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Only GPUs with this much memory in all: 80G.",
+            rich_help_panel=_RESOURCES,
+        ),
     ] = None,
     gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+    ] = None,
+    not_gpu_ids: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="None of these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE[,NODE]", help="Only there. Repeat.", rich_help_panel=_WHERE),
+    ] = None,
+    not_node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE[,NODE]", help="Not there. Repeat.", rich_help_panel=_WHERE),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K=V", help="On nodes with this label. Repeat.", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    exclusive: Annotated[
+        bool,
+        typer.Option("--exclusive", help="Nobody else on its nodes.", rich_help_panel=_WHERE),
+    ] = False,
+    same_island: Annotated[
+        bool,
+        typer.Option(
+            "--same-island",
+            help="The GPUs of a worker are connected by NVLink.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
+    spread: Annotated[
+        bool,
+        typer.Option(
+            "--spread",
+            help="Where most is free, not where least is.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
+    reservation: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="On the GPUs reserved by this.", rich_help_panel=_WHERE),
     ] = None,
     cpus: Annotated[
         float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
@@ -52,11 +127,36 @@ def submit(
         typer.Option(metavar="SIZE", help="Main memory: 64G.", rich_help_panel=_RESOURCES),
     ] = None,
     priority: Annotated[
-        int, typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=_WHEN)
-    ] = 500,
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Higher goes first; by default what the tenant's tier says, 500 for most.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
     time: Annotated[
         str | None,
         typer.Option(metavar="SPAN", help="Ended after: 2h30m.", rich_help_panel=_WHEN),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Should be over by then: 14:00, 'tomorrow 9:00', +2h.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    no_preempt: Annotated[
+        bool,
+        typer.Option("--no-preempt", help="Never give way to other jobs.", rich_help_panel=_WHEN),
+    ] = False,
+    checkpoint_signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGNAL",
+            help="Sent when it must give way, for it to save its work: USR1.",
+            rich_help_panel=_WHEN,
+        ),
     ] = None,
     after: Annotated[
         list[str] | None,
@@ -205,5 +305,18 @@ def submit(
         env=env or [],
         send_env=not no_env,
         lease=lease,
+        workers=workers,
+        gpu_size=gpu_size,
+        not_gpu_ids=not_gpu_ids,
+        nodes=node or [],
+        not_nodes=not_node or [],
+        labels=label or [],
+        exclusive=exclusive,
+        same_island=same_island,
+        spread=spread,
+        reservation=reservation,
+        deadline=deadline,
+        preemptible=not no_preempt,
+        checkpoint_signal=checkpoint_signal,
     )
     return send(typed, Answering(cwd, api_url, wait, quiet, as_json))

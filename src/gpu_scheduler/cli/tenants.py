@@ -21,10 +21,12 @@ _SHOW_EPILOG = examples("tgpu tenants show research", "tgpu tenants show researc
 _CREATE_EPILOG = examples(
     'tgpu tenants create "ML Research Team" --max-gpus 16 --max-gpu-mem 200G --max-jobs 20',
     "tgpu tenants create Vision --id vision --max-gpus-of A100=2 --max-gpus-of H100=1",
+    "tgpu tenants create Vision --id vision --max-gpus 8 --cohort science --max-lend 4",
 )
 _CHANGE_EPILOG = examples(
     "tgpu tenants change vision --max-gpus 8 --weight 2",
     "tgpu tenants change vision --max-gpus none",
+    "tgpu tenants change vision --budget-hours 500 --budget-window month --budget-action hold",
     "tgpu tenants change vision --active",
 )
 _DEACTIVATE_EPILOG = examples("tgpu tenants deactivate vision")
@@ -45,6 +47,19 @@ class TierChoice(StrEnum):
     NORMAL = "normal"
     HIGH = "high"
     URGENT = "urgent"
+
+
+class WindowChoice(StrEnum):
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    TOTAL = "total"
+
+
+class BudgetAction(StrEnum):
+    WARN = "warn"
+    HOLD = "hold"
+    STOP = "stop"
 
 
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
@@ -75,6 +90,38 @@ Weight = Annotated[
 ]
 Preemption = Annotated[
     bool | None, typer.Option("--preemption/--no-preemption", help="May its jobs be preempted?")
+]
+Cohort = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Tenants of it lend each other idle GPUs; none for alone."),
+]
+MaxBorrow = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="GPUs it may borrow beyond --max-gpus; none for no limit."),
+]
+MaxLend = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="GPUs of its own it lends at most; none for no limit."),
+]
+BudgetHours = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="GPU-hours it may use in each window; none for no budget."),
+]
+BudgetCost = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="The same as money, at billing.cost_per_gpu_hour."),
+]
+BudgetWindow = Annotated[
+    WindowChoice | None,
+    typer.Option(case_sensitive=False, help="What the budget is for; month by default."),
+]
+OnBudget = Annotated[
+    BudgetAction | None,
+    typer.Option(
+        "--budget-action",
+        case_sensitive=False,
+        help="Once it is used up: say so (default), start no more jobs, or end them too.",
+    ),
 ]
 Enforce = Annotated[
     bool | None, typer.Option("--enforce/--no-enforce", help="Do its limits limit?")
@@ -123,6 +170,13 @@ def create(
     weight: Weight = None,
     preemption: Preemption = None,
     enforce: Enforce = None,
+    cohort: Cohort = None,
+    max_borrow: MaxBorrow = None,
+    max_lend: MaxLend = None,
+    budget_hours: BudgetHours = None,
+    budget_cost: BudgetCost = None,
+    budget_window: BudgetWindow = None,
+    budget_action: OnBudget = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
@@ -139,6 +193,8 @@ def create(
         max_mem=max_mem,
         max_jobs=max_jobs,
     )
+    fields |= _lending(cohort, max_borrow, max_lend)
+    fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
     fields |= _given(id=tenant_id, name=name, **_traits(tier, weight, preemption, enforce))
     with connected(api_url) as client:
         made = client.create_tenant(TenantCreate.model_validate(fields))
@@ -163,6 +219,13 @@ def change(
     weight: Weight = None,
     preemption: Preemption = None,
     enforce: Enforce = None,
+    cohort: Cohort = None,
+    max_borrow: MaxBorrow = None,
+    max_lend: MaxLend = None,
+    budget_hours: BudgetHours = None,
+    budget_cost: BudgetCost = None,
+    budget_window: BudgetWindow = None,
+    budget_action: OnBudget = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="May it submit and start jobs?")
     ] = None,
@@ -185,6 +248,8 @@ def change(
         max_mem=max_mem,
         max_jobs=max_jobs,
     )
+    fields |= _lending(cohort, max_borrow, max_lend)
+    fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
     fields |= _given(name=name, active=active, **_traits(tier, weight, preemption, enforce))
     if not fields:
         raise bad_input("nothing to change", "see: tgpu tenants change --help")
@@ -267,6 +332,51 @@ def _limits(
         except ValueError as error:
             raise bad_option("--max-gpus-of", error) from error
     return found
+
+
+def _lending(cohort: str | None, max_borrow: str | None, max_lend: str | None) -> dict[str, object]:
+    from gpu_scheduler.cli import limits
+
+    found = limits.given_limits(
+        {
+            ("max_borrow_gpus", "--max-borrow"): (max_borrow, limits.parse_gpus),
+            ("max_lend_gpus", "--max-lend"): (max_lend, limits.parse_gpus),
+        }
+    )
+    if cohort is not None:
+        found["cohort"] = "" if cohort.lower() == limits.NONE else cohort
+    return found
+
+
+def _budget(
+    hours: str | None,
+    cost: str | None,
+    window: WindowChoice | None,
+    action: BudgetAction | None,
+) -> dict[str, object]:
+    """The whole budget: what it is changed to replaces what it was."""
+    from gpu_scheduler.cli import limits
+    from gpu_scheduler.cli.failures import bad_input
+
+    amounts = limits.given_limits(
+        {
+            ("gpu_hours", "--budget-hours"): (hours, limits.parse_number),
+            ("cost", "--budget-cost"): (cost, limits.parse_number),
+        }
+    )
+    if len(amounts) > 1:
+        raise bad_input("give --budget-hours or --budget-cost, not both")
+    rest = _given(window=window and window.value, action=action and action.value)
+    if not amounts:
+        if rest:
+            raise bad_input("how much is the budget?", "add --budget-hours N or --budget-cost N")
+        return {}
+    (amount,) = amounts.values()
+    if amount is None:
+        return {"budget": None}
+    if amount == 0:
+        raise bad_input("a budget of 0 would let it use nothing", "see --max-gpus 0, or none")
+    return {"budget": amounts | rest}
 
 
 def _traits(

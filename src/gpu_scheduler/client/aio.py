@@ -16,6 +16,7 @@ from gpu_scheduler.client.errors import ClientError
 from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
+from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
@@ -26,6 +27,12 @@ from gpu_scheduler.wire.keys_v1 import (
     WhoAmI,
 )
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.reservations_v1 import (
+    ReservationCreate,
+    ReservationList,
+    ReservationModel,
+)
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
     PlainJobModel,
@@ -34,6 +41,7 @@ from gpu_scheduler.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from gpu_scheduler.wire.share_v1 import ShareList
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,
@@ -148,6 +156,16 @@ class AsyncClient:
     async def complete_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.complete_job(job_id))
 
+    async def checkpoint_job(self, job_id: str) -> ActionAnswer:
+        """Mark that a running job has just saved its work."""
+        return await self.send(calls.checkpoint_job(job_id))
+
+    async def preemptions(
+        self, *, tenant_id: str | None = None, limit: int = 100
+    ) -> PreemptionList:
+        """Receipts of jobs that gave way to others, newest first."""
+        return await self.send(calls.preemptions(tenant_id, limit))
+
     async def rerun_job(self, job_id: str) -> SubmitAnswer:
         return await self.send(calls.rerun_job(job_id))
 
@@ -208,6 +226,12 @@ class AsyncClient:
     async def resume_gpu(self, index: int) -> GpuModel:
         return await self.send(calls.resume_gpu(index))
 
+    async def adopt(
+        self, pid: int, *, tenant_id: str = "default", queue: str = "default", name: str = ""
+    ) -> JobModel:
+        """A lease of the GPUs that a process is on, for as long as it runs."""
+        return await self.send(calls.adopt(pid, tenant_id, queue, name))
+
     async def nodes(self) -> NodeList:
         return await self.send(calls.nodes())
 
@@ -251,6 +275,28 @@ class AsyncClient:
 
     async def remove_queue(self, queue_id: str) -> None:
         await self.send(calls.remove_queue(queue_id))
+
+    async def share(self, tenant_id: str | None = None) -> ShareList:
+        """The fair share: entitled, used, and when both are even again."""
+        return await self.send(calls.share(tenant_id))
+
+    async def budgets(self, tenant_id: str | None = None) -> BudgetList:
+        """What tenants spent of their budgets in the present window."""
+        return await self.send(calls.budgets(tenant_id))
+
+    async def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
+        return await self.send(calls.list_reservations(tenant_id))
+
+    async def reserve(self, wish: ReservationCreate) -> ReservationModel:
+        """Book GPUs for a time; jobs that name the reservation run on them."""
+        return await self.send(calls.reserve(wish))
+
+    async def get_reservation(self, reservation_id: str) -> ReservationModel:
+        return await self.send(calls.get_reservation(reservation_id))
+
+    async def cancel_reservation(self, reservation_id: str) -> ReservationModel:
+        """Give it back; the answer is how it stood."""
+        return await self.send(calls.cancel_reservation(reservation_id))
 
     async def get_quota(self, project_id: str) -> QuotaModel:
         return await self.send(calls.get_quota(project_id))

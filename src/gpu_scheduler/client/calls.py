@@ -14,6 +14,7 @@ from gpu_scheduler.client.call import (
     path_of,
     said,
 )
+from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
@@ -24,6 +25,12 @@ from gpu_scheduler.wire.keys_v1 import (
     WhoAmI,
 )
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.reservations_v1 import (
+    ReservationCreate,
+    ReservationList,
+    ReservationModel,
+)
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
     PlainJobModel,
@@ -32,6 +39,7 @@ from gpu_scheduler.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from gpu_scheduler.wire.share_v1 import ShareList
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueList,
@@ -50,6 +58,7 @@ from gpu_scheduler.wire.tenants_v1 import (
 )
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
+    AdoptRequest,
     ClusterStatus,
     GpuList,
     GpuModel,
@@ -138,6 +147,15 @@ def complete_job(job_id: str) -> Call[ActionAnswer]:
     return Call("POST", path_of("jobs", job_id, "complete"), a(ActionAnswer))
 
 
+def checkpoint_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "checkpoint"), a(ActionAnswer))
+
+
+def preemptions(tenant_id: str | None, limit: int) -> Call[PreemptionList]:
+    query = {"tenant_id": tenant_id, "limit": limit}
+    return Call("GET", "/api/v1/preemptions", a(PreemptionList), query)
+
+
 def rerun_job(job_id: str) -> Call[SubmitAnswer]:
     return Call("POST", path_of("jobs", job_id, "rerun"), a(SubmitAnswer))
 
@@ -210,6 +228,11 @@ def resume_gpu(index: int) -> Call[GpuModel]:
     return Call("POST", f"/api/v1/gpus/{index}/resume", a(GpuModel))
 
 
+def adopt(pid: int, tenant_id: str, queue: str, name: str) -> Call[JobModel]:
+    body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name)
+    return Call("POST", "/api/v1/adopt", a(JobModel), body=said(body))
+
+
 def nodes() -> Call[NodeList]:
     return Call("GET", "/api/v1/nodes", a(NodeList))
 
@@ -250,6 +273,10 @@ def tenant_usage(tenant_id: str, days: int) -> Call[TenantUsage]:
     return Call("GET", path, a(TenantUsage), {"days": days})
 
 
+def share(tenant_id: str | None) -> Call[ShareList]:
+    return Call("GET", "/api/v1/share", a(ShareList), {"tenant_id": tenant_id})
+
+
 def _tenant(tenant_id: str) -> str:
     return path_of("tenants", tenant_id, kind="tenant")
 
@@ -288,6 +315,28 @@ def change_quota(project_id: str, change: QuotaPatch) -> Call[QuotaModel]:
 
 def sync_quota(project_id: str) -> Call[QuotaModel]:
     return Call("POST", f"{_quota(project_id)}/sync", a(QuotaModel))
+
+
+def budgets(tenant_id: str | None) -> Call[BudgetList]:
+    return Call("GET", "/api/v1/budgets", a(BudgetList), {"tenant_id": tenant_id})
+
+
+def list_reservations(tenant_id: str | None) -> Call[ReservationList]:
+    return Call("GET", "/api/v1/reservations", a(ReservationList), {"tenant_id": tenant_id})
+
+
+def reserve(wish: ReservationCreate) -> Call[ReservationModel]:
+    return Call("POST", "/api/v1/reservations", a(ReservationModel), body=said(wish))
+
+
+def get_reservation(reservation_id: str) -> Call[ReservationModel]:
+    path = path_of("reservations", reservation_id, kind="reservation")
+    return Call("GET", path, a(ReservationModel))
+
+
+def cancel_reservation(reservation_id: str) -> Call[ReservationModel]:
+    path = path_of("reservations", reservation_id, kind="reservation")
+    return Call("DELETE", path, a(ReservationModel))
 
 
 def _queues(content: bytes, _: Headers) -> list[QueueModel]:

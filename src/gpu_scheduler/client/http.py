@@ -19,6 +19,7 @@ from gpu_scheduler.client.errors import ClientError
 from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
+from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
@@ -29,6 +30,12 @@ from gpu_scheduler.wire.keys_v1 import (
     WhoAmI,
 )
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.reservations_v1 import (
+    ReservationCreate,
+    ReservationList,
+    ReservationModel,
+)
 from gpu_scheduler.wire.root_v1 import (
     LoadAnswer,
     PlainJobModel,
@@ -37,6 +44,7 @@ from gpu_scheduler.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from gpu_scheduler.wire.share_v1 import ShareList
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,
@@ -155,6 +163,14 @@ class Client:
     def complete_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.complete_job(job_id))
 
+    def checkpoint_job(self, job_id: str) -> ActionAnswer:
+        """Mark that a running job has just saved its work."""
+        return self.send(calls.checkpoint_job(job_id))
+
+    def preemptions(self, *, tenant_id: str | None = None, limit: int = 100) -> PreemptionList:
+        """Receipts of jobs that gave way to others, newest first."""
+        return self.send(calls.preemptions(tenant_id, limit))
+
     def rerun_job(self, job_id: str) -> SubmitAnswer:
         return self.send(calls.rerun_job(job_id))
 
@@ -215,6 +231,12 @@ class Client:
     def resume_gpu(self, index: int) -> GpuModel:
         return self.send(calls.resume_gpu(index))
 
+    def adopt(
+        self, pid: int, *, tenant_id: str = "default", queue: str = "default", name: str = ""
+    ) -> JobModel:
+        """A lease of the GPUs that a process is on, for as long as it runs."""
+        return self.send(calls.adopt(pid, tenant_id, queue, name))
+
     def nodes(self) -> NodeList:
         return self.send(calls.nodes())
 
@@ -258,6 +280,28 @@ class Client:
 
     def remove_queue(self, queue_id: str) -> None:
         self.send(calls.remove_queue(queue_id))
+
+    def share(self, tenant_id: str | None = None) -> ShareList:
+        """The fair share: entitled, used, and when both are even again."""
+        return self.send(calls.share(tenant_id))
+
+    def budgets(self, tenant_id: str | None = None) -> BudgetList:
+        """What tenants spent of their budgets in the present window."""
+        return self.send(calls.budgets(tenant_id))
+
+    def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
+        return self.send(calls.list_reservations(tenant_id))
+
+    def reserve(self, wish: ReservationCreate) -> ReservationModel:
+        """Book GPUs for a time; jobs that name the reservation run on them."""
+        return self.send(calls.reserve(wish))
+
+    def get_reservation(self, reservation_id: str) -> ReservationModel:
+        return self.send(calls.get_reservation(reservation_id))
+
+    def cancel_reservation(self, reservation_id: str) -> ReservationModel:
+        """Give it back; the answer is how it stood."""
+        return self.send(calls.cancel_reservation(reservation_id))
 
     def get_quota(self, project_id: str) -> QuotaModel:
         return self.send(calls.get_quota(project_id))

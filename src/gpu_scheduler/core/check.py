@@ -11,9 +11,9 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, class_of
 from gpu_scheduler.core.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
-from gpu_scheduler.core.node import Placement
+from gpu_scheduler.core.meter import Owner, owners
+from gpu_scheduler.core.node import Gpu, Part, Placement
 from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.stages.place import memory_each
 from gpu_scheduler.core.state import Entry, State, latest_end
 from gpu_scheduler.core.units import GPU
 
@@ -24,10 +24,12 @@ def check_invariants(state: State) -> None:
     Quotas are not looked at: one may be lowered under jobs that run. `check_plan` does.
     """
     _check_gpus(state)
+    _check_gangs(state)
     _check_books(state)
     _check_counts(state)
     _check_queues(state)
     _check_classes(state)
+    _check_meters(state)
 
 
 def check_plan(state: State, plan: Plan) -> None:
@@ -69,6 +71,23 @@ def _check_gpus(state: State) -> None:
         _require(total <= GPU, "GPU {} of node {} is given {}: {}", index, node_id, total, shares)
 
 
+def _check_gangs(state: State) -> None:
+    """Every worker of a placed job has its part, and who wants to be alone is."""
+    on_node: dict[str, dict[JobId, bool]] = {}
+    for entry in state.entries():
+        placement, job = entry.progress.placement, entry.job
+        if entry.progress.state not in PLACED or placement is None:
+            continue
+        parts = placement.parts()
+        has, asked = len(parts), job.request.workers
+        _require(has == asked, "{} of the {} workers of job {} are placed", has, asked, job.job_id)
+        for part in parts:
+            on_node.setdefault(part.node_id, {})[job.job_id] = job.request.where.exclusive
+    for node_id, jobs in on_node.items():
+        alone = len(jobs) == 1 or not any(jobs.values())
+        _require(alone, "node {} is shared with a job that wants it alone: {}", node_id, jobs)
+
+
 def _check_books(state: State) -> None:
     """The ledger says what the placed entries add up to, and nothing else."""
     counted = Ledger()
@@ -82,6 +101,22 @@ def _check_books(state: State) -> None:
     for what in ("nodes", "tenants", "queues", "arrays"):
         booked, real = getattr(state.ledger, what), getattr(counted, what)
         _require(booked == real, "the ledger's {} say {}, the jobs {}", what, booked, real)
+    _check_pools(state.ledger, counted)
+
+
+def _check_pools(books: Ledger, counted: Ledger) -> None:
+    """What each cohort can lend, and what is out of that."""
+    for cohort in {use.tenant.cohort for use in counted.tenants.values()} - {""}:
+        size = taken = 0
+        for use in counted.tenants.values():
+            whole, lends = use.tenant.max_gpu_millis, use.tenant.lend_millis
+            if use.tenant.cohort == cohort and use.tenant.enforce_quota and whole is not None:
+                lends = whole if lends is None else min(lends, whole)
+                size += lends
+                taken += max(0, use.gpu_millis - (whole - lends))
+        pool = books.pools[cohort]
+        booked, real = (pool.size, pool.taken), (size, taken)
+        _require(booked == real, "the pool of {} says {}, the jobs {}", cohort, booked, real)
 
 
 def _check_counts(state: State) -> None:
@@ -152,6 +187,17 @@ def _check_classes(state: State) -> None:
         _require(entry.unmet == unmet, "job {} waits for {}, not {}", job_id, unmet, entry.unmet)
 
 
+def _check_meters(state: State) -> None:
+    """Each meter runs at the rate of what its owner holds."""
+    held: Counter[Owner] = Counter()
+    for entry in state.entries():
+        if entry.progress.state in PLACED:
+            for owner in owners(entry.job.tenant_id, entry.job.options.user):
+                held[owner] += entry.job.request.gpu_millis
+    rates = {owner: meter.rate for owner, meter in state.meters.by_owner.items() if meter.rate}
+    _require(rates == dict(held), "meters run at {}, held is {}", rates, dict(held))
+
+
 # -- a plan -----------------------------------------------------------------------------------
 
 
@@ -173,10 +219,15 @@ def _check_start(state: State, trial: Trial, start: Start) -> None:
     assert entry is not None
     key = (entry.job.submitted_at, start.job_id)
     _require(key in entry.queue.keys, "the plan starts job {}, which is not due", start.job_id)
-    _check_gpus_chosen(books, entry.job, start.placement)
+    _check_gang(entry.job, start.placement)
+    for part in start.placement.parts():
+        _check_node_chosen(books, entry.job, part)
+        _check_gpus_chosen(books.node(part.node_id), entry.job, part, start.placement.gpu_type)
     trial.take(entry.job, start.placement)
-    _check_node(books.node(start.placement.node_id), entry.job, start.placement)
+    for part in start.placement.parts():
+        _check_node(books.node(part.node_id), entry.job, part)
     _check_quota(books.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
+    _check_cohort(books, books.tenant(entry.job.tenant_id), entry.job)
     _check_queue(books.queue(entry.job.tenant_id, entry.job.queue), entry.job)
     array = entry.job.array
     if array is not None:
@@ -184,31 +235,73 @@ def _check_start(state: State, trial: Trial, start: Start) -> None:
         _check_limit(entry.job, "elements", 1, running, array.max_running)
 
 
-def _check_gpus_chosen(books: Ledger, job: Job, placement: Placement) -> None:
-    """The shares add up to the request and lie on GPUs that this job may have."""
+def _check_gang(job: Job, placement: Placement) -> None:
+    """All workers or none, by node, and no two of them with the same share of a GPU."""
+    request, parts = job.request, placement.parts()
+    _require(len(parts) == request.workers, "{} of {}'s workers start", len(parts), job.job_id)
+    amounts = (request.gpu_millis, request.cpu_millis, request.mem_mib)
+    even = all(amount % request.workers == 0 for amount in amounts)
+    _require(even, "{} workers do not divide {} of job {}", request.workers, amounts, job.job_id)
+    node_ids = [part.node_id for part in parts]
+    _require(node_ids == sorted(node_ids), "ranks of job {} lie on {}", job.job_id, node_ids)
+    wanted = request.where.gpu_types or (placement.gpu_type,)
+    _require(placement.gpu_type in wanted, "job {} is on {}", job.job_id, placement.gpu_type)
+
+
+def _check_node_chosen(books: Ledger, job: Job, part: Part) -> None:
+    """Before the start: a node that this job may have, with nobody on it who is in the way."""
+    where, job_id, node_id = job.request.where, job.job_id, part.node_id
+    _require(node_id in books.nodes, "job {} is placed nowhere", job_id)
+    use = books.node(node_id)
+    wanted = (not where.nodes or node_id in where.nodes) and node_id not in where.not_nodes
+    _require(wanted, "job {} may not be on node {}", job_id, node_id)
+    labels = use.node.labels
+    _require(set(where.labels) <= set(labels), "job {} is on a node of {}", job_id, labels)
+    others = sorted(use.holdings)
+    _require(not where.exclusive or not others, "job {} is not alone: {}", job_id, others)
+    for other in others:
+        alone = use.holdings[other].job.request.where.exclusive
+        _require(not alone, "job {} joins {}, which wants to be alone", job_id, other)
+
+
+def _check_gpus_chosen(use: NodeUse, job: Job, part: Part, gpu_type: str) -> None:
+    """The shares add up to what a worker asks for and lie on GPUs that this job may have."""
     request, job_id = job.request, job.job_id
-    _require(placement.node_id in books.node_ids(), "job {} is placed nowhere", job_id)
-    indexes = [share.gpu_index for share in placement.shares]
+    indexes = [share.gpu_index for share in part.shares]
     _require(indexes == sorted(set(indexes)), "job {} has GPUs {}", job_id, indexes)
-    whole, rest = divmod(request.gpu_millis, GPU)
-    given = sorted(share.millis for share in placement.shares)
+    whole, rest = divmod(request.gpu_millis // request.workers, GPU)
+    given = sorted(share.millis for share in part.shares)
     expected = sorted([GPU] * whole + [rest] * bool(rest))
     _require(given == expected, "job {} asks for {}, has {}", job_id, expected, given)
-    gpus = {gpu.index: gpu for gpu in books.node(placement.node_id).node.gpus}
+    by_index = {gpu.index: gpu for gpu in use.node.gpus}
     for index in indexes:
-        _require(index in gpus, "job {} is placed on GPU {}, which is not there", job_id, index)
-        gpu = gpus[index]
-        type_is_right = gpu.gpu_type == placement.gpu_type == (request.gpu_type or gpu.gpu_type)
-        _require(type_is_right, "job {} is placed on the wrong type: {}", job_id, gpu)
-        _require(gpu.mem_mib >= memory_each(request), "job {} is too large for {}", job_id, gpu)
-        _require(gpu.is_usable, "job {} is placed on {}", job_id, gpu)
-        allowed = request.where.gpus or (index,)
-        _require(index in allowed, "job {} may not have GPU {}", job_id, index)
+        _require(index in by_index, "job {} is placed on GPU {}, which is not there", job_id, index)
+    gpus = [by_index[index] for index in indexes]
+    for gpu in gpus:
+        _check_gpu_chosen(gpu, job, gpu_type)
+    groups = {gpu.nvlink_group for gpu in gpus}
+    linked = len(gpus) == 1 or (len(groups) == 1 and None not in groups)
+    _require(linked or not request.where.same_island, "job {} has islands {}", job_id, groups)
+    slices = [gpu.index for gpu in gpus if gpu.slice_of is not None]
+    _require(not slices or len(gpus) == 1, "job {} joins slices {}", job_id, slices)
 
 
-def _check_node(use: NodeUse, job: Job, placement: Placement) -> None:
+def _check_gpu_chosen(gpu: Gpu, job: Job, gpu_type: str) -> None:
+    request, where, job_id = job.request, job.request.where, job.job_id
+    type_is_right = gpu.gpu_type == gpu_type == (request.gpu_type or gpu_type)
+    _require(type_is_right, "job {} is placed on the wrong type: {}", job_id, gpu)
+    # The share of the memory that goes with the share of the GPU must be enough.
+    enough = gpu.mem_mib * request.gpu_millis >= request.gpu_mem_mib * GPU
+    enough = enough and gpu.mem_mib >= where.gpu_mem_each_mib
+    _require(enough, "job {} is too large for {}", job_id, gpu)
+    _require(gpu.is_usable, "job {} is placed on {}", job_id, gpu)
+    allowed = (not where.gpus or gpu.index in where.gpus) and gpu.index not in where.not_gpus
+    _require(allowed, "job {} may not have GPU {}", job_id, gpu.index)
+
+
+def _check_node(use: NodeUse, job: Job, part: Part) -> None:
     """After the start no GPU it touches is beyond its thousand, nor are the cores and memory."""
-    for share in placement.shares:
+    for share in part.shares:
         taken = use.gpu_millis[share.gpu_index]
         _require(taken <= GPU, "job {} makes GPU {} {}", job.job_id, share.gpu_index, taken)
     _check_limit(job, "cores", job.request.cpu_millis, use.cpu_millis, use.node.cpu_millis)
@@ -223,12 +316,33 @@ def _check_quota(use: TenantUse, job: Job, gpu_type: str) -> None:
     if not may.enforce_quota:
         return
     of_type = use.gpu_millis_by_type.get(gpu_type, 0)
-    _check_limit(job, "gpus", asks.gpu_millis, use.gpu_millis, may.max_gpu_millis)
+    if not may.cohort:  # else `_check_cohort` does
+        _check_limit(job, "gpus", asks.gpu_millis, use.gpu_millis, may.max_gpu_millis)
     _check_limit(job, gpu_type, asks.gpu_millis, of_type, may.max_of_type(gpu_type))
     _check_limit(job, "gpu memory", asks.gpu_mem_mib, use.gpu_mem_mib, may.max_gpu_mem_mib)
     _check_limit(job, "tenant cores", asks.cpu_millis, use.cpu_millis, may.max_cpu_millis)
     _check_limit(job, "tenant memory", asks.mem_mib, use.mem_mib, may.max_mem_mib)
     _check_limit(job, "jobs", 1, use.jobs, may.max_running_jobs)
+
+
+def _check_cohort(books: Ledger, use: TenantUse, job: Job) -> None:
+    """Within its guaranteed part, or within what it may borrow and what the cohort can lend."""
+    may, members = use.tenant, []
+    for other in books.tenants.values():
+        whole, lends = other.tenant.max_gpu_millis, other.tenant.lend_millis
+        if other.tenant.cohort == may.cohort and other.tenant.enforce_quota and whole is not None:
+            members.append((other, whole if lends is None else min(lends, whole), whole))
+    if not may.cohort or not may.enforce_quota or may.max_gpu_millis is None:
+        return
+    own_lends = next(lends for other, lends, _ in members if other is use)
+    if use.gpu_millis <= may.max_gpu_millis - own_lends:
+        return
+    if may.borrow_millis is not None:
+        most = may.max_gpu_millis + may.borrow_millis
+        _check_limit(job, "gpus", job.request.gpu_millis, use.gpu_millis, most)
+    pool = sum(lends for _, lends, _ in members)
+    taken = sum(max(0, other.gpu_millis - whole + lends) for other, lends, whole in members)
+    _require(taken <= pool, "job {} makes {} of {} lent in {}", job.job_id, taken, pool, may.cohort)
 
 
 def _check_queue(use: QueueUse | None, job: Job) -> None:

@@ -1,115 +1,381 @@
 """One scheduling cycle: the whole state in, a plan out, nothing changed.
 
-1. Leases whose time is up end, and their GPUs count as free.
+1. Leases whose time is up end, and their GPUs count as free; bookings that are over are let go.
 2. Jobs whose dependencies failed are given up.
-3. The heads of all classes are taken in the policy's order; each is admitted and placed on a
-   draft. A class whose head cannot start is passed over whole: its other jobs are no different.
+3. Jobs that others already give way to are served first: what was promised is kept.
+4. The heads of all classes are taken in the policy's order; each is admitted and placed on a
+   trial. A class whose head cannot start is passed over whole: its other jobs are no different.
+5. For a head that cannot start, others give way where the rules allow it, or it gets a
+   reservation that nobody behind it may break.
 """
 
-from collections.abc import Collection
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
+from gpu_scheduler.core.booking import Booking
+from gpu_scheduler.core.bookings import due
+from gpu_scheduler.core.cohort import would_borrow
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job, JobClass, class_of
-from gpu_scheduler.core.ledger import Ledger, Trial
+from gpu_scheduler.core.ledger import Trial
 from gpu_scheduler.core.node import Placement
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy, SortKey, Standing
+from gpu_scheduler.core.plan import (
+    Claim,
+    Plan,
+    Preemption,
+    PreemptionCause,
+    Reservation,
+    Start,
+)
+from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
 from gpu_scheduler.core.queue import ClassQueue, QueueKey
+from gpu_scheduler.core.rules import PLAIN, Passing, Rules
 from gpu_scheduler.core.stages.admit import refuse
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.state import State
+from gpu_scheduler.core.stages.hold import FAR, Holds
+from gpu_scheduler.core.stages.line import Lines
+from gpu_scheduler.core.stages.place import could_ever_hold, place
+from gpu_scheduler.core.stages.preempt import Candidates, Eviction, Search, borrowers, lost_by
+from gpu_scheduler.core.stages.reserve import Opening, opening
+from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TenantQueue
+
+_NONE: Final[Mapping[str, OrderPolicy]] = {}
+
+# Searches for somebody to give way are dear, and whoever is not among the first waits its turn.
+_MOST_SEARCHES: Final = 32
+
+
+class Witness(Protocol):
+    """Is shown what the cycle saw whenever it could not start the head of a class."""
+
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds
+    ) -> None: ...
 
 
 def schedule(
-    state: State, now: int, policy: Policy, closed: Collection[JobClass] = frozenset()
+    state: State,
+    now: int,
+    policy: Policy,
+    closed: Collection[JobClass] = frozenset(),
+    *,
+    rules: Rules = PLAIN,
+    policies: Mapping[str, OrderPolicy] = _NONE,
+    promises: Sequence[Reservation] = (),
+    witness: Witness | None = None,
 ) -> Plan:
     """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended.
 
-    Nothing of the `closed` classes starts: somebody else has refused them.
+    Nothing of the `closed` classes starts: somebody else has refused them. `policies` are the
+    orders that queues may name for themselves. `promises` are the reservations of the cycle
+    before: under `conservative` each is kept, or bettered.
     """
-    expired = state.expired_leases(now)
-    with Trial(state.ledger) as draft:
-        for job_id in expired:
-            entry = state.entry(job_id)
-            if entry is not None and entry.progress.placement is not None:
-                draft.give(entry.job, entry.progress.placement)
+    with Trial(state.ledger) as trial:
+        cycle = _Cycle(state, now, closed, rules, trial)
+        cycle.witness = witness
+        expired = cycle.end_leases()
+        cycle.clear_bookings()
+        cycle.serve_claimants()
+        cycle.keep_promises(promises)
         if isinstance(policy, ChoicePolicy):
-            starts = _fill_by_choice(state, draft, policy, closed)
+            cycle.fill_by_choice(policy)
         else:
-            starts = _fill_by_key(state, draft, now, policy, closed)
-    return Plan(tuple(starts), tuple(expired), tuple(state.doomed()))
+            cycle.fill_by_key(policy, policies)
+    return Plan(
+        tuple(cycle.starts),
+        tuple(expired),
+        tuple(state.doomed()),
+        tuple(cycle.preemptions),
+        tuple(cycle.claims),
+        due(state, now),
+        tuple(cycle.reservations),
+        cycle.stopped_by,
+    )
 
 
-def _fill_by_key(
-    state: State, draft: Trial, now: int, policy: OrderPolicy, closed: Collection[JobClass]
-) -> list[Start]:
-    # (queue's rank, tenant's share, key, class, position in it). No two keys are equal, since each
-    # ends in a job id, so the heap never compares classes.
-    heads: list[tuple[int, Standing, SortKey, ClassQueue, int]] = []
-    order = policy.at(state, now)
-    for queue in state.waiting.classes():
-        job_class = queue.job_class
-        if job_class in closed:
-            continue
-        submitted_at, job_id = queue.keys[0]
-        key = order.sort_key(job_class, _queue(draft.books, job_class), submitted_at, job_id)
-        share = order.standing(draft.books.tenant(job_class.tenant_id), job_class.user)
-        heads.append((_rank(draft.books, job_class), share, key, queue, 0))
-    heapify(heads)
-    starts: list[Start] = []
-    full: set[object] = set()  # shapes that found no room; within a cycle room only shrinks
-    while heads:
-        rank, share, key, queue, position = heads[0]
-        job_class = queue.job_class
-        share_now = order.standing(draft.books.tenant(job_class.tenant_id), job_class.user)
-        if share_now != share:  # others of its tenant started meanwhile: back to its new place
-            heapreplace(heads, (rank, share_now, key, queue, position))
-            continue
-        placement = _try(draft, job_class, full)
-        if placement is None:
-            heappop(heads)
-            continue
-        entry = state.entry(key[2])
-        assert entry is not None  # the queue and the entries are two indexes of one thing
-        draft.take(entry.job, placement)
-        starts.append(Start(key[2], placement))
-        if position + 1 == len(queue.keys):
-            heappop(heads)
-            continue
-        submitted_at, job_id = queue.keys[position + 1]
-        key = order.sort_key(job_class, _queue(draft.books, job_class), submitted_at, job_id)
-        heapreplace(heads, (rank, share, key, queue, position + 1))
-    return starts
+class _Cycle:
+    """One cycle under way: the trial, and what was decided so far."""
 
+    def __init__(
+        self,
+        state: State,
+        now: int,
+        closed: Collection[JobClass],
+        rules: Rules,
+        trial: Trial,
+    ) -> None:
+        self._state = state
+        self._now = now
+        self._closed = closed
+        self._rules = rules
+        self._trial = trial
+        self._books = trial.books
+        self._holds = Holds(trial.books, now)
+        # Shapes that found no room: in a cycle it only shrinks. With holds, what a job sees also
+        # depends on how long it runs and on what it has booked.
+        self._full: set[int] = set()
+        self._full_around_holds: set[tuple[int, int | None, str | None]] = set()
+        self._candidates: Candidates | None = None
+        self._borrowers = frozenset() if rules.preemption is None else borrowers(trial.books)
+        self._searches = 0
+        self._served: set[JobId] = set()  # apart from the line
+        self._promises: dict[JobId, Reservation] = {}
+        self._is_over = False  # nobody may pass any more
+        self.starts: list[Start] = []
+        self.preemptions: list[Preemption] = []
+        self.claims: list[Claim] = []
+        self.reservations: list[Reservation] = []
+        self.stopped_by: JobId | None = None
+        self.witness: Witness | None = None
 
-def _fill_by_choice(
-    state: State, draft: Trial, policy: ChoicePolicy, closed: Collection[JobClass]
-) -> list[Start]:
-    starts: list[Start] = []
-    full: set[object] = set()
-    for queue, pending in _by_queue(state):
-        while pending:
-            chosen = policy.choose(queue, tuple(pending.values()))
-            if chosen is None:
-                break
-            # Our own record of it: a plug-in may hand back a changed copy.
-            job = pending.pop(chosen.job_id, None)
-            if job is None:
-                raise InvariantBroken(
-                    f"policy {policy.name} chose job {chosen.job_id}, which it was not shown"
-                )
-            job_class = class_of(job)
-            placement = None if job_class in closed else _try(draft, job_class, full)
+    # -- before anybody is served ----------------------------------------------------------------
+
+    def end_leases(self) -> list[JobId]:
+        expired = self._state.expired_leases(self._now)
+        for job_id in expired:
+            entry = self._state.entry(job_id)
+            if entry is not None and entry.progress.placement is not None:
+                self._trial.give(entry.job, entry.progress.placement)
+        return expired
+
+    def clear_bookings(self) -> None:
+        """Whoever is still on booked GPUs when the booking starts gives way."""
+        if self._rules.preemption is None:
+            return
+        for booking_id in sorted(self._books.bookings):
+            booking = self._books.bookings[booking_id]
+            use = self._books.nodes.get(booking.node_id)
+            if use is None or not booking.starts_at <= self._now < booking.ends_at:
+                continue
+            booked = frozenset(booking.gpus)
+            for job_id in sorted(use.holdings):
+                entry = self._state.entry(job_id)
+                if entry is None or not _is_in_the_way(entry, booking, booked):
+                    continue
+                if not self._books.tenant(entry.job.tenant_id).tenant.allow_preemption:
+                    continue
+                to, lost = JobId(booking_id), lost_by(entry, self._now)
+                self.preemptions.append(Preemption(job_id, to, PreemptionCause.BOOKING, lost))
+
+    def serve_claimants(self) -> None:
+        """Jobs that others give way to start first, or keep the place that is being cleared."""
+        for entry in self._state.claimants():
+            self._served.add(entry.job.job_id)
+            job_class = entry.queue.job_class
+            if job_class in self._closed:
+                continue
+            placement = self._place(entry.queue)
             if placement is not None:
-                draft.take(job, placement)
-                starts.append(Start(job.job_id, placement))
-    return starts
+                self._start(entry, placement)
+                continue
+            self._testify(job_class, entry.job.job_id)
+            if entry.progress.claim is not None:
+                self._holds.add(entry.job, entry.progress.claim, self._now)
+
+    def keep_promises(self, promises: Sequence[Reservation]) -> None:
+        """What a cycle before told a job is held for it, whatever comes out this time."""
+        if self._rules.passing is not Passing.CONSERVATIVE:
+            return
+        for promise in promises:
+            entry = self._state.entry(promise.job_id)
+            waits = entry is not None and not self._state.is_placed(promise.job_id)
+            if entry is None or not waits or promise.at == FAR:
+                continue
+            self._holds.add(entry.job, promise.placement, max(self._now, promise.at))
+            self._promises[promise.job_id] = promise
+
+    # -- in order --------------------------------------------------------------------------------
+
+    def fill_by_key(self, policy: OrderPolicy, policies: Mapping[str, OrderPolicy]) -> None:
+        state, now = self._state, self._now
+        order = policy.at(state, now)
+        own = {name: each.at(state, now) for name, each in policies.items()} if policies else {}
+        lines = Lines(self._books, order, own, self._open_classes(), self._served)
+        aside = self._serve(lines, is_lending=bool(self._books.cohorts))
+        if aside:
+            self._served.update(start.job_id for start in self.starts)
+            self._serve(Lines(self._books, order, own, aside, self._served), is_lending=False)
+
+    def _serve(self, lines: Lines, *, is_lending: bool) -> list[ClassQueue]:
+        """Start whom one can, in order. Only what is idle is lent: who needs more than its own
+        quota is put aside until everybody else had their turn."""
+        aside: list[ClassQueue] = []
+        is_plain = self._rules is PLAIN
+        while not self._is_over and (found := lines.next()) is not None:
+            line, head = found
+            if is_lending and would_borrow(self._books, head.queue.job_class):
+                line.drop(head)
+                aside.append(head.queue)
+                continue
+            promise = self._promises.get(head.key[2]) if self._promises else None
+            if promise is not None:
+                self._holds.drop(promise.job_id, promise.placement)
+                self._full_around_holds.clear()  # it alone sees more than those before it did
+            placement = self._place(head.queue)
+            if placement is None:
+                line.drop(head)
+                self._testify(head.queue.job_class, head.key[2])
+                if not is_plain:
+                    self._cannot_start(head.queue.job_class, head.key[2])
+                continue
+            self._start(self._entry(head.key[2]), placement)
+            line.advance(head)
+        return aside
+
+    def _open_classes(self) -> Iterable[ClassQueue]:
+        classes = self._state.waiting.classes()
+        if not self._closed:
+            return classes
+        return (queue for queue in classes if queue.job_class not in self._closed)
+
+    def fill_by_choice(self, policy: ChoicePolicy) -> None:
+        for queue, pending in _by_queue(self._state, self._served):
+            while pending:
+                chosen = policy.choose(queue, tuple(pending.values()))
+                if chosen is None:
+                    break
+                # Our own record of it: a plug-in may hand back a changed copy.
+                job = pending.pop(chosen.job_id, None)
+                if job is None:
+                    raise InvariantBroken(
+                        f"policy {policy.name} chose job {chosen.job_id}, which it was not shown"
+                    )
+                job_class = class_of(job)
+                if job_class in self._closed:
+                    continue
+                placement = self._place(self._entry(job.job_id).queue)
+                if placement is not None:
+                    self._start(self._entry(job.job_id), placement)
+                    continue
+                self._testify(job_class, job.job_id)
+                if (search := self._search(job_class, whoever=True)) is not None:
+                    self._promise(job, search.find_by_choice(job, policy.victim))
+
+    # -- one job ---------------------------------------------------------------------------------
+
+    def _place(self, queue: ClassQueue) -> Placement | None:
+        job_class, shape = queue.job_class, queue.shape
+        if shape in self._full:
+            return None
+        if self._holds or job_class.booking is not None:
+            narrow = (shape, job_class.time_limit_ms, job_class.booking)
+            if narrow in self._full_around_holds:
+                return None
+        else:
+            narrow = None
+        if refuse(self._books, job_class) is not None:
+            return None
+        placement = place(self._books, job_class, self._holds.view(job_class))
+        if placement is None:
+            # Where a tenant's quotas by type steer an open request, another may look further.
+            steered = self._books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+            if job_class.request.gpu_type is not None or not steered:
+                if narrow is None:
+                    self._full.add(shape)
+                else:
+                    self._full_around_holds.add(narrow)
+        return placement
+
+    def _testify(self, job_class: JobClass, job_id: JobId) -> None:
+        if self.witness is not None:
+            self.witness.cannot_start(job_class, job_id, self._trial, self._holds)
+
+    def _start(self, entry: Entry, placement: Placement) -> None:
+        limit = entry.job.options.time_limit_ms
+        self._trial.take(entry.job, placement, None if limit is None else self._now + limit)
+        self.starts.append(Start(entry.job.job_id, placement))
+
+    def _cannot_start(self, job_class: JobClass, job_id: JobId) -> None:
+        """The head of a class is in nobody's way unless the rules put it there."""
+        rules = self._rules
+        if rules.preemption is not None and self._others_give_way(job_class, job_id):
+            return
+        entry = self._entry(job_id)
+        waited = self._now - entry.job.submitted_at
+        is_overdue = rules.hold_after_ms is not None and waited >= rules.hold_after_ms
+        if rules.passing is Passing.GREEDY and not is_overdue:
+            return
+        if refuse(self._books, job_class) is not None:
+            return  # not for want of room: nobody behind it makes it wait
+        if rules.passing is Passing.STRICT:
+            # What can never start would keep everybody waiting for ever.
+            nodes = [self._books.node(node_id).node for node_id in self._books.node_ids()]
+            self._is_over = could_ever_hold(nodes, job_class)
+            self.stopped_by = job_id
+        elif len(self.reservations) < self._most_reservations():
+            self._reserve(entry, job_class, is_overdue)
+
+    def _most_reservations(self) -> int:
+        return self._rules.depth if self._rules.passing is Passing.CONSERVATIVE else 1
+
+    def _reserve(self, entry: Entry, job_class: JobClass, is_overdue: bool) -> None:
+        found = opening(self._trial, self._holds, job_class, self._now, patient=is_overdue)
+        promise = self._promises.pop(entry.job.job_id, None)
+        if promise is not None and (found is None or promise.at < found.at):
+            found = Opening(promise.at, promise.placement)
+        if found is None:
+            return
+        # Where nobody knows when it can start, nobody new may come onto the GPUs it waits for.
+        starts_at = self._now if found.at == FAR else found.at
+        self._holds.add(entry.job, found.placement, starts_at)
+        self.reservations.append(Reservation(entry.job.job_id, found.at, found.placement))
+
+    def _others_give_way(self, job_class: JobClass, job_id: JobId) -> bool:
+        search = self._search(job_class)
+        job = self._entry(job_id).job
+        return search is not None and self._promise(job, search.find(job_id))
+
+    def _search(self, job_class: JobClass, *, whoever: bool = False) -> Search | None:
+        """None where it would be in vain, or too much for one cycle; `whoever` minds no
+        priorities."""
+        rules = self._rules.preemption
+        if rules is None or self._searches >= _MOST_SEARCHES:
+            return None
+        if self._candidates is None:
+            self._candidates = Candidates(self._state, rules, self._now, self._borrowers)
+            self._candidates.leave_out(p.victim for p in self.preemptions)
+        lowest = self._candidates.lowest_priority
+        if lowest is None:
+            return None
+        is_vain = lowest > job_class.priority - rules.margin and not self._borrowers
+        if is_vain and not whoever:
+            return None
+        self._searches += 1
+        return Search(self._trial, self._holds, self._candidates, job_class, rules)
+
+    def _promise(self, job: Job, eviction: Eviction | None) -> bool:
+        """Keep the place that others give up for the job, if they do."""
+        if eviction is None:
+            return False
+        self.preemptions += eviction.victims
+        self.claims.append(Claim(job.job_id, eviction.placement))
+        self._holds.add(job, eviction.placement, self._now)
+        return True
+
+    def _entry(self, job_id: JobId) -> Entry:
+        entry = self._state.entry(job_id)
+        assert entry is not None  # the queue and the entries are two indexes of one thing
+        return entry
 
 
-def _by_queue(state: State) -> list[tuple[TenantQueue, dict[JobId, Job]]]:
+def _is_in_the_way(entry: Entry, booking: Booking, booked: frozenset[int]) -> bool:
+    progress, placement = entry.progress, entry.progress.placement
+    if placement is None or progress.stopping:
+        return False
+    if entry.job.options.booking == booking.booking_id:
+        return False
+    if not entry.job.options.preemptible:
+        return False
+    return any(
+        part.node_id == booking.node_id and any(share.gpu_index in booked for share in part.shares)
+        for part in placement.parts()
+    )
+
+
+def _by_queue(
+    state: State, served: Collection[JobId]
+) -> list[tuple[TenantQueue, dict[JobId, Job]]]:
     """Every queue in which somebody waits, higher ones first, with its jobs, oldest first."""
     keys: dict[tuple[TenantId, str], list[QueueKey]] = {}
     for waiting in state.waiting.classes():
@@ -123,31 +389,8 @@ def _by_queue(state: State) -> list[tuple[TenantQueue, dict[JobId, Job]]]:
         for _, job_id in sorted(members):
             entry = state.entry(job_id)
             assert entry is not None
-            jobs[job_id] = entry.job
+            if job_id not in served:
+                jobs[job_id] = entry.job
         found.append((queue, jobs))
     found.sort(key=lambda pair: (-pair[0].priority, pair[0].tenant_id, pair[0].name))
     return found
-
-
-def _queue(books: Ledger, job_class: JobClass) -> TenantQueue | None:
-    use = books.queue(job_class.tenant_id, job_class.queue)
-    return None if use is None else use.queue
-
-
-def _rank(books: Ledger, job_class: JobClass) -> int:
-    """Higher queues first."""
-    use = books.queue(job_class.tenant_id, job_class.queue)
-    return 0 if use is None else -use.queue.priority
-
-
-def _try(draft: Trial, job_class: JobClass, full: set[object]) -> Placement | None:
-    shape = job_class.request
-    if shape in full or refuse(draft.books, job_class) is not None:
-        return None
-    placement = place(draft.books, job_class)
-    if placement is None:
-        # Where a tenant's quotas by type steer an open request, another may look further.
-        steered = draft.books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
-        if job_class.request.gpu_type is not None or not steered:
-            full.add(shape)
-    return placement

@@ -13,6 +13,8 @@ from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement
+from gpu_scheduler.core.node_index import NodeIndex
+from gpu_scheduler.core.reasons import Reason
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import GPU
 
@@ -35,6 +37,7 @@ class NodeUse:
     mem_mib: int = 0
     # Who is here. In no order: a trial that was undone leaves them in another one.
     holdings: dict[JobId, Holding] = field(default_factory=dict)
+    closed_by: int = 0  # workers here that want the node to themselves: nobody else joins
 
     def free_millis(self, gpu: Gpu) -> int:
         """What a new job could have of this GPU: nothing while it is lost, paused or hot."""
@@ -42,7 +45,12 @@ class NodeUse:
 
     def copy(self) -> "NodeUse":
         return NodeUse(
-            self.node, dict(self.gpu_millis), self.cpu_millis, self.mem_mib, dict(self.holdings)
+            self.node,
+            dict(self.gpu_millis),
+            self.cpu_millis,
+            self.mem_mib,
+            dict(self.holdings),
+            self.closed_by,
         )
 
     def add(self, job: Job, part: Part, sign: int) -> None:
@@ -56,6 +64,8 @@ class NodeUse:
         request = job.request
         self.cpu_millis += sign * (request.cpu_millis // request.workers)
         self.mem_mib += sign * (request.mem_mib // request.workers)
+        if request.where.exclusive:
+            self.closed_by += sign
 
 
 @dataclass(slots=True)
@@ -92,6 +102,26 @@ def _add_to(amounts: dict[str, int], name: str, amount: int) -> None:
 
 
 @dataclass(slots=True)
+class Pool:
+    """What the members of a cohort can lend each other, and what is out of it; see `cohort.py`."""
+
+    size: int = 0
+    taken: int = 0  # may be more than there is, where a quota was lowered under running jobs
+
+    @property
+    def free(self) -> int:
+        return max(0, self.size - self.taken)
+
+    def add(self, use: TenantUse, sign: int) -> None:
+        """Count a member in, or with -1 out."""
+        tenant = use.tenant
+        if tenant.shares_quota:
+            kept = tenant.guaranteed_millis
+            self.size += sign * ((tenant.max_gpu_millis or 0) - kept)
+            self.taken += sign * max(0, use.gpu_millis - kept)
+
+
+@dataclass(slots=True)
 class QueueUse:
     """A tenant's queue and how many of its jobs have GPUs."""
 
@@ -110,9 +140,13 @@ class Ledger:
         self.nodes: dict[NodeId, NodeUse] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
+        self.pools: dict[str, Pool] = {}  # by cohort
+        self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         self.arrays: dict[str, int] = {}  # elements placed, by array
         self.bookings: dict[str, Booking] = {}
         self._node_ids: list[NodeId] | None = []
+        self._index: NodeIndex | None = None
+        self._changed: dict[NodeId, None] = {}  # nodes the index has not looked at since
 
     def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
         holding = Holding(job, placement, until)
@@ -120,6 +154,7 @@ class Ledger:
             use = self._node(part.node_id)
             use.add(job, part, +1)
             use.holdings[job.job_id] = holding
+            self._changed[part.node_id] = None
         self._count(job, placement, +1)
 
     def give(self, job: Job, placement: Placement) -> None:
@@ -127,6 +162,7 @@ class Ledger:
             use = self._node(part.node_id)
             use.add(job, part, -1)
             use.holdings.pop(job.job_id, None)
+            self._changed[part.node_id] = None
         self._count(job, placement, -1)
 
     def holding(self, job: Job, placement: Placement) -> Holding:
@@ -150,7 +186,20 @@ class Ledger:
             self._node_ids = sorted(self.nodes)
         return self._node_ids
 
+    def index(self) -> NodeIndex:
+        """The nodes by what is free of them, as they are now."""
+        index = self._index
+        if index is None or not index.is_about(self.nodes):
+            index = None
+        elif self._changed:
+            index.refresh(self._changed)
+        if index is None or not index.covers_all():
+            index = self._index = NodeIndex(self.nodes)
+        self._changed.clear()
+        return index
+
     def set_node(self, node: Node) -> None:
+        self._changed[node.node_id] = None
         use = self.nodes.get(node.node_id)
         if use is None:
             self.nodes[node.node_id] = NodeUse(node)
@@ -168,16 +217,27 @@ class Ledger:
             members = self.cohorts.setdefault(tenant.cohort, [])
             members.append(tenant.tenant_id)
             members.sort()
+            pool = self.pools.setdefault(tenant.cohort, Pool())
+            pool.add(self.tenants[tenant.tenant_id], +1)
 
     def _leave_cohort(self, tenant: Tenant) -> None:
         if tenant.cohort:
             members = self.cohorts[tenant.cohort]
             members.remove(tenant.tenant_id)
+            self.pools[tenant.cohort].add(self.tenants[tenant.tenant_id], -1)
             if not members:
                 del self.cohorts[tenant.cohort]
+                del self.pools[tenant.cohort]
 
     def _count(self, job: Job, placement: Placement, sign: int) -> None:
-        self.tenants[job.tenant_id].add(job, placement, sign)
+        use = self.tenants[job.tenant_id]
+        pool = self.pools.get(use.tenant.cohort) if use.tenant.cohort else None
+        if pool is None:
+            use.add(job, placement, sign)
+        else:
+            pool.add(use, -1)
+            use.add(job, placement, sign)
+            pool.add(use, +1)
         queue = self.queues.get((job.tenant_id, job.queue))
         if queue is not None:
             queue.running += sign

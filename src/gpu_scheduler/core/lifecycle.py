@@ -35,6 +35,7 @@ class Move(StrEnum):
     STOP = "be stopped"
     CLAIM = "be promised room"
     CHECKPOINT = "mark a checkpoint"
+    NOTE = "be told something"
     HOLD = "be held"
     RELEASE = "be released"
 
@@ -65,6 +66,7 @@ MOVES: Final = MappingProxyType(
         (_S.RUNNING, _M.PREEMPT): _S.PREEMPTED,
         (_S.RUNNING, _M.STOP): _S.RUNNING,
         (_S.RUNNING, _M.CHECKPOINT): _S.RUNNING,
+        (_S.RUNNING, _M.NOTE): _S.RUNNING,
         (_S.PREEMPTED, _M.REQUEUE): _S.PENDING,
         (_S.PREEMPTED, _M.CANCEL): _S.CANCELLED,
     }
@@ -183,9 +185,16 @@ def give_way(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progre
     return progress if progress.stopping else replace(stopping, gives_way_to=to)
 
 
+def lost_ms(progress: Progress, at: int) -> int:
+    """How much of its run a job loses if it is ended then: all since its last checkpoint."""
+    since = at if progress.started_at is None else progress.started_at
+    if progress.checkpoint_at is not None:
+        since = max(since, progress.checkpoint_at)
+    return max(0, at - since)
+
+
 def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Progress:
     """It has given way: what it did since its last checkpoint is lost, its age is not."""
-    since = max(progress.started_at or at, progress.checkpoint_at or 0)
     return Progress(
         state=next_state(job_id, progress.state, Move.PREEMPT),
         attempt=progress.attempt,
@@ -194,7 +203,7 @@ def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Prog
         exit_code=progress.exit_code,
         cause=progress.cause,
         preemptions=progress.preemptions + 1,
-        lost_gpu_millis_ms=progress.lost_gpu_millis_ms + max(0, at - since) * gpu_millis,
+        lost_gpu_millis_ms=progress.lost_gpu_millis_ms + lost_ms(progress, at) * gpu_millis,
     )
 
 
@@ -206,9 +215,21 @@ def checkpoint(job_id: JobId, progress: Progress, at: int) -> Progress:
 def stop(job_id: JobId, progress: Progress, cause: str) -> Progress:
     """Record that its end was asked for; a first cause is kept, unless it was to give way."""
     state = next_state(job_id, progress.state, Move.STOP)
-    if progress.stopping and progress.gives_way_to is None:
+    if progress.stopping and progress.gives_way_to is None and not progress.held:
         return progress
-    return replace(progress, state=state, stopping=True, cause=cause, gives_way_to=None)
+    return replace(progress, state=state, stopping=True, cause=cause, gives_way_to=None, held=False)
+
+
+def put_back(job_id: JobId, progress: Progress, cause: str) -> Progress:
+    """Ask a job to end, to wait on hold: until it is over, `held` says what becomes of it."""
+    stopping = stop(job_id, progress, cause)
+    return progress if progress.stopping else replace(stopping, held=True)
+
+
+def note(job_id: JobId, progress: Progress, text: str | None) -> Progress:
+    """Tell the owner of a running job something about it; None takes it back."""
+    state = next_state(job_id, progress.state, Move.NOTE)
+    return replace(progress, state=state, cause=text)
 
 
 def hold(job_id: JobId, progress: Progress, held: bool) -> Progress:

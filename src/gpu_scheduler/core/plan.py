@@ -17,6 +17,7 @@ class PreemptionCause(StrEnum):
     PRIORITY = "priority"  # the other is more important
     RECLAIM = "reclaim"  # it ran on quota that its tenant had borrowed
     BOOKING = "booking"  # its GPUs were booked
+    POLICY = "policy"  # an installed policy named it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Plan:
     claims: tuple[Claim, ...] = ()
     released: tuple[tuple[str, str], ...] = ()  # bookings that end, with the cause
     reservations: tuple[Reservation, ...] = ()  # not recorded: every cycle makes its own
+    stopped_by: JobId | None = None  # under `strict`, the job that nobody may pass
 
     def __bool__(self) -> bool:
         """Whether it changes anything."""

@@ -19,6 +19,8 @@ Standing = tuple[int, int]  # of a tenant, then of a user inside it
 class Order(Protocol):
     """A total order over waiting jobs, lowest first: standing, then key. Made for one cycle."""
 
+    is_flat: ClassVar[bool]  # all stand alike: `standing` need not be asked
+
     def standing(self, use: TenantUse, user: str) -> Standing:
         """How much of their share a tenant and its user have. Never falls as they get more, so
         that a start can only move the rest of their jobs back."""
@@ -48,6 +50,8 @@ class ChoicePolicy:
 
     name: str
     choose: Callable[[TenantQueue, Sequence[Job]], Job | None]
+    # Asked for a job that cannot start, again and again until it could: who should give way?
+    victim: Callable[[Sequence[Job], Job], Job | None] = lambda running, job: None
 
 
 Policy = OrderPolicy | ChoicePolicy

@@ -6,11 +6,14 @@ thousand jobs cost.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from sortedcontainers import SortedList
 
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import JobClass
+from gpu_scheduler.core.job import JobClass, Request
+
+_MOST_SHAPES: Final = 100_000
 
 QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every class
 
@@ -18,10 +21,11 @@ QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every c
 class ClassQueue:
     """One class: its waiting jobs in order, and how many jobs, waiting or not, belong to it."""
 
-    __slots__ = ("job_class", "keys", "members")
+    __slots__ = ("job_class", "keys", "members", "shape")
 
-    def __init__(self, job_class: JobClass) -> None:
+    def __init__(self, job_class: JobClass, shape: int) -> None:
         self.job_class = job_class
+        self.shape = shape  # the same for classes that ask for the same: quicker than comparing
         self.keys: SortedList[QueueKey] = SortedList()
         self.members = 0
 
@@ -32,6 +36,8 @@ class WaitingQueue:
     def __init__(self) -> None:
         self._classes: dict[JobClass, ClassQueue] = {}
         self._size = 0
+        self._shapes: dict[Request, int] = {}
+        self._last_shape = 0
 
     def __len__(self) -> int:
         return self._size
@@ -40,9 +46,19 @@ class WaitingQueue:
         """The class of jobs that enter the state; all its jobs share the one object."""
         queue = self._classes.get(job_class)
         if queue is None:
-            queue = self._classes[job_class] = ClassQueue(job_class)
+            shape = self._shape_of(job_class.request)
+            queue = self._classes[job_class] = ClassQueue(job_class, shape)
         queue.members += count
         return queue
+
+    def _shape_of(self, request: Request) -> int:
+        shape = self._shapes.get(request)
+        if shape is None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()  # then some that are alike no longer know it
+            shape = self._last_shape = self._last_shape + 1
+            self._shapes[request] = shape
+        return shape
 
     def leave(self, queue: ClassQueue) -> None:
         """A job of the class is over; a class without jobs is forgotten."""

@@ -14,12 +14,26 @@ class ReasonCode(StrEnum):
     QUEUE_DISABLED = "queue_disabled"  # queue, tenant
     QUEUE_CAP = "queue_cap"  # queue, tenant, running, limit
     TENANT_QUOTA = "tenant_quota"  # tenant, resource, requested, limit, current
+    QUOTA_LENT = "quota_lent"  # tenant, cohort, requested, nominal, current, lent: others have it
+    BORROW_LIMIT = "borrow_limit"  # tenant, cohort, requested, nominal, current, borrow
+    COHORT_QUOTA = "cohort_quota"  # tenant, cohort, requested, nominal, current, pool, free
+    BUDGET = "budget"  # tenant, window, spent, budget, until (0: never), action
     QUOTA_PROVIDER = "quota_provider"  # provider, tenant
     NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
     TOO_LARGE = "too_large"  # resource, requested, largest
-    GPUS_BUSY = "gpus_busy"  # requested, gpu_type, total, free, empty, paused, hot, problem, node
+    CONDITION = "condition"  # condition, field, value: no machine meets it
+    NOT_ALONE = "not_alone"  # busy, node: it wants a machine to itself, and others are on them
+    # requested, gpu_type, total, free, empty, paused, hot, problem, foreign, node
+    GPUS_BUSY = "gpus_busy"
     CPU_BUSY = "cpu_busy"  # requested, free, total, node
     MEMORY_BUSY = "memory_busy"  # requested, free, total, node
+    BOOKED = "booked"  # booking, at, until, limit (ms it may run at most, 0: not at all), node
+    BOOKING_AHEAD = "booking_ahead"  # booking, at: it runs in a booking that has not begun
+    BEHIND_RESERVATION = "behind_reservation"  # job, at (0: nobody knows), limit (ms), requested
+    PLACE_KEPT = "place_kept"  # job: others give way to it, and it gets these GPUs
+    STRICT_LINE = "strict_line"  # job: nobody may pass it
+    PROMISED = "promised"  # jobs: they give way to this one
+    NOT_CHOSEN = "not_chosen"  # policy: an installed policy did not choose it
     NO_NODE = "no_node"  # no machine has reported its GPUs yet
     NEXT_CYCLE = "next_cycle"  # nothing is in its way; it starts with the next cycle
 

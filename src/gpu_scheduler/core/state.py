@@ -4,12 +4,13 @@ Jobs that are over are dropped: the store has them. What is here grows with what
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from sortedcontainers import SortedList
 
+from gpu_scheduler.core.budget import Budgets
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
@@ -35,6 +36,7 @@ from gpu_scheduler.core.lifecycle import (
     JobState,
     Progress,
 )
+from gpu_scheduler.core.meter import Meter, Meters, Owner
 from gpu_scheduler.core.queue import ClassQueue, WaitingQueue
 from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
@@ -57,12 +59,15 @@ class State:
         self.waiting = WaitingQueue()
         self.counts: Counter[JobState] = Counter()
         self.usage: dict[QueueName, Usage] = {}  # of all time, by tenant and queue
+        self.budgets = Budgets()
+        self.meters = Meters()  # GPU time of late, by tenant and user
         self._entries: dict[JobId, Entry] = {}
         self._placed: dict[JobId, Entry] = {}
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
         self._leases: SortedList[tuple[int, JobId]] = SortedList()
         self._dependents: dict[JobId, list[JobId]] = {}
         self._doomed: dict[JobId, str] = {}
+        self._claimants: dict[JobId, Entry] = {}
 
     # -- the read side ---------------------------------------------------------------------
 
@@ -76,6 +81,18 @@ class State:
         """Jobs that have GPUs, by start, then id."""
         return sorted(
             self._placed.values(), key=lambda e: (e.progress.started_at or 0, e.job.job_id)
+        )
+
+    def is_placed(self, job_id: JobId) -> bool:
+        return job_id in self._placed
+
+    def claimants(self) -> list[Entry]:
+        """Waiting jobs that others give way to, oldest first."""
+        if not self._claimants:
+            return []
+        return sorted(
+            (e for e in self._claimants.values() if not self._is_kept_back(e)),
+            key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
     def expired_leases(self, now: int) -> list[JobId]:
@@ -94,8 +111,15 @@ class State:
         return iter(self._sleeping)
 
     def wakes_at(self) -> int | None:
-        """The next instant at which time alone changes something: a back-off or a lease ends."""
+        """The next instant at which time alone changes something: a back-off or a lease ends, or
+        something about a booking is due.
+        """
         firsts = [keys[0][0] for keys in (self._sleeping, self._leases) if keys]
+        if (budget_at := self.budgets.next_change_at(self.now)) is not None:
+            firsts.append(budget_at)
+        for booking in self.ledger.bookings.values():
+            if (at := booking.next_at(self.now)) is not None:
+                firsts.append(at)
         return min(firsts, default=None)
 
     def live_count(self) -> int:
@@ -114,6 +138,8 @@ class State:
                 self._move(event)
             case TenantSet():
                 self.ledger.set_tenant(event.tenant)
+                self.budgets.set_tenant(event.tenant)
+                self.ledger.over_budget = self.budgets.refusals(self.now)
             case QueueSet():
                 self._set_queue(event.queue)
             case QueueRemoved():
@@ -126,7 +152,7 @@ class State:
             case BookingSet():
                 self.ledger.bookings[event.booking.booking_id] = event.booking
             case BookingRemoved():
-                self.ledger.bookings.pop(event.booking_id, None)
+                self._remove_booking(event.booking_id)
             case TimePassed():
                 self._wake(event.at)
             case _:
@@ -157,6 +183,41 @@ class State:
         if doom is not None:
             self._doomed[job.job_id] = doom
         self._enter(entry)
+        if progress.state in PLACED:
+            self.budgets.resume(job.tenant_id, job.request.gpu_millis, progress.started_at or 0)
+
+    def set_aside(self, entry: Entry) -> None:
+        """Take a job out of the indexes, until `put_back`: see `what_if`."""
+        self._leave(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        self._enter(entry)
+
+    def withdraw(self, job_id: JobId) -> None:
+        """The exact inverse of `restore`, for a job that waits and that nobody waits for."""
+        entry = self._entries.pop(job_id)
+        self._leave(entry)
+        self.counts[entry.progress.state] -= 1
+        self.waiting.leave(entry.queue)
+        self._doomed.pop(job_id, None)
+
+    def restore_meters(self, averages: Mapping[Owner, tuple[int, int]], now: int) -> None:
+        """Take in what was measured, with the instant it was true, after the jobs were restored.
+
+        Who has GPUs and was never measured is measured from now on.
+        """
+        by_owner = self.meters.by_owner
+        for owner, (average, at) in averages.items():
+            by_owner[owner] = Meter(average, 0, at)
+        for tenant_id, use in self.ledger.tenants.items():
+            held: dict[Owner, int] = {(tenant_id, None): use.gpu_millis}
+            held |= {(tenant_id, user): millis for user, millis in use.gpu_millis_by_user.items()}
+            for owner, rate in held.items():
+                known = by_owner.get(owner)
+                if known is not None:
+                    by_owner[owner] = Meter(known.average, rate, known.at)
+                elif rate:
+                    by_owner[owner] = Meter(0, rate, now)
 
     # -- how ------------------------------------------------------------------------------------
 
@@ -199,6 +260,7 @@ class State:
         entry = self._entries.get(event.job_id)
         if entry is None:
             raise InvariantBroken(f"an event moves unknown job {event.job_id}")
+        self._measure(entry, event)
         self._leave(entry)
         self.counts[entry.progress.state] -= 1
         self.counts[event.progress.state] += 1
@@ -208,9 +270,18 @@ class State:
         else:
             self._enter(entry)
 
+    def _measure(self, entry: Entry, event: JobMoved) -> None:
+        job = entry.job
+        by = held_change(job, entry.progress, event.progress)
+        if by:
+            self.meters.change(job.tenant_id, job.options.user, by, event.at)
+            self.budgets.count(job.tenant_id, by, event.at)
+
     def _enter(self, entry: Entry) -> None:
         """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
         job, progress = entry.job, entry.progress
+        if job.options.booking is not None and progress.state is JobState.PENDING:
+            self._doom_without_booking(job)
         if progress.state in PLACED:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
@@ -224,6 +295,8 @@ class State:
             self._sleeping.add((progress.eligible_at, job.job_id))
         else:
             self.waiting.add(entry.queue, job.submitted_at, job.job_id)
+        if progress.claim is not None:
+            self._claimants[job.job_id] = entry
 
     def _leave(self, entry: Entry) -> None:
         job, progress = entry.job, entry.progress
@@ -240,6 +313,8 @@ class State:
             self._sleeping.remove((progress.eligible_at, job.job_id))
         else:
             self.waiting.discard(entry.queue, job.submitted_at, job.job_id)
+        if progress.claim is not None:
+            self._claimants.pop(job.job_id, None)
 
     def _is_kept_back(self, entry: Entry) -> bool:
         """Whether something other than time and room keeps a job without GPUs from starting."""
@@ -271,10 +346,32 @@ class State:
     def _wake(self, now: int) -> None:
         """Time never goes back: a clock that was set back changes nothing until it caught up."""
         self.now = max(self.now, now)
+        self.ledger.over_budget = self.budgets.refusals(self.now)
         while self._sleeping and self._sleeping[0][0] <= self.now:
             _, job_id = self._sleeping.pop(0)
             entry = self._entries[job_id]
             self.waiting.add(entry.queue, entry.job.submitted_at, job_id)
+
+    def _doom_without_booking(self, job: Job) -> None:
+        booking = job.options.booking
+        if booking is not None and booking not in self.ledger.bookings:
+            self._doomed.setdefault(job.job_id, f"reservation {booking} it runs in is over")
+
+    def _remove_booking(self, booking_id: str) -> None:
+        """Its jobs that wait can no longer start; those that run go on."""
+        waiting = []
+        if any(q.job_class.booking == booking_id for q in self.waiting.all_classes()):
+            waiting = [
+                entry
+                for entry in self._entries.values()
+                if entry.job.options.booking == booking_id
+                and entry.progress.state is JobState.PENDING
+            ]
+        for entry in waiting:
+            self._leave(entry)
+        self.ledger.bookings.pop(booking_id, None)
+        for entry in waiting:
+            self._enter(entry)
 
     def _set_queue(self, queue: TenantQueue) -> None:
         key = (queue.tenant_id, queue.name)
@@ -286,6 +383,11 @@ class State:
             self.ledger.queues[key] = QueueUse(queue, running)
         else:
             use.queue = queue
+
+
+def held_change(job: Job, before: Progress, after: Progress) -> int:
+    """The thousandths of a GPU that a move gives its job, or with a minus takes from it."""
+    return job.request.gpu_millis * ((after.state in PLACED) - (before.state in PLACED))
 
 
 def doom_cause(job_id: JobId, ended_as: JobState) -> str:

@@ -69,6 +69,17 @@ class Tenant:
     lend_millis: int | None = None  # at most this much of its own; None: all of it
     budget: Budget | None = None
 
+    @property
+    def shares_quota(self) -> bool:
+        """Whether it lends and borrows at all: nothing limits a member without a quota."""
+        return bool(self.cohort) and self.max_gpu_millis is not None and self.enforce_quota
+
+    @property
+    def guaranteed_millis(self) -> int:
+        """The part of its quota that is never lent."""
+        lend = self.lend_millis
+        return 0 if lend is None else max(0, (self.max_gpu_millis or 0) - lend)
+
     def max_of_type(self, gpu_type: str) -> int | None:
         for name, millis in self.max_gpu_millis_by_type:
             if name == gpu_type:

@@ -6,9 +6,10 @@ from typing import Final
 GPU: Final = 1000  # one whole GPU in gpu_millis
 CPU: Final = 1000  # one core in cpu_millis
 SECOND: Final = 1000  # in ms
+GPU_HOUR: Final = 3_600_000 * GPU  # in thousandths of a GPU times ms
 
 GPU_STEP: Final = 10  # the finest share: 0.01 GPU
-MIN_GPU_MILLIS: Final = 100  # 0.1 GPU: below that a CUDA context alone is more than the share
+MIN_GPU_MILLIS: Final = GPU_STEP  # the smallest share is one step
 MAX_GPU_MILLIS: Final = 100_000 * GPU  # a typing error, not a cluster
 
 
@@ -21,7 +22,7 @@ def gpu_millis(amount: int | float | str | Decimal) -> int:
     if not exact.is_finite():
         raise ValueError(f"GPUs must be a number like 1, 2 or 0.5, not {amount!r}")
     if exact < MIN_GPU_MILLIS:
-        raise ValueError(f"GPUs must be at least 0.1, not {amount}")
+        raise ValueError(f"GPUs must be at least 0.01, not {amount}")
     if exact > MAX_GPU_MILLIS:
         raise ValueError(f"GPUs must be at most {MAX_GPU_MILLIS // GPU}, not {amount}")
     if exact % GPU_STEP:

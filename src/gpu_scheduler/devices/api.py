@@ -10,6 +10,7 @@ class GpuProcess:
 
     pid: int
     memory_mib: int | None  # None: the driver does not tell (MIG, WSL, some containers)
+    sm_percent: int | None = None  # its part of the GPU's time, of late
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,15 @@ class GpuReading:
     nvlink_group: int | None = None  # GPUs with the same number reach each other over NVLink
     numa_node: int | None = None
     processes: tuple[GpuProcess, ...] = ()
+    slice_of: int | None = None  # a MIG slice: the index of the GPU it is cut from
+    mps: bool | None = None  # whether an MPS server shares it between programs
+    sm_clock_mhz: int | None = None
+    throttle: tuple[str, ...] = ()  # why the driver slows it down, in words: see `throttle.py`
+    ecc_uncorrected: int | None = None  # memory errors since the driver was loaded
+    remap_pending: bool | None = None  # rows wait for a reset to be remapped
+    remap_failed: bool | None = None
+    xids: tuple[int, ...] = ()  # the latest of the driver's error codes, oldest first
+    xid_count: int = 0  # all since the provider began; `xids` has only the last few
     problem: str | None = None  # why it can take no job ("lost: …"); None when it is well
 
     def unmeasured(self, problem: str | None) -> "GpuReading":
@@ -37,6 +47,12 @@ class GpuReading:
             temperature_c=None,
             utilisation_percent=None,
             processes=(),
+            mps=None,
+            sm_clock_mhz=None,
+            throttle=(),
+            ecc_uncorrected=None,
+            remap_pending=None,
+            remap_failed=None,
             problem=problem,
         )
 

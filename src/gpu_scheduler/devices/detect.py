@@ -13,6 +13,7 @@ from gpu_scheduler.devices.sim_spec import SimSpec, parse_sim_spec
 from gpu_scheduler.devices.simulated import SimulatedProvider
 
 FALLBACK_SPEC = "sim:4xA100"
+SIM_STATE_FILE = "simulated-gpus.json"  # in the data directory: what simulated GPUs report
 # Without persistence mode the driver wakes each GPU for 1 to 3 s, one after the other: 16 of them
 # stay below this.
 _START_SECONDS = 60.0

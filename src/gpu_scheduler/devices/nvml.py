@@ -4,17 +4,20 @@ What a GPU is (name, memory, links, NUMA node) is read once; a read asks only ho
 """
 
 import contextlib
+import ctypes
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpu_scheduler.devices.api import GpuProcess, GpuReading, NoDriver, Snapshot
+from gpu_scheduler.devices.api import GpuReading, NoDriver, Snapshot
 from gpu_scheduler.devices.gpu_type import UNKNOWN_TYPE, short_type
 from gpu_scheduler.devices.host import this_machine
 from gpu_scheduler.devices.numa import numa_node_of
 from gpu_scheduler.devices.nvlink import nvlink_groups
+from gpu_scheduler.devices.nvml_reader import NvmlReader
 
 _MIB = 1024 * 1024
 _T = TypeVar("_T")
@@ -27,6 +30,8 @@ _LACKING = frozenset({3, 4, 6, 13, 21, 25, 26})
 # Not this GPU but everything: uninitialised, driver not loaded, library gone, and a library
 # that no longer matches the driver (an upgrade under our feet).
 _DRIVER_GONE = frozenset({1, 9, 12, 18})
+_KEPT_XIDS = 16
+_MOST_XIDS_A_READ = 256  # a GPU that raises more has been told often enough
 
 
 class _DriverFailed(Exception):
@@ -35,7 +40,7 @@ class _DriverFailed(Exception):
 
 @dataclass(slots=True)
 class _Slot:
-    """One GPU for the life of the provider; its index here never goes to another GPU."""
+    """One GPU or MIG slice for the life of the provider; its index never goes to another."""
 
     facts: GpuReading  # what it is, without measurements
     known: bool = False  # False: it has never answered, so `facts` are placeholders
@@ -43,10 +48,15 @@ class _Slot:
     why: str = ""  # why there is no handle
     endpoints: frozenset[str] = frozenset()  # see nvlink_groups
     unnamed_links: bool = False  # has active links whose far end the driver does not name
+    whole: "_Slot | None" = None  # of a MIG slice: the GPU it is cut from
+    hidden: bool = False  # cut into slices, or a slice that is no more: nothing a job could have
+    address: int | None = None  # of the driver's record of it, by which errors name it
+    xids: tuple[int, ...] = ()  # the latest
+    xid_count: int = 0
 
 
 class NvmlProvider:
-    """Reads all GPUs in five calls each.
+    """Reads all GPUs in eleven calls each.
 
     An index, once given, stays with its GPU even where the driver renumbers the remaining ones,
     so whoever hands GPUs to programs names them by UUID.
@@ -59,8 +69,10 @@ class NvmlProvider:
         """Raises NoDriver where the library, the driver or GPUs are missing."""
         self._sysfs = sysfs
         self._nvml = _load_binding()
+        self._reader = NvmlReader(self._nvml, self._ask)
         self._slots: list[_Slot] = []
         self._count = 0
+        self._events: object | None = None  # the driver's queue of errors; None: it has none
         self._initialised = False
         try:
             self._initialise()
@@ -75,8 +87,10 @@ class NvmlProvider:
     def read(self) -> Snapshot:
         try:
             self._initialise()
+            self._take_errors()
             self._find_gpus()
-            return Snapshot(self.name, tuple(self._read_slot(slot) for slot in self._slots))
+            listed = (slot for slot in self._slots if not slot.hidden)
+            return Snapshot(self.name, tuple(self._read_slot(slot) for slot in listed))
         except _DriverFailed as error:
             # Start afresh at the next read: a driver that comes back needs a new session.
             self.close()
@@ -89,9 +103,12 @@ class NvmlProvider:
             return
         self._initialised = False
         for slot in self._slots:
-            slot.handle = None
+            slot.handle = slot.address = None
         with contextlib.suppress(self._nvml.NVMLError):  # gone already is as good
+            if self._events is not None:
+                self._nvml.nvmlEventSetFree(self._events)
             self._nvml.nvmlShutdown()
+        self._events = None
 
     # The session with the driver.
 
@@ -127,14 +144,17 @@ class NvmlProvider:
 
     def _find_gpus(self) -> None:
         count = self._device_count()
-        if count == self._count and all(slot.handle is not None for slot in self._slots):
-            return
-        self._count = count
-        for slot in self._slots:
-            slot.handle, slot.why = None, "the driver no longer lists it"
-        found_new = [self._find_gpu(number) for number in range(count)]
-        if any(found_new):
-            self._group_by_nvlink()
+        whole = [slot for slot in self._slots if slot.whole is None]
+        if count != self._count or any(slot.handle is None for slot in whole):
+            self._count = count
+            for slot in whole:
+                slot.handle, slot.why = None, "the driver no longer lists it"
+            found_new = [self._find_gpu(number) for number in range(count)]
+            if any(found_new):
+                self._group_by_nvlink()
+        for slot in [slot for slot in self._slots if slot.whole is None]:
+            self._watch_errors(slot)
+            self._find_slices(slot)
 
     def _device_count(self) -> int:
         try:
@@ -172,6 +192,85 @@ class NvmlProvider:
         slot = _Slot(GpuReading(index, f"GPU-unknown-{index}", "unknown GPU", UNKNOWN_TYPE, 0))
         self._slots.append(slot)
         return slot
+
+    # MIG slices.
+
+    def _find_slices(self, whole: _Slot) -> None:
+        """Looked at in every read: slices come and go while the driver runs."""
+        known = [slot for slot in self._slots if slot.whole is whole]
+        if whole.handle is None:
+            for slot in known:
+                slot.handle, slot.why = None, whole.why
+            return
+        try:
+            mode = self._ask(_current, "nvmlDeviceGetMigMode", whole.handle)
+            handles = self._slice_handles(whole.handle) if mode else []
+            found = [self._slice_slot(whole, handle) for handle in handles]
+        except self._nvml.NVMLError:
+            return  # the GPU itself fails: reading it will tell
+        whole.hidden = bool(mode)
+        for slot in known:
+            slot.hidden = slot not in found
+
+    def _slice_handles(self, whole: object) -> list[object]:
+        most = self._ask(int, "nvmlDeviceGetMaxMigDeviceCount", whole) or 0
+        handles = (
+            self._ask(_same, "nvmlDeviceGetMigDeviceHandleByIndex", whole, number)
+            for number in range(most)
+        )
+        return [handle for handle in handles if handle is not None]
+
+    def _slice_slot(self, whole: _Slot, handle: object) -> _Slot:
+        uuid = str(self._call("nvmlDeviceGetUUID", handle))
+        for slot in self._slots:
+            if slot.facts.uuid == uuid:
+                slot.handle, slot.hidden = handle, False
+                return slot
+        slot = self._add_slot()
+        slot.whole, slot.handle, slot.known = whole, handle, True
+        name = str(self._call("nvmlDeviceGetName", handle))
+        slot.facts = replace(
+            whole.facts,
+            index=slot.facts.index,
+            uuid=uuid,
+            name=name,
+            gpu_type=f"{whole.facts.gpu_type}-{self._profile(name, handle)}",
+            memory_mib=self._ask(_total_mib, "nvmlDeviceGetMemoryInfo", handle) or 0,
+            nvlink_group=None,  # slices reach no other GPU directly
+            slice_of=whole.facts.index,
+        )
+        return slot
+
+    def _profile(self, name: str, handle: object) -> str:
+        """ "1g.10gb", as the driver names the slice, or from its size where it does not."""
+        named = re.search(r"\bMIG (\S+)", name)
+        if named is not None:
+            return named[1]
+        return self._ask(_profile_of, "nvmlDeviceGetAttributes_v2", handle) or "slice"
+
+    # Errors, which the driver reports as they happen.
+
+    def _watch_errors(self, slot: _Slot) -> None:
+        if slot.handle is None or slot.address is not None:
+            return
+        slot.address = _address(slot.handle)
+        with contextlib.suppress(self._nvml.NVMLError):  # a driver without events tells none
+            if self._events is None:
+                self._events = self._call("nvmlEventSetCreate")
+            kind = self._nvml.nvmlEventTypeXidCriticalError
+            self._call("nvmlDeviceRegisterEvents", slot.handle, kind, self._events)
+
+    def _take_errors(self) -> None:
+        for _ in range(_MOST_XIDS_A_READ if self._events is not None else 0):
+            try:
+                event = self._call("nvmlEventSetWait_v2", self._events, 0)
+            except self._nvml.NVMLError:  # there are no more
+                return
+            address = _address(event.device)
+            for slot in self._slots:
+                if slot.address == address:
+                    slot.xids = (*slot.xids, int(event.eventData))[-_KEPT_XIDS:]
+                    slot.xid_count += 1
 
     # What a GPU is.
 
@@ -242,40 +341,21 @@ class NvmlProvider:
     # How it feels.
 
     def _read_slot(self, slot: _Slot) -> GpuReading:
+        reading = self._measured(slot)
+        source = slot.whole or slot
+        return replace(reading, xids=source.xids, xid_count=source.xid_count)
+
+    def _measured(self, slot: _Slot) -> GpuReading:
         if slot.handle is None:
             return slot.facts.unmeasured(f"lost: {slot.why}")
         try:
-            return self._measure(slot.facts, slot.handle)
+            if slot.whole is None:
+                return self._reader.whole(slot.facts, slot.handle)
+            return self._reader.slice(slot.facts, slot.handle, slot.whole.handle)
         except self._nvml.NVMLError as error:
-            slot.handle = None  # find it afresh: a handle may not survive a reset
+            # Find it afresh: a handle may not survive a reset.
+            (slot.whole or slot).handle = None
             return slot.facts.unmeasured(f"lost: {error}")
-
-    def _measure(self, facts: GpuReading, handle: object) -> GpuReading:
-        return replace(
-            facts,
-            memory_used_mib=self._used_mib(handle),
-            temperature_c=self._ask(
-                int, "nvmlDeviceGetTemperature", handle, self._nvml.NVML_TEMPERATURE_GPU
-            ),
-            utilisation_percent=self._ask(_gpu_percent, "nvmlDeviceGetUtilizationRates", handle),
-            processes=self._processes(handle),
-        )
-
-    def _used_mib(self, handle: object) -> int | None:
-        # The first version counts what the driver reserves for itself (some 600 MiB on an idle
-        # H100) as used; older drivers have no second one.
-        second = self._nvml.nvmlMemory_v2
-        used = self._ask(_used_mib, "nvmlDeviceGetMemoryInfo", handle, second)
-        return self._ask(_used_mib, "nvmlDeviceGetMemoryInfo", handle) if used is None else used
-
-    def _processes(self, handle: object) -> tuple[GpuProcess, ...]:
-        compute = self._ask(_by_pid, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
-        if compute is None:  # drivers before 510
-            compute = self._ask(_by_pid, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
-        graphics = self._ask(_by_pid, "nvmlDeviceGetGraphicsRunningProcesses_v3", handle)
-        # One that computes and draws is in both lists with the same figure.
-        merged = (graphics or {}) | (compute or {})
-        return tuple(GpuProcess(pid, merged[pid]) for pid in sorted(merged))
 
 
 def _load_binding() -> Any:
@@ -297,17 +377,17 @@ def _total_mib(memory: Any) -> int:
     return int(memory.total) // _MIB
 
 
-def _used_mib(memory: Any) -> int:
-    return int(memory.used) // _MIB
+def _current(mode: Any) -> int:
+    return int(mode[0])
 
 
-def _gpu_percent(rates: Any) -> int:
-    return int(rates.gpu)
+def _same(handle: object) -> object:
+    return handle
 
 
-def _by_pid(processes: Any) -> dict[int, int | None]:
-    return {int(p.pid): _memory_mib(p.usedGpuMemory) for p in processes}
+def _profile_of(attributes: Any) -> str:
+    return f"{attributes.gpuInstanceSliceCount}g.{round(attributes.memorySizeMB / 1024)}gb"
 
 
-def _memory_mib(used_bytes: int | None) -> int | None:
-    return None if used_bytes is None else used_bytes // _MIB
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value

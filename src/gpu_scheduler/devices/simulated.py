@@ -21,6 +21,7 @@ _NVLINK_ISLAND = 8  # GPUs on one NVLink switch in the usual server
 class _ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pid: int
     memory_mib: int | None = None
+    sm_percent: int | None = None
 
 
 class _GpuState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +32,13 @@ class _GpuState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     utilisation_percent: int | None = None
     processes: list[_ProcessState] | None = None
     lost: bool | None = None
+    sm_clock_mhz: int | None = None
+    throttle: list[str] | None = None
+    ecc_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    xids: list[int] | None = None  # all errors so far, oldest first
+    mps: bool | None = None
 
     def over(self, other: "_GpuState") -> "_GpuState":
         """Both, and where both say something, this one's word."""
@@ -85,6 +93,13 @@ class SimulatedProvider:
         utilisation_percent: int | None = None,
         processes: Sequence[GpuProcess] | None = None,
         lost: bool | None = None,
+        sm_clock_mhz: int | None = None,
+        throttle: Sequence[str] | None = None,
+        ecc_uncorrected: int | None = None,
+        remap_pending: bool | None = None,
+        remap_failed: bool | None = None,
+        xids: Sequence[int] | None = None,
+        mps: bool | None = None,
     ) -> None:
         """Set some values of one GPU, over the state file's; None leaves a value as it is."""
         if not 0 <= index < len(self._facts):
@@ -95,8 +110,15 @@ class SimulatedProvider:
             utilisation_percent=utilisation_percent,
             processes=None
             if processes is None
-            else [_ProcessState(process.pid, process.memory_mib) for process in processes],
+            else [_ProcessState(p.pid, p.memory_mib, p.sm_percent) for p in processes],
             lost=lost,
+            sm_clock_mhz=sm_clock_mhz,
+            throttle=None if throttle is None else list(throttle),
+            ecc_uncorrected=ecc_uncorrected,
+            remap_pending=remap_pending,
+            remap_failed=remap_failed,
+            xids=None if xids is None else list(xids),
+            mps=mps,
         )
         self._set[index] = new.over(self._set.get(index, _GpuState()))
 
@@ -185,9 +207,11 @@ def _islands(types: list[str]) -> list[int | None]:
 
 
 def _apply(facts: GpuReading, state: _GpuState) -> GpuReading:
+    xids = tuple(state.xids or ())
+    facts = replace(facts, xids=xids, xid_count=len(xids))
     if state.lost:
         return facts.unmeasured("lost: simulated loss")
-    processes = tuple(GpuProcess(p.pid, p.memory_mib) for p in state.processes or ())
+    processes = tuple(GpuProcess(p.pid, p.memory_mib, p.sm_percent) for p in state.processes or ())
     used_mib = state.memory_used_mib
     if used_mib is None:
         used_mib = sum(process.memory_mib or 0 for process in processes)
@@ -198,4 +222,10 @@ def _apply(facts: GpuReading, state: _GpuState) -> GpuReading:
         temperature_c=_IDLE_TEMPERATURE_C if temperature_c is None else temperature_c,
         utilisation_percent=state.utilisation_percent or 0,
         processes=processes,
+        mps=bool(state.mps),
+        sm_clock_mhz=state.sm_clock_mhz,
+        throttle=tuple(state.throttle or ()),
+        ecc_uncorrected=state.ecc_uncorrected or 0,
+        remap_pending=bool(state.remap_pending),
+        remap_failed=bool(state.remap_failed),
     )

@@ -24,6 +24,13 @@ class RunAs(NamedTuple):
     groups: tuple[int, ...]
 
 
+class Notice(NamedTuple):
+    """What an attempt that gives way gets before TERM, so that it can save what it has done."""
+
+    signal: int  # to its first process; in a gang, to that of each worker
+    wait_ms: int  # from the signal until TERM
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -35,6 +42,8 @@ class Launch:
     time_limit_ms: int | None = None
     grace_ms: int = 10_000  # between TERM and KILL
     user: RunAs | None = None  # None: whoever runs the engine
+    # A gang runs the command once for each of these, by rank: variables that only that worker has.
+    workers: tuple[Mapping[str, str], ...] = ()
 
 
 class Phase(StrEnum):
@@ -91,8 +100,11 @@ class Engine(Protocol):
         as observations.
         """
 
-    async def stop(self, keys: Sequence[AttemptKey]) -> None:
+    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
         """End attempts whole: TERM, grace, KILL, until nothing of them is left.
+
+        With a notice they get its signal first. One that has it and is told again, without it, gets
+        TERM at once; everything else that is told twice changes nothing.
 
         One that is not known will never be started, and is observed as such: whoever asks for its
         end can wait for an observation in any case.

@@ -13,6 +13,7 @@ from gpu_scheduler.engines.api import (
     AttemptKey,
     EngineUnavailable,
     Launch,
+    Notice,
     Observation,
     Phase,
     Usage,
@@ -43,6 +44,7 @@ class FakeEngine:
     ) -> None:
         self.launched: list[Launch] = []  # each attempt once, in order
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
+        self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
         self.starts = starts
         self.stops = stops
@@ -73,9 +75,10 @@ class FakeEngine:
             if self.starts:
                 self.start(launch.key)
 
-    async def stop(self, keys: Sequence[AttemptKey]) -> None:
+    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
         self._check_open()
         self.stopped += keys
+        self.notices.update(dict.fromkeys(keys, notice))
         for key in keys:
             if self.stops and key not in self._ever:
                 self._ever.add(key)

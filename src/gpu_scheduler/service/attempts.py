@@ -6,20 +6,24 @@ and stops may be repeated, and an end is forgotten by the engine only once it is
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
-from gpu_scheduler.core.events import Event, JobMoved
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.events import Event, JobMoved, NodeSet
+from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.state import State
+from gpu_scheduler.core.node import Node
+from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.engines.api import (
     AttemptKey,
     Engine,
     EngineUnavailable,
     Launch,
+    Notice,
     Observation,
     Phase,
 )
@@ -27,6 +31,7 @@ from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
+from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
@@ -35,6 +40,7 @@ _log = structlog.get_logger("gpu_scheduler.attempts")
 
 _RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
 _LAUNCH_GROUP = 256
+_RAN = (Phase.EXITED, Phase.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,21 @@ class LaunchSettings:
     grace_ms: int
     home: str
     default_environment: Mapping[str, str]  # for jobs submitted without one
+    checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
     run_as_uid: int | None = None  # for callers who are no local users; None: the service's own
+
+
+class EndCheck(Protocol):
+    """What the hardware has to say when attempts end."""
+
+    async def before_ends(self) -> None:
+        """Read the GPUs while the jobs that end still have them."""
+
+    def cause_of(self, entry: Entry) -> str | None:
+        """An error of its GPUs since the job started."""
+
+    def quarantine(self, state: State, moves: Sequence[Event], now: int) -> list[NodeSet]:
+        """To be recorded with the moves: GPUs on which something of these attempts still runs."""
 
 
 class Attempts:
@@ -55,6 +75,8 @@ class Attempts:
         *,
         clock: Clock,
         settings: LaunchSettings,
+        receipts: Receipts,
+        lookout: EndCheck | None = None,
     ) -> None:
         self._state = state
         self._writer = writer
@@ -62,8 +84,10 @@ class Attempts:
         self._engine = engine
         self._clock = clock
         self._settings = settings
+        self._receipts = receipts
+        self._lookout = lookout
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
-        self._to_stop: dict[AttemptKey, None] = {}
+        self._to_stop: dict[AttemptKey, Notice | None] = {}
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
         self.trouble: str | None = None  # why the engine is out of reach
@@ -81,7 +105,7 @@ class Attempts:
                 if entry is not None and not entry.job.options.lease:
                     self._to_launch[key] = None
             elif event.move is Move.STOP:
-                self._to_stop[key] = None
+                self._to_stop[key] = self._notice(self._state.entry(event.job_id))
         if self._to_launch or self._to_stop:
             self._work.set()
 
@@ -107,11 +131,22 @@ class Attempts:
             await self._launch(keys)
             for key in keys:
                 self._to_launch.pop(key, None)
-        if self._to_stop:
-            keys = list(self._to_stop)
-            await self._engine.stop(keys)
+        while self._to_stop:
+            notice = next(iter(self._to_stop.values()))
+            keys = [key for key, theirs in self._to_stop.items() if theirs == notice]
+            await self._engine.stop(keys, notice)
             for key in keys:
-                self._to_stop.pop(key, None)
+                if self._to_stop.get(key) == notice:  # else it was cancelled meanwhile
+                    self._to_stop.pop(key, None)
+
+    def _notice(self, entry: Entry | None) -> Notice | None:
+        """What a job gets before TERM: only one that gives way and asked for another signal."""
+        if entry is None or entry.progress.gives_way_to is None:
+            return None
+        number = entry.job.options.checkpoint_signal
+        if number is None or number == signal.SIGTERM:
+            return None
+        return Notice(number, self._settings.checkpoint_ms)
 
     async def _launch(self, keys: list[AttemptKey]) -> None:
         wanted = {JobId(key.job_id): key for key in keys}
@@ -135,7 +170,13 @@ class Attempts:
             grace_ms=self._settings.grace_ms,
             home=self._settings.home,
             account=None if stored.detail.uid is None else account_of(stored.detail.uid),
+            nodes=self._nodes_of(stored),
         )
+
+    def _nodes_of(self, stored: StoredJob) -> dict[NodeId, Node]:
+        placement, known = stored.progress.placement, self._state.ledger.nodes
+        parts = () if placement is None else placement.parts()
+        return {p.node_id: known[p.node_id].node for p in parts if p.node_id in known}
 
     async def _environment(self, env_id: str | None) -> Mapping[str, str]:
         if env_id is None:
@@ -157,6 +198,8 @@ class Attempts:
 
     async def record(self, batch: Sequence[Observation]) -> None:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
+        if self._lookout is not None and any(s.phase in _RAN for s in batch):
+            await self._lookout.before_ends()
         while True:
             try:
                 await self._writer.do(
@@ -178,16 +221,33 @@ class Attempts:
     def _decide(self, state: State, batch: Sequence[Observation]) -> Decision[None]:
         now = self._clock.now()
         events: list[Event] = []
+        receipts: list[Receipt] = []
         done: set[str] = set()
         for seen in _newest(batch):
             entry = state.entry(JobId(seen.key.job_id))
             if entry is None or seen.key.job_id in done:
                 continue
-            moves = conclude(entry, seen, now)
+            fault = self._lookout.cause_of(entry) if self._lookout is not None else None
+            moves = conclude(entry, seen, now, fault)
             events += moves
             if moves:
                 done.add(seen.key.job_id)
-        return Decision(None, events)
+            receipts += self._receipt(entry, moves)
+        if self._lookout is not None:
+            events += self._lookout.quarantine(state, events, now)
+        return Decision(None, events, documents=self._receipts.documents(receipts))
+
+    def _receipt(self, entry: Entry, moves: Sequence[JobMoved]) -> list[Receipt]:
+        """Complete by now: what giving way has cost in the end."""
+        if not moves or moves[0].move is not Move.PREEMPT:
+            return []
+        before, after = entry.progress, moves[0].progress
+        lost = after.lost_gpu_millis_ms - before.lost_gpu_millis_ms
+        made = self._receipts.gone(entry.job.job_id, before.attempt, moves[0].at, lost)
+        if made is None:
+            return []
+        self._receipts.keep([made])  # if this cannot be recorded now, it is tried until it is
+        return [made]
 
     # -- both ways ---------------------------------------------------------------------------------
 
@@ -203,7 +263,9 @@ class Attempts:
         buckets = classify(believed, observed)
         for key in buckets.to_launch:
             self._to_launch[key] = None
-        for key in (*buckets.to_stop, *buckets.orphans):
+        for key in buckets.to_stop:
+            self._to_stop[key] = self._notice(self._state.entry(JobId(key.job_id)))
+        for key in buckets.orphans:
             self._to_stop[key] = None
         lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:

@@ -75,6 +75,16 @@ def following(trail: Trail) -> Iterator[Trail]:
         _current.reset(token)
 
 
+@contextlib.contextmanager
+def by_itself() -> Iterator[None]:
+    """What is written inside is the service's own doing, whoever's call brought it about."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def concerns(target: str, tenant_id: TenantId | None = None) -> None:
     """Note what the current call is about."""
     trail = current()

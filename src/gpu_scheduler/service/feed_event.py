@@ -33,6 +33,7 @@ _MOVE_KINDS: Final = {
     Move.STOP: "job_stopping",
     Move.CLAIM: "job_promised",
     Move.CHECKPOINT: "job_checkpointed",
+    Move.NOTE: "job_noted",
     Move.HOLD: "job_held",
     Move.RELEASE: "job_released",
 }
@@ -137,5 +138,6 @@ def _progress_data(progress: Progress) -> dict[str, object]:
         "exit_code": progress.exit_code,
         "signal": progress.signal,
         "cause": progress.cause,
+        "gives_way_to": progress.gives_way_to if progress.stopping else None,
     }
     return {name: value for name, value in facts.items() if value is not None}

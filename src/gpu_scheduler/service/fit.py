@@ -3,29 +3,46 @@
 from dataclasses import replace
 from typing import Final
 
+from gpu_scheduler.core.cohort import ceiling
 from gpu_scheduler.core.errors import InvalidRequest, QuotaExceeded
 from gpu_scheduler.core.explain import never_reason
 from gpu_scheduler.core.job import Job, JobClass
-from gpu_scheduler.core.ledger import NodeUse, TenantUse
+from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
 from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.stages.place import could_ever_hold, memory_each
+from gpu_scheduler.core.stages.place import allows_type, could_ever_hold, memory_each
 from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import gpus_text
+from gpu_scheduler.core.units import GPU, gpus_text
 
 
 def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
     tenant_use = state.ledger.tenant(job.tenant_id)
-    _check_quota(tenant_use, job_class)
+    _check_quota(state.ledger, tenant_use, job_class)
+    _check_booking(state, job_class)
     uses = list(state.ledger.nodes.values())
     if job_class.request.gpu_type is None:
         types = {gpu.gpu_type for use in uses for gpu in use.node.gpus}
+        types = {gpu_type for gpu_type in types if allows_type(job_class.request, gpu_type)}
         _check_every_type(tenant_use, job_class.request.gpu_millis, types)
     if uses and not _could_hold(uses, job_class):
         raise _too_picky(uses, job_class) or _too_large(never_reason(uses, job_class))
 
 
+def _check_booking(state: State, job_class: JobClass) -> None:
+    """More, or others, than it has booked. What is not there at all, others refuse."""
+    booking = state.ledger.bookings.get(job_class.booking or "")
+    if booking is None:
+        return
+    request, has = job_class.request, f"{len(booking.gpus)} {booking.gpu_type} GPUs"
+    remedy = f"reservation {booking.booking_id} has {has}"
+    if request.gpu_millis > len(booking.gpus) * GPU:
+        raise InvalidRequest("gpu_count", gpus_text(request.gpu_millis), remedy)
+    types = (request.gpu_type,) if request.gpu_type is not None else request.where.gpu_types
+    if types and booking.gpu_type not in types:
+        raise InvalidRequest("gpu_type", ", ".join(types), remedy)
+
+
 def _could_hold(uses: list[NodeUse], job_class: JobClass) -> bool:
-    return any(could_ever_hold(use.node, job_class) for use in uses)
+    return could_ever_hold((use.node for use in uses), job_class)
 
 
 def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
@@ -47,12 +64,12 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
     return None
 
 
-def _check_quota(use: TenantUse, job_class: JobClass) -> None:
+def _check_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> None:
     request, tenant = job_class.request, use.tenant
     if not tenant.enforce_quota:
         return
     checks: list[tuple[str, int, int | None, int, int]] = [
-        ("GPUs", request.gpu_millis, tenant.max_gpu_millis, use.gpu_millis, 0),
+        ("GPUs", request.gpu_millis, ceiling(books, tenant), use.gpu_millis, 0),
         ("GPU memory MB", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib, 1),
         ("CPU cores", request.cpu_millis, tenant.max_cpu_millis, use.cpu_millis, 0),
         ("memory MB", request.mem_mib, tenant.max_mem_mib, use.mem_mib, 1),
@@ -82,19 +99,32 @@ def _check_every_type(use: TenantUse, requested: int, types: set[str]) -> None:
     raise QuotaExceeded(use.tenant.tenant_id, f"{gpu_type} GPUs", *shown)
 
 
-_FIELDS: Final = {"gpus": "gpu_count", "cpu_millis": "cpu_cores", "memory_mib": "memory_mb"}
+_FIELDS: Final = {
+    "gpus": "gpu_count",
+    "cpu_millis": "cpu_cores",
+    "memory_mib": "memory_mb",
+    "gpu_mem_each_mib": "gpu_memory_each_mb",
+    "not_gpus": "excluded_gpus",
+    "not_nodes": "excluded_nodes",
+}
 
 
 def _too_large(why: Reason) -> InvalidRequest:
     if why.code is ReasonCode.NO_SUCH_GPU:
         remedy = f"there is no such GPU here; there are: {why.fact('types')}"
         return InvalidRequest("gpu_type", why.fact("gpu_type"), remedy)
+    if why.code is ReasonCode.CONDITION:
+        field = str(why.fact("field"))
+        remedy = "no machine meets that; see `tgpu nodes`"
+        return InvalidRequest(_FIELDS.get(field, field), why.fact("value"), remedy)
     resource = str(why.fact("resource"))
     requested, largest = int(why.fact("requested")), int(why.fact("largest"))
     if resource == "gpus":
         kind = f" {why.fact('gpu_type')}" if why.fact("gpu_type") else ""
         remedy = f"at most {gpus_text(largest)}{kind} GPUs of one type are on one machine"
         return InvalidRequest("gpu_count", gpus_text(requested), remedy)
+    if resource == "workers":
+        return InvalidRequest("workers", requested, f"all machines together hold {largest}")
     shown = gpus_text if resource == "cpu_millis" else str
     unit = "cores" if resource == "cpu_millis" else "MB"
     return InvalidRequest(

@@ -1,9 +1,10 @@
-"""The commands on jobs: submit, cancel, hold, release, complete, rerun."""
+"""The commands on jobs: submit, cancel, hold, release, complete, checkpoint, rerun."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from gpu_scheduler.core import lifecycle
@@ -17,11 +18,12 @@ from gpu_scheduler.core.errors import (
     Unavailable,
 )
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, is_job_id
-from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, class_of
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, is_job_id
+from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, Options, class_of
 from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TIER_PRIORITY
+from gpu_scheduler.core.units import GPU, GPU_STEP, gpus_text
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
@@ -53,6 +55,8 @@ class JobCommands:
         max_queue_size: int,
         leases_only: bool,
         last_number: int,
+        step_millis: int = GPU_STEP,
+        gangs: bool = True,
     ) -> None:
         self._state = state
         self._writer = writer
@@ -61,6 +65,8 @@ class JobCommands:
         self._max_queue_size = max_queue_size
         self._leases_only = leases_only  # there is no engine: commands are kept, not run
         self._last_number = last_number
+        self._step_millis = step_millis
+        self._gangs = gangs  # whether jobs may have several workers
 
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
@@ -71,6 +77,9 @@ class JobCommands:
             submission = replace(submission, priority=TIER_PRIORITY[tier])
         if self._leases_only or not submission.detail.argv:
             submission = replace(submission, options=replace(submission.options, lease=True))
+        if submission.options.user != submission.detail.user:
+            options = replace(submission.options, user=submission.detail.user)
+            submission = replace(submission, options=options)
         env_id, environments = _environment(submission.base_environment)
         submission = replace(submission, detail=replace(submission.detail, env_id=env_id))
         while True:
@@ -91,6 +100,7 @@ class JobCommands:
         self, submission: Submission, environments: Mapping[str, Mapping[str, str]]
     ) -> Submitted:
         submission = replace(submission, after=await self._open_dependencies(submission))
+        self._check_still_possible(submission)
         self._check_fit(submission)
         base_id = submission.job_id or await self._new_id()
         now = self._clock.now() if submission.submitted_at is None else submission.submitted_at
@@ -193,6 +203,17 @@ class JobCommands:
 
         return await self._change(job_id, decide)
 
+    async def checkpoint(self, job_id: JobId) -> JobState:
+        """Note that a running job has saved its work: what it did so far is not lost any more."""
+
+        def decide(state: State) -> Decision[JobState]:
+            entry = self._live(state, job_id)
+            now = self._clock.now()
+            marked = lifecycle.checkpoint(job_id, entry.progress, now)
+            return Decision(marked.state, [JobMoved(now, job_id, Move.CHECKPOINT, marked)])
+
+        return await self._change(job_id, decide)
+
     async def rerun(
         self, job_id: JobId, *, uid: int | None = None, user: str | None = None
     ) -> Submitted:
@@ -211,7 +232,7 @@ class JobCommands:
                 tenant_id=job.tenant_id,
                 priority=job.priority,
                 queue=job.queue,
-                options=job.options,
+                options=self._once_more(job.options),
                 element_of=job.array,
                 detail=replace(
                     detail,
@@ -232,8 +253,15 @@ class JobCommands:
             raise InvalidRequest("job_id", submission.job_id, f"an id is {JOB_ID_RULE}")
         if submission.size > MAX_ELEMENTS:
             raise InvalidRequest("array", submission.size, f"at most {MAX_ELEMENTS} jobs at once")
+        each, _, _ = submission.request.of_a_worker()
+        if each % GPU % self._step_millis:  # whole GPUs are always possible
+            step = gpus_text(self._step_millis)
+            raise InvalidRequest("gpu_count", gpus_text(each), f"GPUs come in steps of {step}")
         if any(not values for _, values in submission.params):
             raise InvalidRequest("params", "", "each parameter needs at least one value")
+        if submission.request.workers > 1 and not self._gangs:
+            remedy = "must be 1: scheduler.enable_gang_scheduling is false here"
+            raise InvalidRequest("workers", submission.request.workers, remedy)
         if submission.tenant_id not in self._state.ledger.tenants:
             raise _unknown_tenant(self._state, submission.tenant_id)
         if not self._state.ledger.tenant(submission.tenant_id).tenant.active:
@@ -255,6 +283,32 @@ class JobCommands:
         )
         ((job, _),) = unfold(one, JobId("new"), 0)
         refuse_what_never_fits(self._state, job, class_of(job))
+
+    def _check_still_possible(self, submission: Submission) -> None:
+        """What depends on when it is asked: a deadline to come, a reservation that is there."""
+        options = submission.options
+        if options.deadline_at is not None and options.deadline_at <= self._clock.now():
+            at = datetime.fromtimestamp(options.deadline_at / 1000, UTC).isoformat()
+            raise InvalidRequest("deadline", at, "has passed; give one to come, or none")
+        if options.booking is not None:
+            self._check_booking(submission.tenant_id, options.booking)
+
+    def _check_booking(self, tenant_id: TenantId, booking_id: str) -> None:
+        # That of another tenant is nobody's business: it is answered like one that is not there.
+        bookings = self._state.ledger.bookings.values()
+        there_are = sorted(b.booking_id for b in bookings if b.tenant_id == tenant_id)
+        if booking_id not in there_are:
+            known = ", ".join(there_are[:20]) or "none"
+            remedy = f"tenant {tenant_id} has no such reservation; there are: {known}"
+            raise InvalidRequest("reservation", booking_id, remedy)
+
+    def _once_more(self, options: Options) -> Options:
+        """For a job that is run again: what has passed since no longer binds it."""
+        if options.deadline_at is not None and options.deadline_at <= self._clock.now():
+            options = replace(options, deadline_at=None)
+        if options.booking is not None and options.booking not in self._state.ledger.bookings:
+            options = replace(options, booking=None)
+        return options
 
     def _room(self, state: State) -> int:
         if not self._max_queue_size:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
+from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import Detail, Job
 from gpu_scheduler.core.lifecycle import Progress
-from gpu_scheduler.core.units import gpus_text
+from gpu_scheduler.core.node import Gpu, Node, Part
+from gpu_scheduler.core.units import GPU, gpus_text
 from gpu_scheduler.engines.api import AttemptKey, Launch, RunAs
 from gpu_scheduler.service.accounts import Account
+
+_NO_NODES: Final[Mapping[NodeId, Node]] = {}
 
 
 def launch_of(
@@ -20,12 +24,24 @@ def launch_of(
     grace_ms: int,
     home: str,
     account: Account | None = None,
+    nodes: Mapping[NodeId, Node] = _NO_NODES,
 ) -> Launch:
-    """`account` is the user that `detail.uid` names, if there is one."""
+    """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on."""
     if account is not None:
         home = account.home
         base = base if detail.env_id is not None else {**base, **_of_account(account)}
-    env = {**base, **dict(detail.env), **_assigned(job, detail, progress), "TGPU_LOG_DIR": log_dir}
+    parts = progress.placement.parts() if progress.placement is not None else ()
+    assigned = _assigned(job, detail, progress)
+    workers: tuple[Mapping[str, str], ...] = ()
+    if len(parts) > 1:
+        base = {name: value for name, value in base.items() if name not in _OF_A_GANG}
+        assigned |= _of_the_gang(parts)
+        workers = tuple(
+            _of_a_worker(job, parts, rank, _gpus_of(part, nodes)) for rank, part in enumerate(parts)
+        )
+    elif parts:
+        assigned |= _devices(job, parts[0], _gpus_of(parts[0], nodes))
+    env = {**base, **dict(detail.env), **assigned, "TGPU_LOG_DIR": log_dir}
     return Launch(
         key=AttemptKey(job.job_id, progress.attempt),
         argv=detail.argv,
@@ -34,6 +50,7 @@ def launch_of(
         time_limit_ms=job.options.time_limit_ms,
         grace_ms=grace_ms,
         user=_run_as(detail.uid, account),
+        workers=workers,
     )
 
 
@@ -53,27 +70,50 @@ def _of_account(account: Account) -> dict[str, str]:
 
 # Left over from a surrounding job when one job submits another: never the new job's own. The rest
 # of what `_assigned` sets is set for every job.
-_NOT_INHERITED: Final = ("TGPU_ARRAY_ID", "TGPU_ARRAY_INDEX", "TGPU_PARAM_")
+_NOT_INHERITED: Final = (
+    *("TGPU_ARRAY_ID", "TGPU_ARRAY_INDEX", "TGPU_PARAM_", "TGPU_RANK", "TGPU_WORLD_SIZE"),
+    *("TGPU_NODE_LIST", "TGPU_GPU_FRACTION", "TGPU_GPU_MEM_LIMIT_MB"),
+)
+# Names that are not ours: dropped only where a surrounding job of ours must have set them.
+_OF_A_GANG: Final = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
+        *("MASTER_ADDR", "MASTER_PORT"),
+    }
+)
+_OF_A_SHARE: Final = frozenset(
+    {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"}
+)
 
 
 def inherited(base: Mapping[str, str]) -> dict[str, str]:
     """What a job takes over from the environment of its submitter."""
-    return {name: value for name, value in base.items() if not name.startswith(_NOT_INHERITED)}
+    dropped: set[str] = set()
+    if "TGPU_RANK" in base:
+        dropped |= _OF_A_GANG
+    if "TGPU_GPU_FRACTION" in base:
+        dropped |= _OF_A_SHARE
+    return {
+        name: value
+        for name, value in base.items()
+        if name not in dropped and not name.startswith(_NOT_INHERITED)
+    }
+
+
+# -- what the scheduler alone may set ------------------------------------------------------------
 
 
 def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:
     """What only the scheduler may set, so it wins over the submitter's environment."""
-    shares = progress.placement.shares if progress.placement is not None else ()
-    indexes = ",".join(str(share.gpu_index) for share in shares)
     env = {
-        "CUDA_VISIBLE_DEVICES": indexes,
+        "CUDA_VISIBLE_DEVICES": "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "TGPU_JOB_ID": job.job_id,
         "TGPU_JOB_NAME": detail.name,
         "TGPU_TENANT": job.tenant_id,
         "TGPU_ATTEMPT": str(progress.attempt),
         "TGPU_RESTARTS": str(progress.restarts),
-        "TGPU_GPUS": indexes,
+        "TGPU_GPUS": "",
         "TGPU_GPU_COUNT": gpus_text(job.request.gpu_millis),
         "TGPU_GPU_TYPE": progress.placement.gpu_type if progress.placement else "",
     }
@@ -83,3 +123,75 @@ def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:
     for name, value in detail.params:
         env[f"TGPU_PARAM_{name}"] = value
     return env
+
+
+def _devices(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
+    """The GPUs of one worker, by number; slices of a GPU have no number that CUDA knows."""
+    indexes = [share.gpu_index for share in part.shares]
+    env = {"TGPU_GPUS": ",".join(map(str, indexes))}
+    env["CUDA_VISIBLE_DEVICES"] = env["TGPU_GPUS"]
+    if any(index in gpus and gpus[index].slice_of is not None for index in indexes):
+        names = [gpus[index].uuid if index in gpus else str(index) for index in indexes]
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+    if any(share.millis < GPU for share in part.shares):
+        env |= _of_a_share(job, part, gpus)
+    return env
+
+
+def _of_a_share(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
+    """What CUDA's multi-process service holds a job to that has a part of a GPU."""
+    millis = min(share.millis for share in part.shares)
+    env = {
+        "TGPU_GPU_FRACTION": gpus_text(millis),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, millis * 100 // GPU)),
+    }
+    limits = []
+    for share in part.shares:
+        gpu = gpus.get(share.gpu_index)
+        if job.request.gpu_mem_mib:
+            limits.append(job.request.gpu_mem_mib * share.millis // job.request.gpu_millis)
+        elif gpu is not None:
+            limits.append(gpu.mem_mib * share.millis // GPU)
+    if limits and len(limits) == len(part.shares):
+        # By the numbers that the job sees, which begin at 0 whatever its GPUs are.
+        pinned = (f"{number}={mib}M" for number, mib in enumerate(limits))
+        env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(pinned)
+        env["TGPU_GPU_MEM_LIMIT_MB"] = str(min(limits))
+    return env
+
+
+def _of_the_gang(parts: tuple[Part, ...]) -> dict[str, str]:
+    """What all workers of a gang are told. The launcher adds MASTER_PORT, when it has found one."""
+    size = str(len(parts))
+    return {
+        "WORLD_SIZE": size,
+        "TGPU_WORLD_SIZE": size,
+        "TGPU_NODE_LIST": ",".join(_nodes_in_order(parts)),
+        "MASTER_ADDR": "127.0.0.1",  # the local engine runs all workers on this machine
+    }
+
+
+def _of_a_worker(
+    job: Job, parts: tuple[Part, ...], rank: int, gpus: Mapping[int, Gpu]
+) -> dict[str, str]:
+    here = [number for number, part in enumerate(parts) if part.node_id == parts[rank].node_id]
+    node_rank = str(_nodes_in_order(parts).index(parts[rank].node_id))
+    return {
+        "RANK": str(rank),
+        "TGPU_RANK": str(rank),
+        "LOCAL_RANK": str(here.index(rank)),
+        "LOCAL_WORLD_SIZE": str(len(here)),
+        "NODE_RANK": node_rank,
+        "GROUP_RANK": node_rank,
+        **_devices(job, parts[rank], gpus),
+    }
+
+
+def _nodes_in_order(parts: tuple[Part, ...]) -> list[NodeId]:
+    """Each once, in the order of the first ranks on them."""
+    return list(dict.fromkeys(part.node_id for part in parts))
+
+
+def _gpus_of(part: Part, nodes: Mapping[NodeId, Node]) -> dict[int, Gpu]:
+    node = nodes.get(part.node_id)
+    return {} if node is None else {gpu.index: gpu for gpu in node.gpus}

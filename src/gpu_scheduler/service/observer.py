@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from gpu_scheduler.core.events import Event
-from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import State
 from gpu_scheduler.devices.api import Snapshot
@@ -38,6 +38,9 @@ class Observer:
 
     def measured(self, node_id: NodeId, snapshot: Snapshot) -> None:
         """The GPUs of a node were read."""
+
+    def budget_reached(self, tenant_id: TenantId, percent: int) -> None:
+        """A tenant has spent so much of its budget; once a window for 80 and for 100."""
 
 
 class Observers(Observer):
@@ -80,6 +83,13 @@ class Observers(Observer):
         for observer in self._observers:
             try:
                 observer.measured(node_id, snapshot)
+            except Exception:
+                _complain(observer)
+
+    def budget_reached(self, tenant_id: TenantId, percent: int) -> None:
+        for observer in self._observers:
+            try:
+                observer.budget_reached(tenant_id, percent)
             except Exception:
                 _complain(observer)
 

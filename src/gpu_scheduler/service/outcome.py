@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.events import JobMoved
-from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import JobState, Move, Progress
 from gpu_scheduler.core.state import Entry
 from gpu_scheduler.engines.api import Observation, Phase
 
@@ -13,19 +14,48 @@ _FREE_RESTART_MS = 1_000
 _LONGEST_BACKOFF_MS = 3_600_000
 
 
-def conclude(entry: Entry, seen: Observation, now: int) -> list[JobMoved]:
-    """The moves that follow; none where the observation tells nothing new."""
+def conclude(entry: Entry, seen: Observation, now: int, fault: str | None = None) -> list[JobMoved]:
+    """The moves that follow; none where the observation tells nothing new.
+
+    `fault` is what its GPUs have had since it started: a job that fails then is not to blame.
+    """
     if seen.key.attempt != entry.progress.attempt or entry.progress.state not in lifecycle.PLACED:
         return []
+    if _gave_way(entry.progress, seen):
+        last = replace(entry.progress, exit_code=seen.exit_code)
+        ran = seen.phase is not Phase.NOT_STARTED
+        return preempted(entry.job, last, seen.at, now, ran=ran)
     match seen.phase:
         case Phase.RUNNING:
             return _running(entry, seen)
         case Phase.EXITED:
-            return [_exited(entry, seen, now)]
+            return [_exited(entry, seen, now, fault)]
         case Phase.NOT_STARTED:
             return [_not_started(entry, seen, now)]
         case Phase.LOST:
-            return [_lost(entry, seen, now)]
+            return [_lost(entry, seen, now, fault)]
+
+
+def preempted(
+    job: Job, progress: Progress, at: int, eligible_at: int, *, ran: bool = True
+) -> list[JobMoved]:
+    """It has given way: two moves of one commit, so that nobody finds it neither here nor there."""
+    gpu_millis = job.request.gpu_millis if ran else 0
+    gone = lifecycle.preempt(job.job_id, progress, at, gpu_millis)
+    cause = progress.cause or "gave way"
+    again = lifecycle.requeue(job.job_id, gone, eligible_at, cause, counts=False)
+    return [
+        JobMoved(at, job.job_id, Move.PREEMPT, gone),
+        JobMoved(at, job.job_id, Move.REQUEUE, again),
+    ]
+
+
+def _gave_way(progress: Progress, seen: Observation) -> bool:
+    """Whether it ended because we asked it to make room. By itself, its own end counts."""
+    if progress.gives_way_to is None or seen.phase is Phase.RUNNING:
+        return False
+    # Of one that was lost nobody knows; it was going to be run again in any case.
+    return seen.cause == "stopped" or seen.phase is Phase.LOST
 
 
 def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
@@ -36,16 +66,33 @@ def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
     return [JobMoved(seen.at, job_id, Move.RUN, progress)]
 
 
-def _exited(entry: Entry, seen: Observation, now: int) -> JobMoved:
+def _was_cancelled(progress: Progress) -> bool:
+    return progress.stopping and progress.gives_way_to is None
+
+
+def _stopped(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    """Its end was asked for: for good, or to wait on hold."""
+    cause = entry.progress.cause
+    if not entry.progress.held:
+        return _end(entry, seen, JobState.CANCELLED, cause)
+    move = _again(entry, seen, now, cause or "put on hold", counts=False)
+    return replace(move, progress=replace(move.progress, held=True))
+
+
+def _exited(entry: Entry, seen: Observation, now: int, fault: str | None) -> JobMoved:
     progress, options = entry.progress, entry.job.options
-    if progress.stopping:
-        return _end(entry, seen, JobState.CANCELLED, progress.cause)
+    if _was_cancelled(progress):
+        return _stopped(entry, seen, now)
     if seen.cause == "time_limit":
         limit = options.time_limit_ms or 0
         return _end(entry, seen, JobState.FAILED, f"time limit of {limit / 1000:g} s reached")
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
     cause = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
+    if fault is not None:
+        cause = f"{fault} ({cause})"
+        if options.requeue:
+            return _again(entry, seen, now, cause, counts=False)
     if progress.failures < options.max_retries:
         delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
         return _again(entry, seen, now + delay, cause, counts=True)
@@ -54,17 +101,19 @@ def _exited(entry: Entry, seen: Observation, now: int) -> JobMoved:
 
 def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
     cause = seen.cause or "the engine did not start it"
-    if entry.progress.stopping:
-        return _end(entry, seen, JobState.CANCELLED, entry.progress.cause)
+    if _was_cancelled(entry.progress):
+        return _stopped(entry, seen, now)
     if not seen.retry:
         return _end(entry, seen, JobState.FAILED, cause)
     return _again(entry, seen, now + _FREE_RESTART_MS, cause, counts=False)
 
 
-def _lost(entry: Entry, seen: Observation, now: int) -> JobMoved:
+def _lost(entry: Entry, seen: Observation, now: int, fault: str | None) -> JobMoved:
     cause = seen.cause or "nobody saw how it ended"
-    if entry.progress.stopping:
-        return _end(entry, seen, JobState.CANCELLED, entry.progress.cause)
+    if fault is not None:
+        cause = f"{fault} ({cause})"
+    if _was_cancelled(entry.progress):
+        return _stopped(entry, seen, now)
     if entry.job.options.requeue:
         return _again(entry, seen, now, cause, counts=False)
     return _end(entry, seen, JobState.FAILED, cause)

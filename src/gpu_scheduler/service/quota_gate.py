@@ -4,6 +4,7 @@ The local quota needs no gate: it is part of every decision.
 """
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
@@ -63,7 +64,7 @@ class QuotaGate:
                 self.give(job_id)
         self.refused = frozenset(refused)
         starts = tuple(start for start in plan.starts if start.job_id in asked)
-        return Plan(starts, plan.expired, plan.doomed)
+        return replace(plan, starts=starts)
 
     def take(self, job: Job) -> bool:
         """Count a job as started, if the provider allows it."""

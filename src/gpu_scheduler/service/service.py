@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.cycle import Witness, schedule
 from gpu_scheduler.core.errors import Conflict
 from gpu_scheduler.core.events import (
     Event,
@@ -21,27 +20,46 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.explain import explain_class, own_reason
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import DependencyKind, Job, JobClass
-from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policy import ChoicePolicy, Policy
-from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
-from gpu_scheduler.core.state import Entry, State, doom_cause
+from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
+from gpu_scheduler.core.meter import DEFAULT_HALF_LIFE_MS, Meters
+from gpu_scheduler.core.plan import Plan, Reservation
+from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
+from gpu_scheduler.core.reasons import Reason
+from gpu_scheduler.core.rules import PLAIN, Rules
+from gpu_scheduler.core.state import State, doom_cause
 from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.units import GPU_STEP
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import Engine, EngineUnavailable
 from gpu_scheduler.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
+from gpu_scheduler.service.accounting import METER, read_meters
+from gpu_scheduler.service.adjust import Adjuster, AdjustSettings
 from gpu_scheduler.service.agents import Agents
 from gpu_scheduler.service.attempts import Attempts, LaunchSettings
+from gpu_scheduler.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.enact import Enacted, enact
 from gpu_scheduler.service.feed import Feed
 from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs import JobCommands, not_found
+from gpu_scheduler.service.lookout import Lookout
 from gpu_scheduler.service.observer import Observer, Observers
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
+from gpu_scheduler.service.receipts import Receipts
+from gpu_scheduler.service.spending import (
+    NOTICE,
+    SPEND,
+    Notice,
+    Notices,
+    notice_documents,
+    read_spends,
+    stops,
+)
 from gpu_scheduler.service.tenants import TenantCommands
+from gpu_scheduler.service.why import Reasons
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -65,6 +83,14 @@ class ServiceSettings:
     max_queue_size: int = 1_000_000
     cost_per_gpu_hour: float = 0.0
     agent_offline_seconds: float = 30.0
+    gangs: bool = True  # whether jobs may have several workers
+    policies: Mapping[str, OrderPolicy] = field(default_factory=dict)  # for queues that name one
+    rules: Rules = PLAIN
+    fair_share_half_life_ms: int = DEFAULT_HALF_LIFE_MS
+    bookings: BookingLimits = DEFAULT_LIMITS
+    adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
+    step_millis: int = GPU_STEP  # parts of GPUs come in steps of this
+    watch: WatchRules | None = None  # None: nobody looks at what jobs do with their GPUs
 
 
 class Service:
@@ -83,6 +109,7 @@ class Service:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.state = State()
+        self.state.meters = Meters(settings.fair_share_half_life_ms)
         self.store = store
         self.engine = engine
         self.hardware = hardware
@@ -93,22 +120,50 @@ class Service:
         self.feed = Feed(self.state, store)
         self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
+        self.receipts = Receipts(store)
+        self.notices = Notices()
+        self._adjuster: Adjuster | None = None
+        if settings.adjust is not None:
+            self._adjuster = Adjuster(self.state, self.writer, settings.adjust)
         self._watch = watch
+        self.lookout = Lookout(
+            self.state,
+            hardware,
+            watch,
+            self.writer,
+            clock=clock,
+            observer=self._observer,
+            rules=settings.watch,
+            grace_seconds=settings.launch.grace_ms / 1000,
+        )
+        if engine is not None:
+            hardware.ownership.log_dir = engine.log_dir
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
-        self._class_reasons: dict[JobClass, Reason] = {}  # since the last commit
         self._reconciled = asyncio.Event()
         self.is_ending = False  # nobody should be kept waiting for anything any more
         self._tasks: list[asyncio.Task[None]] = []
         self._attempts: Attempts | None = None
         if engine is not None:
             self._attempts = Attempts(
-                self.state, self.writer, store, engine, clock=clock, settings=settings.launch
+                self.state,
+                self.writer,
+                store,
+                engine,
+                clock=clock,
+                settings=settings.launch,
+                receipts=self.receipts,
+                lookout=self.lookout,
             )
         self.jobs: JobCommands
         self.tenants = TenantCommands(self.state, self.writer, clock)
+        self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
         self._policy_trouble: str | None = None
+        self._promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
         self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
+        self.reasons = Reasons(
+            self.state, self.gate, settings.policy, settings.policies, self._dry_run
+        )
         self.newest: JobId | None = None
 
     # -- life ------------------------------------------------------------------------------------
@@ -124,9 +179,16 @@ class Service:
         self.state.usage.update(loaded.usage)
         for node in loaded.nodes:
             self.state.apply(NodeSet(0, node))
+        self.state.budgets.load(read_spends(await self.store.documents(SPEND)))
+        self.notices.load(await self.store.documents(NOTICE))
+        if self._adjuster is not None:
+            await self._adjuster.open(self.store)
+        await self.bookings.open(self.store)
         live = {job.job_id for job, _ in loaded.live}
         for job, progress in loaded.live:
             self.state.restore(job, progress, await self._doom_of(job, live))
+        measured = read_meters(await self.store.documents(METER))
+        self.state.restore_meters(measured, self.clock.now())
         for entry in self.state.placed():
             self.gate.take(entry.job)
         self.state.counts.update(loaded.over)
@@ -138,12 +200,16 @@ class Service:
             max_queue_size=self.settings.max_queue_size,
             leases_only=self.engine is None,
             last_number=loaded.last_number,
+            step_millis=self.settings.step_millis,
+            gangs=self.settings.gangs,
         )
         self.feed.open(loaded.last_seq)
         await self.agents.open()
+        await self.receipts.open()
         self._spawn("writer", self.writer.run)
         await self._set_tenants()
-        await self._look_at_hardware()
+        await self.lookout.open(self.store)
+        await self.lookout.look()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = newest[0].job.job_id if newest else None
         if self._attempts is not None and self.engine is not None:
@@ -197,11 +263,8 @@ class Service:
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
         if self.gate.trouble:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
-        snapshot = self.hardware.snapshot
-        if snapshot is not None:
-            if snapshot.problem:
-                found.append(f"GPU driver: {snapshot.problem}")
-            found += [f"GPU {gpu.index}: {gpu.problem}" for gpu in snapshot.gpus if gpu.problem]
+        found += self.lookout.problems()
+        found += self.bookings.problems()
         return found
 
     def uptime_seconds(self) -> float:
@@ -226,22 +289,7 @@ class Service:
 
     def reason(self, job_id: JobId) -> Reason | None:
         """Why a pending job waits; None for any other."""
-        entry = self.state.entry(job_id)
-        if entry is None or entry.progress.state is not JobState.PENDING:
-            return None
-        found = own_reason(self.state, entry) or self._class_reason(entry.queue.job_class)
-        if found.code is ReasonCode.NEXT_CYCLE and entry.queue.job_class in self.gate.refused:
-            return reason(
-                ReasonCode.QUOTA_PROVIDER, provider=self.gate.name, tenant=entry.job.tenant_id
-            )
-        return found
-
-    def _class_reason(self, job_class: JobClass) -> Reason:
-        """Found once between two commits: a page of a list asks for the same class many times."""
-        found = self._class_reasons.get(job_class)
-        if found is None:
-            found = self._class_reasons[job_class] = explain_class(self.state.ledger, job_class)
-        return found
+        return self.reasons.reason(job_id)
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
         """Return when the job is over or the service ends, at the latest after the timeout."""
@@ -288,22 +336,39 @@ class Service:
         """One cycle right now, for those who will not wait for the next."""
         return await self._cycle(self.clock.now())
 
+    async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
+        """A lease of the GPUs that a process is on, for as long as it runs."""
+        await self.lookout.look()  # it may have come to its GPU just now
+        return await self.lookout.adoption.adopt(
+            self.jobs, self.state, pid, tenant_id=tenant_id, queue=queue, name=name
+        )
+
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)
 
     async def _cycle(self, now: int) -> Plan:
+        await self.bookings.mend(now)
+        if self._adjuster is not None:
+            await self._adjuster.adjust(now)
         planned: list[JobId] = []
+        enacted = Enacted()
+        notices: dict[TenantId, Notice] = {}
         seconds = 0.0
 
         def decide(state: State) -> Decision[Plan]:
-            nonlocal seconds
+            nonlocal seconds, enacted, notices
             began = time.perf_counter()
             state.apply(TimePassed(now))
+            self.reasons.forget()  # time alone uses up a budget, or renews it
             plan = self.gate.plan(state, lambda closed: self._decide(state, now, closed))
             planned[:] = [start.job_id for start in plan.starts]
-            events = events_of(state, plan, now)
+            enacted = enact(state, plan, now)
+            enacted.events += stops(state, now, enacted.events)
+            notices = self.notices.due(state, now)
+            enacted.documents |= notice_documents(notices)
             seconds = time.perf_counter() - began
-            return Decision(plan, events)
+            documents = enacted.documents | self.receipts.documents(enacted.receipts)
+            return Decision(plan, enacted.events, documents=documents)
 
         try:
             plan = await self.writer.do(decide, touches=None)
@@ -311,6 +376,12 @@ class Service:
             for job_id in planned:
                 self.gate.give(job_id)
             raise
+        self.receipts.keep(enacted.receipts)
+        self.notices.give(notices, self.state)
+        for tenant_id, notice in notices.items():
+            self._observer.budget_reached(tenant_id, notice.percent)
+        self._promises = plan.reservations
+        self.reasons.decided(plan)
         self._observer.cycled(plan, seconds)
         return plan
 
@@ -318,17 +389,40 @@ class Service:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
         policy = self.settings.policy
         if not isinstance(policy, ChoicePolicy):
-            return schedule(state, now, policy, closed)
+            return self._schedule(state, now, policy, closed)
         try:
-            plan = schedule(state, now, policy, closed)
+            plan = self._schedule(state, now, policy, closed)
         except Exception as error:  # another package's code may fail in any way
             trouble = f"{type(error).__name__}: {error}"
             if trouble != self._policy_trouble:  # once, not in every cycle
                 _log.error("the scheduling policy failed", policy=policy.name, problem=trouble)
             self._policy_trouble = trouble
-            return schedule(state, now, ChoicePolicy(policy.name, lambda *_: None))
+            return self._schedule(state, now, ChoicePolicy(policy.name, lambda *_: None), ())
         self._policy_trouble = None
         return plan
+
+    def _dry_run(self, now: int, policy: Policy, witness: Witness | None) -> Plan:
+        """What a cycle would decide now; nothing comes of it."""
+        return self._schedule(self.state, now, policy, self.gate.refused, witness)
+
+    def _schedule(
+        self,
+        state: State,
+        now: int,
+        policy: Policy,
+        closed: Collection[JobClass],
+        witness: Witness | None = None,
+    ) -> Plan:
+        return schedule(
+            state,
+            now,
+            policy,
+            closed,
+            rules=self.settings.rules,
+            policies=self.settings.policies,
+            promises=self._promises,
+            witness=witness,
+        )
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -354,9 +448,9 @@ class Service:
 
     async def _keep_watching(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.monitor_seconds)
+            await asyncio.sleep(self.lookout.pause_seconds(self.settings.monitor_seconds))
             try:
-                await self._look_at_hardware()
+                await self.lookout.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
 
@@ -369,11 +463,6 @@ class Service:
             except EngineUnavailable as error:
                 _log.warning("the engine is out of reach", problem=str(error))
             await asyncio.sleep(self.settings.reconcile_seconds)
-
-    async def _look_at_hardware(self) -> None:
-        snapshot = await self._watch.read()
-        self._observer.measured(self.hardware.node_id, snapshot)
-        await self.hardware.observe(snapshot, self.writer, self.clock)
 
     async def _set_tenants(self) -> None:
         """Take over tenants from the settings that are new or changed there since the last start.
@@ -401,7 +490,7 @@ class Service:
     # -- after each commit -----------------------------------------------------------------------
 
     def _published(self, events: Sequence[Event]) -> None:
-        self._class_reasons.clear()
+        self.reasons.forget()
         if self._attempts is not None:
             self._attempts.follow(events)
         for event in events:
@@ -433,32 +522,3 @@ class Service:
                     await asyncio.sleep(1.0)
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
-
-
-def events_of(state: State, plan: Plan, now: int) -> list[Event]:
-    """The moves that carry a plan out, in an order in which each is legal."""
-    events: list[Event] = []
-    for job_id in plan.expired:
-        entry = _entry(state, job_id)
-        ended = lifecycle.end(
-            job_id, entry.progress, JobState.COMPLETED, now, exit_code=0, cause="its time was up"
-        )
-        events.append(JobMoved(now, job_id, Move.COMPLETE, ended))
-    for job_id, cause in plan.doomed:
-        entry = _entry(state, job_id)
-        ended = lifecycle.end(job_id, entry.progress, JobState.CANCELLED, now, cause=cause)
-        events.append(JobMoved(now, job_id, Move.CANCEL, ended))
-    for start in plan.starts:
-        entry = _entry(state, start.job_id)
-        placed = lifecycle.place(start.job_id, entry.progress, start.placement, now)
-        events.append(JobMoved(now, start.job_id, Move.START, placed))
-        if entry.job.options.lease:
-            running = lifecycle.run(start.job_id, placed, now, pid=None)
-            events.append(JobMoved(now, start.job_id, Move.RUN, running))
-    return events
-
-
-def _entry(state: State, job_id: JobId) -> Entry:
-    entry = state.entry(job_id)
-    assert entry is not None  # a plan names only jobs of the state it was made on
-    return entry

@@ -9,6 +9,7 @@ from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
 from gpu_scheduler.core.events import QueueRemoved, QueueSet, TenantSet
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, TenantId
 from gpu_scheduler.core.ledger import TenantUse
+from gpu_scheduler.core.policies import POLICY_NAMES
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
@@ -62,7 +63,7 @@ class TenantCommands:
             if name == DEFAULT_QUEUE or state.ledger.queue(tenant_id, name) is not None:
                 raise Conflict(f"queue {name} of tenant {tenant_id} already exists")
             now = self._clock.now()
-            queue = TenantQueue(tenant_id, name, created_at=now, **fields)
+            queue = _checked_queue(TenantQueue(tenant_id, name, created_at=now, **fields))
             return Decision(queue, [QueueSet(now, queue)])
 
         return await self._writer.do(decide, touches=None)
@@ -71,7 +72,7 @@ class TenantCommands:
         self, tenant_id: TenantId, name: str, changes: Mapping[str, Any]
     ) -> TenantQueue:
         def decide(state: State) -> Decision[TenantQueue]:
-            queue = replace(queue_of(state, tenant_id, name), **changes)
+            queue = _checked_queue(replace(queue_of(state, tenant_id, name), **changes))
             return Decision(queue, [QueueSet(self._clock.now(), queue)])
 
         return await self._writer.do(decide, touches=None)
@@ -142,6 +143,18 @@ def _checked(tenant: Tenant) -> Tenant:
             "fair_share_weight", tenant.weight_millis / 1000, "a weight is at least 0.001"
         )
     return tenant
+
+
+def _checked_queue(queue: TenantQueue) -> TenantQueue:
+    """What holds for every queue, whichever way it came in."""
+    if queue.policy and queue.policy not in POLICY_NAMES:
+        known = ", ".join(POLICY_NAMES)
+        raise InvalidRequest(
+            "policy", queue.policy, f"a queue's order is one of {known}, or empty for the service's"
+        )
+    if queue.wait_target_ms is not None and queue.wait_target_ms < 0:
+        raise InvalidRequest("wait_target", queue.wait_target_ms / 1000, "a time is not negative")
+    return queue
 
 
 def _free_id(state: State, now: int) -> str:

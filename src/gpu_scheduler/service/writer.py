@@ -20,8 +20,9 @@ from gpu_scheduler.core.job import Detail
 from gpu_scheduler.core.state import State
 from gpu_scheduler.log import request_id
 from gpu_scheduler.service import audit
-from gpu_scheduler.service.accounting import usage_events
+from gpu_scheduler.service.accounting import meter_documents, usage_events
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.spending import spend_documents
 from gpu_scheduler.store.api import AuditRow, Record, Store
 
 T = TypeVar("T")
@@ -134,6 +135,7 @@ class Writer:
         events = [event for _, decision in decided for event in decision.events]
         events += usage_events(self._state, events)
         record = _record([decision for _, decision in decided], events)
+        record = _with_meters(record, self._state)
         if events or record.documents or record.audit:
             began = time.perf_counter()
             try:
@@ -198,6 +200,12 @@ def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:
         documents.update(decision.documents)
         audit += decision.audit
     return Record(events, details, environments, documents, audit)
+
+
+def _with_meters(record: Record, state: State) -> Record:
+    """With the meters that its events will change: fair shares and budgets."""
+    meters = meter_documents(state, record.events) | spend_documents(state, record.events)
+    return replace(record, documents={**record.documents, **meters}) if meters else record
 
 
 def _answer(command: _Command, decision: Decision[Any]) -> None:

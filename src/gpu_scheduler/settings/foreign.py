@@ -55,7 +55,6 @@ def _whole(value: object) -> object:
 
 _YEAR: Final = 366 * 86_400
 _Seconds = Annotated[float, Field(ge=0, le=_YEAR, allow_inf_nan=False), NOT_BOOL]
-_Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), NOT_BOOL]
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL]
 _Gigabytes = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL]
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -64,6 +63,10 @@ RENAMED: Final = (
     Renamed("scheduler.num_gpus", "devices.expected_gpus"),
     Renamed("scheduler.graceful_shutdown_timeout_s", "api.shutdown_seconds"),
     Renamed("gpu.monitor_interval_s", "devices.monitor_interval_seconds"),
+    Renamed("gpu.memory_threshold", "devices.memory_threshold"),
+    Renamed("gpu.load_threshold", "devices.load_threshold"),
+    Renamed("gpu.allocation_precision", "devices.allocation_precision"),
+    Renamed("gpu.utilization_window_s", "devices.idle_window_seconds"),
     Renamed("jobs.queue_size_limit", "scheduler.max_queue_size"),
     Renamed("files.log_file", "logging.file"),
     Renamed("logging.structured", "logging.format", lambda value: _truth(value, "json", "console")),
@@ -72,15 +75,9 @@ RENAMED: Final = (
 )
 
 IDLE: Final = (
-    Idle("scheduler.enable_preemption", bool),
-    Idle("scheduler.enable_gang_scheduling", bool),
     Idle("scheduler.max_workers", _Count),
     Idle("scheduler.worker_timeout_s", _Seconds),
     Idle("scheduler.job_timeout_s", _Seconds),
-    Idle("gpu.memory_threshold", _Part),
-    Idle("gpu.load_threshold", _Part),
-    Idle("gpu.allocation_precision", _Part),
-    Idle("gpu.utilization_window_s", _Seconds),
     Idle("jobs.max_assignment_attempts", _Count),
     Idle("jobs.assignment_retry_wait_s", _Seconds),
     Idle("jobs.max_concurrent_jobs", _Count),

@@ -244,13 +244,14 @@ class _Merged:
 
 
 def _from_text(key: Key, text: str, variable: str) -> object:
-    """A variable's text as a value: pydantic reads numbers and truth, lists are JSON."""
-    if isinstance(key.default, tuple):
+    """A variable's text as a value: pydantic reads numbers and truth, the rest is JSON."""
+    if isinstance(key.default, tuple | dict):
+        kind = "a list" if isinstance(key.default, tuple) else "an object"
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
             raise SettingsError(
-                [f"{variable}: {key.name} must be a list written as JSON: {error.msg}"]
+                [f"{variable}: {key.name} must be {kind} written as JSON: {error.msg}"]
             ) from error
     return text
 

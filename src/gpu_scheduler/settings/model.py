@@ -22,8 +22,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant, Tier
-from gpu_scheduler.core.units import CPU, GPU, GPU_STEP
+from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Tier, Window
+from gpu_scheduler.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from gpu_scheduler.settings.process import default_data_dir
 
 _MAX_SECONDS = 366 * 86_400  # a year; more is a slip of the keyboard
@@ -78,6 +78,7 @@ GpuAmount = Annotated[
     AfterValidator(_in_gpu_steps),
 ]
 Amount = Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL]
+LabelName = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
 SecretText = Annotated[SecretStr, Field(min_length=1, max_length=10_000)]
 
 
@@ -101,11 +102,60 @@ class SchedulerSettings(_Section):
 
     policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
-        description="Order of the queue: priority, fifo, fairshare, backfill, or the name of an "
-        "installed policy.",
+        description="Order of the queue: priority, fifo, fairshare, shortest, backfill, or the "
+        "name of an installed policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
-        default=60, description="A waiting job gains one point of priority each time this passes."
+        default=60,
+        description="A waiting job gains `aging_step` points of priority each time this passes.",
+    )
+    aging_step: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
+        default=1, description="Points gained each time; 0 for no ageing."
+    )
+    shortest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=3600,
+        description="Under the policy shortest, who has waited longer than this comes first.",
+    )
+    backfill_over: Literal["priority", "fifo", "fairshare", "shortest"] = Field(
+        default="priority", description="The order of the jobs under the policy backfill."
+    )
+    fair_share_half_life_hours: Annotated[
+        float, Field(ge=0, le=87_600, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=168.0,
+        description="GPU time this long ago counts half in the fair share; 0 counts only the GPUs "
+        "held now.",
+    )
+    passing: Literal["greedy", "easy", "conservative", "strict"] = Field(
+        default="easy",
+        description="Who may start while somebody before them cannot: greedy, whoever fits; easy, "
+        "who does not delay the first of those; conservative, who delays none of them; strict, "
+        "nobody.",
+    )
+    reservation_depth: Annotated[int, Field(ge=1, le=100_000), NOT_BOOL] = Field(
+        default=100, description="Jobs that get a reservation under the passing conservative."
+    )
+    hold_after_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=3600,
+        description="Who has waited this long is passed by nobody on the GPUs it will have; 0 for "
+        "never.",
+    )
+    enable_preemption: bool = Field(
+        default=False,
+        description="Whether running jobs give way to more important ones, and lent quota is "
+        "taken back.",
+    )
+    preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=1, description="How much higher a job's priority must be than its victims'."
+    )
+    preempt_min_run_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=300, description="Nobody gives way before having run this long."
+    )
+    preempt_spare_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=60, description="Nobody gives way who ends by itself within this."
+    )
+    preempt_most_times: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
+        default=3, description="Nobody gives way more often than this."
     )
     scheduling_interval_ms: Annotated[int, Field(ge=10, le=3_600_000), NOT_BOOL] = Field(
         default=1000, description="A cycle runs when something changed, and at least this often."
@@ -118,6 +168,9 @@ class SchedulerSettings(_Section):
         default=1_000_000,
         description="Submissions are refused while this many jobs wait; 0 for no limit.",
     )
+    enable_gang_scheduling: bool = Field(
+        default=True, description="Whether jobs may have several workers that start together."
+    )
     enable_thermal_aware: bool = Field(
         default=True, description="Give a hot GPU no new job, and prefer cooler ones."
     )
@@ -127,6 +180,19 @@ class SchedulerSettings(_Section):
     thermal_margin: Annotated[float, Field(ge=0, le=50, allow_inf_nan=False), NOT_BOOL] = Field(
         default=5.0, description="Degrees below the threshold that a hot GPU must cool down to."
     )
+    booking_unused_minutes: Annotated[
+        float, Field(ge=0, le=525_600, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=15.0,
+        description="A reservation in which no job ran or waits this long after its start is given "
+        "back, where it does not say otherwise; 0 keeps it until it ends.",
+    )
+    booking_max_hours: Annotated[float, Field(ge=0.01, le=8760, allow_inf_nan=False), NOT_BOOL] = (
+        Field(default=168.0, description="How long a reservation may be.")
+    )
+    booking_max_days_ahead: Annotated[
+        float, Field(ge=0.01, le=3650, allow_inf_nan=False), NOT_BOOL
+    ] = Field(default=30.0, description="How far ahead a reservation may begin.")
 
 
 class ApiSettings(_Section):
@@ -330,6 +396,9 @@ class RedisSettings(_Section):
     )
 
 
+GpuCount = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False), NOT_BOOL]
+
+
 class QuotaSettings(_Section):
     """Who says how much each tenant may have."""
 
@@ -356,6 +425,28 @@ class QuotaSettings(_Section):
     slurm_auth_token: SecretText | None = Field(
         default=None, description="Token for slurmrestd; never shown."
     )
+    adjust: bool = Field(
+        default=False,
+        description="Whether borrowing limits of tenants in cohorts follow their past use.",
+    )
+    adjust_interval_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=3600, description="Seconds between adjustments; use is averaged over them."
+    )
+    adjust_min_borrow: GpuCount = Field(
+        default=0.0, description="GPUs below which no borrowing limit is adjusted."
+    )
+    adjust_max_borrow: GpuCount = Field(
+        default=8.0, description="GPUs above which no borrowing limit is adjusted."
+    )
+    adjust_step: GpuCount = Field(
+        default=1.0, description="GPUs by which a borrowing limit moves at a time."
+    )
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> "QuotaSettings":
+        if self.adjust_min_borrow > self.adjust_max_borrow:
+            raise ValueError("must have an adjust_min_borrow that is not above adjust_max_borrow")
+        return self
 
 
 class BillingSettings(_Section):
@@ -394,6 +485,48 @@ class DeviceSettings(_Section):
     memory_overcommit: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), NOT_BOOL] = (
         Field(default=1.0, description="Memory given to jobs, as a multiple of what the node has.")
     )
+    labels: dict[LabelName, Annotated[str, Field(max_length=256)]] = Field(
+        default={},
+        description="Labels of this machine, for example rack: r1; jobs can ask for them.",
+    )
+    memory_threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=0.8,
+        description="A GPU takes no new job while processes that are not ours hold this part of "
+        "its memory.",
+    )
+    load_threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=0.8,
+        description="A GPU takes no new job while processes that are not ours keep it this busy.",
+    )
+    allocation_precision: Annotated[float, Field(ge=0.01, le=1, allow_inf_nan=False), NOT_BOOL] = (
+        Field(default=0.01, description="Parts of GPUs are given out in steps of this size.")
+    )
+    probation_seconds: Annotated[
+        float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=600,
+        description="A GPU that had an error takes no new job until it was clean for this long.",
+    )
+    idle_percent: Annotated[int, Field(ge=1, le=100), NOT_BOOL] = Field(
+        default=5, description="A GPU that is less busy than this does nothing."
+    )
+    idle_window_seconds: Annotated[
+        float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=1800,
+        description="A job whose GPUs do nothing over this long is told, after twice as long "
+        "warned, after three times dealt with as its queue says; 0 never.",
+    )
+    memory_overuse: Literal["off", "warn", "end"] = Field(
+        default="warn",
+        description="What becomes of a job that uses more of a shared GPU's memory than its share.",
+    )
+    memory_grace_seconds: Annotated[
+        float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=60,
+        description="With memory_overuse: end, the time between the warning and the end.",
+    )
 
 
 class EngineSettings(_Section):
@@ -406,11 +539,49 @@ class EngineSettings(_Section):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
         default=10, description="A job that is ended gets TERM, and KILL this much later."
     )
+    checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = (
+        Field(
+            default=60,
+            description="A job that gives way and asked for a signal to checkpoint gets TERM this "
+            "much after it.",
+        )
+    )
     run_as: Annotated[str, Field(max_length=64)] = Field(
         default="",
         description="User that jobs of API keys and tokens run as where the service runs as root; "
         "root when empty.",
     )
+
+
+class BudgetSettings(_Section):
+    """GPU time a tenant may use in each window."""
+
+    gpu_hours: (
+        Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False), NOT_BOOL] | None
+    ) = Field(default=None, description="As GPU-hours.")
+    cost: (
+        Annotated[float, Field(gt=0, le=1_000_000_000_000, allow_inf_nan=False), NOT_BOOL] | None
+    ) = Field(default=None, description="As money, at billing.cost_per_gpu_hour.")
+    window: Literal["day", "week", "month", "total"] = Field(
+        default="month", description="Windows begin at midnight UTC, weeks on Mondays."
+    )
+    action: Literal["warn", "hold", "stop"] = Field(
+        default="warn",
+        description="Once it is used up: say so, start no more of its jobs, or end them too.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> "BudgetSettings":
+        if (self.gpu_hours is None) == (self.cost is None):
+            raise ValueError("must have one of gpu_hours and cost, for example gpu_hours: 500")
+        return self
+
+    def to_budget(self, cost_per_gpu_hour: float) -> Budget:
+        hours = Decimal(str(self.gpu_hours or 0))
+        if self.cost is not None:
+            hours = Decimal(str(self.cost)) / Decimal(str(cost_per_gpu_hour))
+        amount = max(1, int(hours * GPU_HOUR))
+        return Budget(amount, Window(self.window), OverBudget(self.action))
 
 
 class TenantSettings(_Section):
@@ -446,13 +617,30 @@ class TenantSettings(_Section):
     enforce_quota: bool = Field(
         default=True, description="With false its limits are shown, and do not limit."
     )
+    cohort: Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")] = (
+        Field(
+            default="",
+            description="Tenants of one cohort lend each other what they do not use of max_gpus.",
+        )
+    )
+    max_borrow_gpus: GpuAmount | None = Field(
+        default=None, description="GPUs it may borrow beyond max_gpus; all there are by default."
+    )
+    max_lend_gpus: GpuAmount | None = Field(
+        default=None, description="GPUs of its max_gpus it lends; all it does not use by default."
+    )
+    budget: BudgetSettings | None = Field(
+        default=None,
+        description="GPU time in each window: gpu_hours or cost, window (day, week, month, "
+        "total), action (warn, hold, stop).",
+    )
 
-    def to_tenant(self) -> Tenant:
+    def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
         """The same in the integers that the core counts with."""
         by_type = sorted(self.max_gpus_by_type.items())
         return Tenant(
             tenant_id=TenantId(self.tenant_id),
-            max_gpu_millis=None if self.max_gpus is None else _gpu_millis(self.max_gpus),
+            max_gpu_millis=_millis_or_none(self.max_gpus),
             max_gpu_millis_by_type=tuple((name, _gpu_millis(gpus)) for name, gpus in by_type),
             max_gpu_mem_mib=self.max_gpu_memory_mb,
             max_cpu_millis=None if self.max_cpu_cores is None else round(self.max_cpu_cores * CPU),
@@ -463,6 +651,10 @@ class TenantSettings(_Section):
             weight_millis=round(self.fair_share_weight * 1000),
             allow_preemption=self.allow_preemption,
             enforce_quota=self.enforce_quota,
+            cohort=self.cohort,
+            borrow_millis=_millis_or_none(self.max_borrow_gpus),
+            lend_millis=_millis_or_none(self.max_lend_gpus),
+            budget=None if self.budget is None else self.budget.to_budget(cost_per_gpu_hour),
         )
 
 
@@ -555,9 +747,29 @@ class Settings(_Section):
             seen.add(tenant.tenant_id)
         return self
 
+    @model_validator(mode="after")
+    def _money_has_a_price(self) -> "Settings":
+        for tenant in self.tenants:
+            budget = tenant.budget
+            if (
+                budget is not None
+                and budget.cost is not None
+                and not self.billing.cost_per_gpu_hour
+            ):
+                raise Misplaced(
+                    ("tenants",),
+                    f"the budget of {tenant.tenant_id!r} is money, and GPU time has no price: set "
+                    "billing.cost_per_gpu_hour, or give the budget as gpu_hours",
+                )
+        return self
+
 
 def _is_postgres_url(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
+
+
+def _millis_or_none(gpus: Decimal | None) -> int | None:
+    return None if gpus is None else _gpu_millis(gpus)
 
 
 def _gpu_millis(gpus: Decimal) -> int:

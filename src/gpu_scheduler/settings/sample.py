@@ -16,12 +16,16 @@ _TENANTS: Final = {
         "  - tenant_id: vision",
         "    max_gpus: 4",
         "    max_gpus_by_type: {A100: 2}",
+        "    cohort: research",
+        "    budget: {gpu_hours: 500, window: month, action: hold}",
     ],
     "toml": [
         "[[tenants]]",
         'tenant_id = "vision"',
         "max_gpus = 4",
         "max_gpus_by_type = { A100 = 2 }",
+        'cohort = "research"',
+        'budget = { gpu_hours = 500, window = "month", action = "hold" }',
     ],
 }
 _EXAMPLES: Final = {  # what to write where there is no default, or it depends on the machine

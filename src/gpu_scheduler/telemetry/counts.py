@@ -14,10 +14,12 @@ from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move
 from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.sla import Promise
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import SECOND
 from gpu_scheduler.devices.api import Snapshot
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.telemetry.promises import broken_promise
 
 # Deciding takes 0.1 ms for a near-empty queue and 0.1 s for a very long one; a flush of a disk
 # takes 1 ms, of a slow one 100.
@@ -25,7 +27,9 @@ QUICK: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 # Jobs wait and run for seconds or for days.
 LONG: Final = (0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 604_800)
 
-_SAME_STATE: Final = frozenset({Move.HOLD, Move.RELEASE, Move.STOP})
+_SAME_STATE: Final = frozenset(
+    {Move.HOLD, Move.RELEASE, Move.STOP, Move.CLAIM, Move.CHECKPOINT, Move.NOTE}
+)
 
 
 class Tally:
@@ -65,6 +69,8 @@ class Counts(Observer):
         self.snapshots: dict[NodeId, Snapshot] = {}
         self.entered: Counter[JobState] = Counter()  # jobs that came into each state
         self.preemptions = 0
+        self.budgets_reached: Counter[tuple[TenantId, int]] = Counter()  # by percent of them
+        self.broken: Counter[Promise] = Counter()  # deadlines and wait targets that were missed
         self.waits = Tally(LONG)
         self.waits_of: dict[TenantId, Tally] = {}
         self.runs = {state: Tally(LONG) for state in JobState if state in TERMINAL}
@@ -105,12 +111,17 @@ class Counts(Observer):
         self.starts += len(plan.starts)
         self._cycled_at = self._clock()
 
+    def budget_reached(self, tenant_id: TenantId, percent: int) -> None:
+        self.budgets_reached[tenant_id, percent] += 1
+
     def measured(self, node_id: NodeId, snapshot: Snapshot) -> None:
         self.snapshots[node_id] = snapshot
 
     def _moved(self, event: JobMoved) -> None:
         progress = event.progress
         self.entered[progress.state] += 1
+        if (promise := broken_promise(self.state, event)) is not None:
+            self.broken[promise] += 1
         if event.move is Move.START:
             if progress.attempt == 1:  # a retry waited for its back-off, not for room
                 self._started(event)

@@ -9,9 +9,11 @@ import structlog
 
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet
 from gpu_scheduler.core.lifecycle import TERMINAL, Move, Progress
+from gpu_scheduler.core.sla import Promise
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.telemetry.promises import broken_promise
 
 _NAME: Final = "gpu_scheduler.jobs"
 _log = structlog.get_logger(_NAME)
@@ -28,8 +30,15 @@ _MESSAGES: Final = {
     Move.STOP: "job is being stopped",
     Move.CLAIM: "job gets the GPUs of others that give way",
     Move.CHECKPOINT: "job marked a checkpoint",
+    Move.NOTE: "job was told something",
     Move.HOLD: "job held",
     Move.RELEASE: "job released",
+}
+
+
+_BROKEN: Final = {
+    Promise.DEADLINE: "job missed its deadline",
+    Promise.WAIT_TARGET: "job started later than its queue wants",
 }
 
 
@@ -66,6 +75,9 @@ class JobLog(Observer):
         level = logging.DEBUG if event.move is Move.RUN else logging.INFO
         if _levels.isEnabledFor(level):
             _log.log(level, _MESSAGES[event.move], **_with(cause, moved_fields(entry, event)))
+        promise = broken_promise(self._state, event)
+        if promise is not None:
+            _log.warning(_BROKEN[promise], **_with(cause, missed_fields(entry, event)))
 
     def _gpus_changed(self, event: NodeSet) -> None:
         use = self._state.ledger.nodes.get(event.node.node_id)
@@ -126,6 +138,17 @@ def moved_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
         fields |= _ending(progress)
     elif progress.cause is not None:
         fields["cause"] = progress.cause
+    return fields
+
+
+def missed_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
+    job = entry.job
+    fields: dict[str, Any] = {"job_id": job.job_id, "tenant": job.tenant_id, "queue": job.queue}
+    deadline_at = job.options.deadline_at
+    if event.move is Move.START:
+        fields["waited_seconds"] = max(0, event.at - job.submitted_at) / SECOND
+    elif deadline_at is not None:
+        fields["late_seconds"] = max(0, event.at - deadline_at) / SECOND
     return fields
 
 

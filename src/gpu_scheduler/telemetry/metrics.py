@@ -15,9 +15,12 @@ from prometheus_client.core import InfoMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from gpu_scheduler import __version__
+from gpu_scheduler.core.cohort import borrowed
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.ledger import NodeUse
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState
+from gpu_scheduler.core.sla import Promise
+from gpu_scheduler.core.slowness import HARMFUL_THROTTLES
 from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.devices.api import GpuReading
 from gpu_scheduler.telemetry.counts import Counts
@@ -80,6 +83,12 @@ class Metrics(Collector):
             "preemptions",
             "Jobs that gave their GPUs up for others since the service started.",
             {(): counts.preemptions},
+        )
+        yield counter(
+            "missed_promises",
+            "Jobs over after their deadline, or first started after their queue's wait target.",
+            {(promise.value,): counts.broken[promise] for promise in Promise},
+            ("promise",),
         )
         yield histogram(
             "job_wait_seconds",
@@ -165,6 +174,13 @@ class Metrics(Collector):
             ),
             ("tenant",),
         )
+        yield from self._budgets()
+        yield gauge(
+            "tenant_borrowed_gpus",
+            "GPUs that a tenant has beyond its own quota, from its cohort.",
+            self._summed((i, borrowed(state.ledger, i) / GPU) for i in uses),
+            ("tenant",),
+        )
         waits = SummaryMetricFamily(
             "gpu_scheduler_tenant_wait_seconds",
             "Time from submission to the first start, by tenant.",
@@ -175,6 +191,37 @@ class Metrics(Collector):
         for labels, value in sums.items():
             waits.add_metric(labels, count_value=int(starts[labels]), sum_value=value)
         yield waits
+
+    def _budgets(self) -> Iterator[Metric]:
+        state = self._counts.state
+        budgets = [(t.tenant_id, t.budget) for t in state.budgets.budgeted() if t.budget]
+        yield gauge(
+            "tenant_budget_gpu_seconds",
+            "GPU time that a tenant may use in each window; absent without a budget.",
+            self._named(((i,), budget.gpu_millis_ms / (GPU * SECOND)) for i, budget in budgets),
+            ("tenant",),
+        )
+        yield gauge(
+            "tenant_budget_spent_gpu_seconds",
+            "GPU time that a tenant has used in the present window of its budget.",
+            self._named(
+                (
+                    (i,),
+                    state.budgets.spend(i).upto(state.now).spent(budget.window) / (GPU * SECOND),
+                )
+                for i, budget in budgets
+            ),
+            ("tenant",),
+        )
+        yield counter(
+            "tenant_budget_notices",
+            "Times that a tenant reached 80 and 100 percent of its budget.",
+            self._named(
+                ((i, str(percent)), times)
+                for (i, percent), times in self._counts.budgets_reached.items()
+            ),
+            ("tenant", "percent"),
+        )
 
     def _summed(self, amounts: Iterable[tuple[TenantId, float]]) -> dict[Labels, float]:
         """By tenant; those that are not shown by name together."""
@@ -218,9 +265,29 @@ class Metrics(Collector):
                 "Memory of the GPU that is in use, by whomever.",
                 {labels: _times(reading.memory_used_mib, _MIB) for labels, reading in readings},
             ),
+            (
+                "gpu_sm_clock_hertz",
+                "Speed of the GPU's processors; absent where nobody tells.",
+                {labels: _times(reading.sm_clock_mhz, 1_000_000) for labels, reading in readings},
+            ),
         ):
             known = {labels: value for labels, value in values.items() if value is not None}
             yield gauge(name, help_text, known, _GPU_LABELS)
+        yield gauge(
+            "gpu_throttled",
+            "Whether the driver slows the GPU down for heat, power or a fault.",
+            {
+                labels: float(any(reason in HARMFUL_THROTTLES for reason in reading.throttle))
+                for labels, reading in readings
+            },
+            _GPU_LABELS,
+        )
+        yield counter(
+            "gpu_xid_errors",
+            "Errors (Xid) of the GPU that the driver reported since the service started.",
+            {labels: reading.xid_count for labels, reading in readings},
+            _GPU_LABELS,
+        )
         yield from self._books_of_gpus()
         yield gauge(
             "driver_problem",
@@ -249,6 +316,12 @@ class Metrics(Collector):
             "gpu_paused",
             "Whether an operator paused the GPU.",
             {labels: float(gpu.paused is not None) for labels, _, gpu in gpus},
+            _GPU_LABELS,
+        )
+        yield gauge(
+            "gpu_foreign",
+            "Whether processes that are not ours keep the GPU from new jobs.",
+            {labels: float(gpu.foreign is not None) for labels, _, gpu in gpus},
             _GPU_LABELS,
         )
         yield gauge(

@@ -58,6 +58,7 @@ class NodeModel(_Model):
     registered_at: str | None
     last_seen_at: str | None
     gpus: list[NodeGpuModel]
+    labels: dict[str, str] = {}
 
 
 class NodeList(_Model):

@@ -10,6 +10,8 @@ TierName = Literal["low", "normal", "high", "urgent"]
 Amount = Annotated[int, Field(ge=0, le=WIDEST)]
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 Cores = Annotated[float, Field(ge=0, le=1_000_000)]
+# Tenants of one cohort lend each other what they do not use; empty: it stands alone.
+Cohort = Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]  # counted in thousandths
 
 
@@ -23,6 +25,18 @@ class _Request(_Model):
     model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
 
 
+class BudgetModel(_Model):
+    """GPU time in each window, as GPU-hours or as what they cost at billing.cost_per_gpu_hour.
+
+    A request gives one of the two; an answer has both, where GPU time has a price.
+    """
+
+    gpu_hours: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
+    cost: Annotated[float, Field(gt=0, le=1_000_000_000_000)] | None = None
+    window: Literal["day", "week", "month", "total"] = "month"
+    action: Literal["warn", "hold", "stop"] = "warn"
+
+
 class TenantLimits(_Model):
     """What a tenant's running jobs may have together. A limit left out does not limit."""
 
@@ -32,6 +46,9 @@ class TenantLimits(_Model):
     max_cpu_cores: Cores | None = None
     max_memory_mb: Amount | None = None
     max_concurrent_jobs: Amount | None = None
+    max_borrow_gpus: Gpus | None = None  # from its cohort, beyond max_gpus
+    max_lend_gpus: Gpus | None = None  # of max_gpus, to its cohort
+    budget: BudgetModel | None = None
 
 
 class TenantCreate(TenantLimits):
@@ -48,6 +65,8 @@ class TenantCreate(TenantLimits):
                     "max_cpu_cores": 64,
                     "max_memory_mb": 500000,
                     "max_concurrent_jobs": 20,
+                    "cohort": "science",
+                    "budget": {"gpu_hours": 5000, "window": "month", "action": "hold"},
                 }
             ]
         },
@@ -61,6 +80,7 @@ class TenantCreate(TenantLimits):
     fair_share_weight: Weight = 1.0
     allow_preemption: bool = True
     enforce_quota: bool = True
+    cohort: Cohort = ""
 
 
 class TenantPatch(_Request):
@@ -77,6 +97,10 @@ class TenantPatch(_Request):
     max_cpu_cores: Cores | None = None
     max_memory_mb: Amount | None = None
     max_concurrent_jobs: Amount | None = None
+    max_borrow_gpus: Gpus | None = None
+    max_lend_gpus: Gpus | None = None
+    budget: BudgetModel | None = None
+    cohort: Cohort = ""
     priority_tier: TierName = "normal"
     fair_share_weight: Weight = 1.0
     allow_preemption: bool = True
@@ -106,9 +130,12 @@ class TenantModel(TenantLimits):
     fair_share_weight: float
     allow_preemption: bool
     enforce_quota: bool
+    cohort: str = ""
     active: bool
     created_at: str
     current_gpus: float
+    borrowed_gpus: float = 0.0  # of these, beyond its own max_gpus
+    lent_gpus: float = 0.0  # of its unused max_gpus, what others of its cohort have
     current_gpus_by_type: dict[str, float]
     current_gpu_memory_mb: int
     current_cpu_cores: float
@@ -129,6 +156,9 @@ class TenantUsage(_Model):
 
 QueueName = Annotated[str, Field(min_length=1, max_length=128)]
 QueuePriority = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+PolicyName = Annotated[str, Field(max_length=100)]
+WaitTarget = Annotated[float, Field(gt=0, le=366 * 86_400)]
+IdleAction = Literal["warn", "hold", "end"]
 
 
 class QueueCreate(_Request):
@@ -152,10 +182,13 @@ class QueueCreate(_Request):
     priority: QueuePriority = 0
     max_concurrent_jobs: Amount | None = None
     enabled: bool = True
+    policy: PolicyName = ""  # its own order of its jobs; empty: the service's
+    wait_target_seconds: WaitTarget | None = None  # its jobs should start within this
+    idle_action: IdleAction = "warn"  # for jobs whose GPUs do nothing
 
 
 class QueuePatch(_Request):
-    """Fields left out stay; `max_concurrent_jobs` set to null is lifted."""
+    """Fields left out stay; `max_concurrent_jobs` or `wait_target_seconds` null is lifted."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"priority": 20, "max_concurrent_jobs": None}]}
@@ -164,6 +197,9 @@ class QueuePatch(_Request):
     priority: QueuePriority = 0
     max_concurrent_jobs: Amount | None = None
     enabled: bool = True
+    policy: PolicyName = ""
+    wait_target_seconds: WaitTarget | None = None
+    idle_action: IdleAction = "warn"
 
 
 class QueueModel(_Model):
@@ -173,6 +209,9 @@ class QueueModel(_Model):
     priority: int
     max_concurrent_jobs: int | None
     enabled: bool
+    policy: str = ""
+    wait_target_seconds: float | None = None
+    idle_action: str = "warn"
     running_jobs: int
     pending_jobs: int
     total_jobs: int
@@ -211,6 +250,8 @@ class QuotaModel(_Model):
     used_gpu: float
     available_gpu: float | None
     gpu_usage_percent: float | None
+    borrowed_gpu: float = 0.0  # of used_gpu, beyond gpu_quota
+    lent_gpu: float = 0.0  # of gpu_quota, unused, what others of its cohort have
     enforce_quota: bool
     provider: str
     synced_at: str

@@ -41,6 +41,11 @@ Text = Annotated[str, Field(max_length=4096), _PLAIN]
 Argument = Annotated[str, _PLAIN, AfterValidator(_fits_a_program)]
 Int = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
 GpuIndex = Annotated[int, Field(ge=0, le=1_000_000)]
+GpuType = Annotated[str, Field(min_length=1, max_length=64), _PLAIN]
+NodeName = Annotated[str, Field(min_length=1, max_length=256), _PLAIN]
+GpuIndexes = Annotated[list[GpuIndex], Field(max_length=1024)]
+NodeNames = Annotated[list[NodeName], Field(max_length=1024)]
+Labels = Annotated[dict[Word, Word], Field(max_length=64)]
 
 
 class _Model(BaseModel):
@@ -84,6 +89,15 @@ class SubmitRequest(_Request):
                 },
                 {"command": ["./step.sh"], "gpu_count": 0.5, "array": {"indexes": "1-100"}},
                 {"gpu_count": 2, "max_runtime": 3600},
+                {
+                    "command": ["python", "train.py"],
+                    "workers": 4,
+                    "gpu_count": 8,
+                    "gpu_types": ["H100", "A100"],
+                    "labels": {"rack": "r1"},
+                    "deadline": "2030-01-31T09:00:00Z",
+                    "checkpoint_signal": "USR1",
+                },
             ]
         }
     )
@@ -96,10 +110,14 @@ class SubmitRequest(_Request):
     user: Word = ""
     queue: Annotated[str, Field(min_length=1, max_length=128), _PLAIN] = "default"
     priority: Int | None = None  # by default what the tenant's tier says: 500 for a normal one
+    # Of a gang: all of them start at once or none does. What follows is of each worker.
+    workers: Annotated[int, Field(ge=1, le=10_000)] = 1
     gpu_count: float | int | str = Field(
         default=1, validation_alias=AliasChoices("gpu_count", "gpus", "num_gpus")
     )
-    gpu_type: Annotated[str, Field(min_length=1, max_length=64), _PLAIN] | None = None
+    gpu_type: GpuType | None = None
+    gpu_types: Annotated[list[GpuType], Field(max_length=64)] = []  # any of these, the best first
+    gpu_memory_each_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0  # that each GPU has, all of it
     gpu_memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
     cpu_cores: Annotated[float, Field(ge=0, le=1_000_000)] = 0
     memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
@@ -113,7 +131,20 @@ class SubmitRequest(_Request):
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
     gang_scheduling: bool = False
-    allowed_gpus: Annotated[list[GpuIndex], Field(max_length=1024)] = []
+    allowed_gpus: GpuIndexes = []
+    excluded_gpus: GpuIndexes = []
+    nodes: NodeNames = []
+    excluded_nodes: NodeNames = []
+    labels: Labels = {}  # its nodes carry all of these
+    exclusive: bool = False  # nobody else on its nodes
+    same_island: bool = False  # the GPUs of a worker are connected by NVLink
+    spread: bool = False
+    deadline: Word | None = None  # ISO 8601, with its zone
+    preemptible: bool = True
+    checkpoint_signal: Annotated[int, Field(ge=1, le=1000)] | Word | None = (
+        None  # sent first when it must give way
+    )
+    reservation: Word | None = None  # runs on the GPUs of this reservation
     requeue: bool = False
     max_retries: Annotated[int, Field(ge=0, le=1000)] = 0
     backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
@@ -152,6 +183,28 @@ class UsageModel(_Model):
     max_rss_mb: float
 
 
+class ConstraintsModel(_Model):
+    """What a job asks of the place it runs in."""
+
+    gpu_types: list[str] = []
+    gpu_memory_each_mb: int = 0
+    allowed_gpus: list[int] = []
+    excluded_gpus: list[int] = []
+    nodes: list[str] = []
+    excluded_nodes: list[str] = []
+    labels: dict[str, str] = {}
+    exclusive: bool = False
+    same_island: bool = False
+    spread: bool = False
+
+
+class PlacementModel(_Model):
+    """Where one worker is, or was."""
+
+    node: str
+    gpus: list[int]
+
+
 class JobModel(_Model):
     """A job as it stands. Times are ISO 8601 in UTC."""
 
@@ -163,7 +216,7 @@ class JobModel(_Model):
     state: str
     held: bool
     priority: int
-    gpu_count: float
+    gpu_count: float  # of all its workers together, as all amounts here
     gpu_type: str | None
     gpu_memory_mb: int
     cpu_cores: float
@@ -192,6 +245,17 @@ class JobModel(_Model):
     reason: ReasonModel | None  # while it waits
     log_dir: str | None
     rerun_of: str | None = None  # the job whose content it runs again
+    workers: int = 1
+    gpus_per_worker: float = 1
+    constraints: ConstraintsModel | None = None  # left out where it has none
+    placements: list[PlacementModel] = []  # by worker, of the newest attempt
+    deadline: str | None = None
+    preemptible: bool = True
+    checkpoint_signal: str | None = None
+    checkpoint_at: str | None = None
+    reservation: str | None = None
+    preemptions: int = 0  # times it had to give way
+    lost_gpu_seconds: float = 0  # what those times cost it
 
 
 class JobList(_Model):
@@ -207,10 +271,47 @@ class ActionAnswer(_Model):
     message: str
 
 
+class BlockerModel(_Model):
+    """A job that has, or will get, what another waits for."""
+
+    job_id: str | None  # null where it is of a tenant that the caller does not see
+    tenant_id: str | None
+    user: str | None
+    gpu_count: float
+    node: str | None  # where it is in the way
+    gpus: list[int]  # its GPUs there
+    ends_by: str | None  # by its time limit; null where it has none
+
+
+class AheadModel(_Model):
+    """The jobs that come before another in the order."""
+
+    count: int
+    first: list[str]  # a few, the next one first; those of tenants the caller does not see left out
+
+
+FieldValue = float | int | str | bool | list[str] | dict[str, str] | None
+
+
+class ChangeModel(_Model):
+    """What would start a job: the fields of a submission that would be others."""
+
+    sentence: str
+    command: str  # submits it with the change and ends the old one; empty for arrays
+    fields: dict[str, FieldValue]
+
+
 class WhyAnswer(_Model):
+    """Why a job waits. What follows the reason is there while it waits."""
+
     job_id: str
     state: str
     reason: ReasonModel
+    blockers: list[BlockerModel] = []  # who ends first, first; 20 at most
+    blocker_count: int = 0  # of all of them
+    ahead: AheadModel | None = None
+    starts_by: str | None = None  # at the latest, where it has a reservation
+    change: ChangeModel | None = None  # the cheapest after which it would start now
 
 
 class GpuProcessModel(_Model):
@@ -219,6 +320,17 @@ class GpuProcessModel(_Model):
     command: str | None
     memory_mb: int
     job_id: str | None  # None: not ours
+    started_at: str | None = None  # None: not told
+    age_seconds: float | None = None
+
+
+class GpuReservationModel(_Model):
+    """When a GPU is reserved. Whose it is, is told to those who may see them."""
+
+    id: str | None
+    tenant_id: str | None
+    starts_at: str
+    ends_at: str
 
 
 class GpuModel(_Model):
@@ -232,12 +344,17 @@ class GpuModel(_Model):
     utilisation_percent: int | None
     nvlink_group: int | None
     numa_node: int | None
-    status: str  # "free", "busy", "shared", "paused", "hot" or "problem"
+    status: str  # "free", "busy", "shared", "foreign", "paused", "hot" or "problem"
     allocated: float  # the part that jobs have: 0 to 1
     jobs: list[str]
     paused: str | None  # the reason, while paused
     problem: str | None
+    foreign: str | None = None  # who else uses it, while that keeps it from new jobs
+    slow: str | None = None  # throttled, or slower than its siblings; it takes jobs all the same
+    slice_of: int | None = None  # a MIG slice: the index of the GPU it is cut from
+    mps: bool | None = None  # whether an MPS server shares it between programs
     processes: list[GpuProcessModel]
+    reservations: list[GpuReservationModel] = []  # by start
 
 
 class GpuList(_Model):
@@ -252,6 +369,17 @@ class PauseRequest(_Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "too hot"}]})
 
     reason: Annotated[str, Field(min_length=1, max_length=500), _PLAIN] = "paused by an operator"
+
+
+class AdoptRequest(_Request):
+    """A process that was started by hand, to become a lease of the GPUs it is on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pid": 4711}]})
+
+    pid: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    tenant_id: Annotated[str, Field(min_length=1, max_length=256)] = "default"
+    queue: Annotated[str, Field(min_length=1, max_length=256)] = "default"
+    name: Annotated[str, Field(max_length=256), _PLAIN] = ""
 
 
 class ClusterStatus(_Model):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,7 @@ from gpu_scheduler.engines.api import (
     Engine,
     EngineUnavailable,
     Launch,
+    Notice,
     Observation,
     Phase,
 )
@@ -182,6 +184,25 @@ async def test_a_stopped_attempt_ends_with_that_cause(world: World) -> None:
     await world.engine.stop([AttemptKey("a", 1)])
     end = await _end(world.engine, "a")
     assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 143, 15, "stopped")
+
+
+async def test_one_that_gives_way_ends_as_stopped_too(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    await world.engine.stop([AttemptKey("a", 1)], Notice(signal.SIGUSR1, 10))
+    end = await _end(world.engine, "a")
+    assert (end.phase, end.cause) == (Phase.EXITED, "stopped")
+
+
+async def test_one_that_ended_by_itself_does_not_become_a_stopped_one(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    end = await _end(world.engine, "a")
+    await world.engine.stop([AttemptKey("a", 1)], Notice(signal.SIGUSR1, 10))
+    assert (end.cause, await world.engine.observe()) == (None, [end])
 
 
 async def test_stopping_twice_is_stopping_once(world: World) -> None:

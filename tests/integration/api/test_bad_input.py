@@ -55,9 +55,9 @@ async def refused(api: Api, field: str, value: str, path: str = JOBS) -> dict[st
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        ("0", "GPUs must be at least 0.1 (got 0)"),
-        ("-1", "GPUs must be at least 0.1 (got -1)"),
-        ("0.001", "GPUs must be at least 0.1 (got 0.001)"),
+        ("0", "GPUs must be at least 0.01 (got 0)"),
+        ("-1", "GPUs must be at least 0.01 (got -1)"),
+        ("0.001", "GPUs must be at least 0.01 (got 0.001)"),
         ("0.125", "GPUs come in steps of 0.01, so 0.125 is not possible (got 0.125)"),
         ("1e9", "GPUs must be at most 100000 (got 1000000000.0)"),
         ("1" + "0" * 30, f"GPUs must be at most 100000 (got 1{'0' * 30})"),
@@ -94,10 +94,12 @@ async def test_gpus_that_cannot_be_at_the_root(api: Api) -> None:
 
 # -- every field -----------------------------------------------------------------------------
 
-WHOLE_NUMBERS = ["priority", "gpu_memory_mb", "memory_mb", "max_retries"]
+WHOLE_NUMBERS = ["priority", "gpu_memory_mb", "gpu_memory_each_mb", "memory_mb", "max_retries"]
 REALS = ["cpu_cores", "max_runtime", "max_runtime_minutes", "backoff_seconds"]
 TEXTS = ["job_id", "tenant_id", "name", "user", "queue", "gpu_type", "image", "working_dir"]
-TRUTHS = ["hold", "requeue", "gang_scheduling"]
+TEXTS += ["deadline", "reservation"]
+TRUTHS = ["hold", "requeue", "gang_scheduling", "exclusive", "same_island", "spread"]
+TRUTHS += ["preemptible"]
 
 
 @pytest.mark.parametrize("field", WHOLE_NUMBERS)
@@ -190,6 +192,33 @@ async def test_truths(api: Api, field: str) -> None:
         ("working_dir", '"data"', "working_dir: must be an absolute path (got 'data')"),
         ("tenant_id", '"nobody"', "tenant_id: no such tenant; there are: default (got 'nobody')"),
         ("queue", '""', "queue: must not be empty (got '')"),
+        ("workers", "0", "workers: must be at least 1 (got 0)"),
+        ("workers", "1.5", "workers: must be a whole number (got 1.5)"),
+        ("workers", "true", "workers: must be a whole number (got True)"),
+        ("workers", "99999", "workers: must be at most 10000 (got 99999)"),
+        ("gpu_types", '"A100"', 'gpu_types: must be a list, like ["H100", "A100"]'),
+        ("gpu_types", '[""]', "gpu_types.0: must not be empty"),
+        ("gpu_types", '["A100", "A100"]', "gpu_types: is there twice; name each one once"),
+        ("excluded_gpus", "[-1]", "excluded_gpus.0: must be at least 0 (got -1)"),
+        ("nodes", '"a"', 'nodes: must be a list, like ["node-1"] (got'),
+        ("excluded_nodes", "[1]", "excluded_nodes.0: must be text (got 1)"),
+        ("labels", "[]", 'labels: must be an object with names and values, like {"rack": "r1"}'),
+        ("labels", '{"rack": 1}', "labels.rack: must be text (got 1)"),
+        ("labels", '{"a b": "x"}', "labels: a label is letters, digits"),
+        ("nodes", '["nowhere"]', "nodes: no machine meets that; see `tgpu nodes` (got 'nowhere')"),
+        ("labels", '{"rack": "r9"}', "labels: no machine meets that; see `tgpu nodes` (got 'rack"),
+        ("gpu_memory_each_mb", "999999", "gpu_memory_each_mb: no machine meets that"),
+        ("excluded_gpus", "[0, 1, 2, 3, 4, 5]", "excluded_gpus: no machine meets that"),
+        ("gpu_types", '["B200", "V100"]', "gpu_type: there is no such GPU here; there are: A100"),
+        ("workers", "9", "workers: all machines together hold 4 (got 9)"),
+        ("deadline", '"soon"', "deadline: must be ISO 8601 with its zone, like 2030-01-31T09:00"),
+        ("deadline", '"2030-01-31T09:00:00"', "deadline: must be ISO 8601 with its zone"),
+        ("deadline", '"1969-01-31T09:00:00Z"', "deadline: has passed; give one to come, or none"),
+        ("checkpoint_signal", "true", "checkpoint_signal: must be a signal: USR1 or 10 (got True)"),
+        ("checkpoint_signal", "1.5", "checkpoint_signal: must be a signal: USR1 or 10 (got 1.5)"),
+        ("checkpoint_signal", '"KILL"', "checkpoint_signal: ends or stops the program"),
+        ("checkpoint_signal", '"X"', "checkpoint_signal: must be a signal: USR1 or 10 (got 'X')"),
+        ("reservation", '"r1"', "reservation: tenant default has no such reservation; there are:"),
         ("unknown_field", "1", "unknown_field: is no field of this request; GET /docs shows"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from gpu_scheduler import __version__
 from gpu_scheduler.devices.api import GpuProcess
 from tests.integration.api.http import Api, an_api, error_of
+from tests.unit.service.processes import a_process
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ async def gpus(api: Api) -> list[dict[str, Any]]:
 
 async def test_gpus_say_who_has_them_and_how_they_feel(api: Api) -> None:
     api.box.gpus.set(1, temperature_c=77, memory_used_mib=5, processes=[GpuProcess(1, 5)])
-    await api.box.service._look_at_hardware()
+    await api.box.service.lookout.look()
     job_id = (await api.post("/api/v1/jobs", json={"command": ["t"]})).json()["job_id"]
     half = (await api.post("/api/v1/jobs", json={"gpu_count": 0.5})).json()["job_id"]
     await api.box.run(job_id)
@@ -75,11 +76,27 @@ async def test_unknown_gpus_are_named_with_those_there_are(api: Api) -> None:
 
 async def test_a_lost_gpu_is_shown_and_the_service_is_degraded(api: Api) -> None:
     api.box.gpus.set(0, lost=True)
-    await api.box.service._look_at_hardware()
+    await api.box.service.lookout.look()
     assert (await gpus(api))[0]["status"] == "problem"
     health = (await api.get("/api/v1/health")).json()
     assert health["status"] == "degraded"
     assert health["problems"][0].startswith("GPU 0: ")
+
+
+async def test_a_process_is_adopted_as_a_lease_with_its_name(api: Api) -> None:
+    with a_process() as process:
+        api.box.gpus.set(1, processes=[GpuProcess(process.pid, 70_000)])
+        answer = await api.post("/api/v1/adopt", json={"pid": process.pid, "name": "notebook"})
+        assert answer.status_code == 201
+        lease = answer.json()
+        assert (lease["state"], lease["gpus"], lease["name"]) == ("running", [1], "notebook")
+        assert (await gpus(api))[1]["processes"][0]["job_id"] == lease["job_id"]
+        error_of(await api.post("/api/v1/adopt", json={"pid": process.pid}), 409, "CONFLICT")
+
+
+@pytest.mark.parametrize("pid", [0, -1, "x", None, 2**31, True])
+async def test_a_pid_that_cannot_be_is_refused(api: Api, pid: object) -> None:
+    error_of(await api.post("/api/v1/adopt", json={"pid": pid}), 422, "VALIDATION_ERROR")
 
 
 async def test_health_is_at_two_places(api: Api) -> None:

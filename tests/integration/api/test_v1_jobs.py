@@ -146,6 +146,38 @@ async def test_over_quota_is_refused_where_it_can_never_fit(api: Api) -> None:
     )
 
 
+async def test_a_job_shows_what_it_asks_of_its_place(api: Api) -> None:
+    asked = {
+        "gpu_types": ["H100", "A100"],
+        "gpu_memory_each_mb": 1024,
+        "excluded_gpus": [3],
+        "excluded_nodes": ["elsewhere"],
+        "spread": True,
+    }
+    options = {
+        "deadline": "2100-01-31T10:00:00+01:00",
+        "preemptible": False,
+        "checkpoint_signal": 10,
+    }
+    shown = await job(api, await submit(api, **asked, **options))
+    nothing: dict[str, Any] = {"allowed_gpus": [], "nodes": [], "labels": {}}
+    assert shown["constraints"] == {**nothing, "exclusive": False, "same_island": False, **asked}
+    assert shown["deadline"] == "2100-01-31T09:00:00.000Z"
+    assert (shown["preemptible"], shown["checkpoint_signal"]) == (False, "USR1")
+    assert (await job(api, await submit(api)))["constraints"] is None
+
+
+async def test_a_gang_shows_its_workers_and_where_each_is(api: Api) -> None:
+    job_id = await submit(api, workers=2, gpu_count=1, cpu_cores=1.5, gpu_type="A100")
+    waiting = await job(api, job_id)
+    assert (waiting["gpu_count"], waiting["workers"], waiting["gpus_per_worker"]) == (2, 2, 1)
+    assert (waiting["cpu_cores"], waiting["placements"]) == (3, [])
+    await api.box.tick(1)
+    placements = (await job(api, job_id))["placements"]
+    assert [part["node"] for part in placements] == ["local", "local"]
+    assert len({index for part in placements for index in part["gpus"]}) == 2
+
+
 async def test_secrets_are_masked_when_shown_and_whole_when_run(api: Api) -> None:
     names = ("API_KEY", "HF_TOKEN", "DB_PASSWORD", "my_secret", "AWS_CREDENTIALS", "PLAIN")
     job_id = await submit(api, environment=dict.fromkeys(names, "s3cr3t"))

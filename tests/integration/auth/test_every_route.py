@@ -47,6 +47,7 @@ def path_for(method: str, path: str, tenant: str) -> str:
         "tenant_id": tenant,
         "project_id": tenant,
         "queue_id": f"{tenant}:night",
+        "reservation_id": f"{tenant}-r",
         "index": "0",
         "key_id": "nokeyatall",
         "name": "local",
@@ -66,6 +67,7 @@ def body_for(path: str, tenant: str) -> dict[str, Any]:
         "/api/v1/jobs": {"json": job},
         "/api/v1/queues": {"json": {"project_id": tenant, "name": "day"}},
         "/api/v1/tenants": {"json": {"name": "new"}},
+        "/api/v1/reservations": {"json": {"tenant_id": tenant, "gpus": 1, "minutes": 5}},
         "/api/v1/keys": {"json": {"name": "k", "role": "viewer", "tenants": [tenant]}},
     }
     if "{tenant_id}" in path or "{queue_id}" in path or "quota" in path:
@@ -78,6 +80,9 @@ async def furnished(door: Door) -> None:
         await door.submit(f"{tenant}-1", tenant)
         body = {"project_id": tenant, "name": "night"}
         answer = await door.post("/api/v1/queues", json=body, headers=as_role("admin"))
+        assert answer.status_code == 201, answer.text
+        booked = {"tenant_id": tenant, "id": f"{tenant}-r", "gpus": 1, "minutes": 5}
+        answer = await door.post("/api/v1/reservations", json=booked, headers=as_role("admin"))
         assert answer.status_code == 201, answer.text
 
 
@@ -119,7 +124,7 @@ async def test_each_role_is_let_in_exactly_where_the_table_says(method, path):
 NAMED = [
     (method, path)
     for method, path in HTTP
-    if re.search(r"{(job|job_id|tenant_id|project_id|queue_id)}", path)
+    if re.search(r"{(job|job_id|tenant_id|project_id|queue_id|reservation_id)}", path)
 ]
 
 
@@ -179,6 +184,10 @@ async def test_lists_show_the_callers_own_alone():
         assert (await seen(f"/api/v1/jobs?tenant_id={THEIRS}"))["jobs"] == []
         assert [t["id"] for t in (await seen("/api/v1/tenants"))["tenants"]] == [OURS]
         assert {q["project_id"] for q in await seen("/api/v1/queues")} == {OURS}
+        booked = (await seen("/api/v1/reservations"))["reservations"]
+        assert [(r["id"], r["tenant_id"]) for r in booked] == [(f"{OURS}-r", OURS)]
+        marks = [r for gpu in (await seen("/api/v1/gpus"))["gpus"] for r in gpu["reservations"]]
+        assert sorted(str(r["tenant_id"]) for r in marks) == ["None", OURS]
         assert (await seen("/stats"))["tenant_quotas"].keys() == {OURS}
         assert (await seen("/stats"))["total_jobs"] == 1
         assert (await seen("/api/v1/jobs/scheduler/info"))["pending_jobs"] == 1

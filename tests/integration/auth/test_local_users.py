@@ -184,6 +184,14 @@ def test_a_users_job_runs_as_that_user_with_their_groups_and_home(
 
 
 @AS_ROOT
+def test_every_worker_of_a_users_gang_runs_as_that_user(place: Path, service: RealService) -> None:
+    job_id = job_of_nobody(place, "echo $RANK $(id -u)", workers=2)
+    assert ended(place, job_id)["exit_code"] == 0, log_of(place, job_id, "stderr")
+    lines = sorted(log_of(place, job_id).splitlines())
+    assert lines == [f"0 {NOBODY.pw_uid}", f"1 {NOBODY.pw_uid}"]
+
+
+@AS_ROOT
 def test_a_uid_in_the_request_is_nobodys_business(place: Path, service: RealService) -> None:
     body = {"command": ["id", "-u"], "working_dir": "/", "uid": 0}
     assert as_nobody(place, "POST", "/api/v1/jobs", body)[0] == 422

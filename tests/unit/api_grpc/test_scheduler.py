@@ -420,3 +420,51 @@ async def test_what_grpc_submits_rest_and_the_cycle_see(served):
     job_id = await submit(served)
     assert await served.box.tick() == [job_id]
     await served.box.until(job_id, JobState.RUNNING)
+
+
+async def test_a_gang_with_constraints_is_submitted_and_shown(served):
+    job_id = await submit(
+        served,
+        workers=2,
+        gpu_count=1,
+        gpu_types=["A100", "H100"],
+        excluded_gpus=[3],
+        excluded_nodes=["elsewhere"],
+        spread=True,
+        deadline="2100-01-31T09:00:00Z",
+        preemptible=False,
+        checkpoint_signal="10",
+    )
+    job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
+    assert (job.workers, job.gpu_count, job.gpus_per_worker) == (2, 2, 1)
+    assert list(job.constraints.gpu_types) == ["A100", "H100"]
+    assert list(job.constraints.excluded_gpus) == [3]
+    assert list(job.constraints.excluded_nodes) == ["elsewhere"]
+    assert (job.constraints.spread, job.constraints.exclusive) == (True, False)
+    assert job.deadline == "2100-01-31T09:00:00.000Z"
+    assert (job.preemptible, job.checkpoint_signal) == (False, "USR1")
+
+
+async def test_a_plain_job_has_no_constraints_and_gives_way(served):
+    job_id = await submit(served)
+    job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
+    assert (job.workers, job.preemptible) == (1, True)
+    assert not job.HasField("constraints")
+    assert not job.HasField("deadline")
+
+
+async def test_cohort_and_budget_of_a_tenant_are_set_and_lifted(served):
+    request = pb.UpdateTenantQuotaRequest(
+        tenant_id="default",
+        cohort="science",
+        max_borrow_gpus=2,
+        budget=pb.Budget(gpu_hours=10, action="hold"),
+    )
+    tenant = await served.scheduler.UpdateTenantQuota(request)
+    assert (tenant.cohort, tenant.max_borrow_gpus) == ("science", 2)
+    budget = tenant.budget
+    assert (budget.gpu_hours, budget.window, budget.action) == (10, "month", "hold")
+    lifting = pb.UpdateTenantQuotaRequest(tenant_id="default", lift=["budget", "max_borrow_gpus"])
+    lifted = await served.scheduler.UpdateTenantQuota(lifting)
+    assert not lifted.HasField("budget")
+    assert not lifted.HasField("max_borrow_gpus")

@@ -13,7 +13,12 @@ from gpu_scheduler.cli.main import build_command
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
     *("hold", "release", "rerun", "why", "watch", "gpus", "pause-gpu", "resume-gpu", "complete"),
+    "adopt",
     *("nodes", "agent", "gateway"),
+    *("checkpoint", "preemptions"),
+    "budget",
+    "share",
+    *("reserve", "reservations", "unreserve"),
     *("tenants", "queues", "quota", "config"),
     *("config-sample", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),

@@ -7,6 +7,8 @@ import pytest
 from gpu_scheduler.cli import connect
 from tests.unit.cli.fake_tenants import QUEUE, QUOTA, FakeTenants
 
+AIMS = ["shortest", "30m00s", "hold"]
+
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> FakeTenants:
@@ -17,7 +19,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> FakeTenants:
 
 def test_the_list_shows_order_cap_and_state(tgpu, service):
     _, row = tgpu("queues", "list", "--tenant", "research").out.splitlines()
-    assert row.split() == ["research", "night", "-10", "1", "of", "4", "7", "disabled"]
+    assert row.split() == ["research", "night", "-10", "1", "of", "4", "7", *AIMS, "disabled"]
     assert service.requests == [("GET", "/queues?project_id=research")]
 
 
@@ -49,6 +51,11 @@ def test_create_sends_the_queue(tgpu, service):
         (["--disable"], {"enabled": False}),
         (["--priority", "0"], {"priority": 0}),
         (["--max-jobs", "none"], {"max_concurrent_jobs": None}),
+        (["--policy", "shortest"], {"policy": "shortest"}),
+        (["--policy", "none"], {"policy": ""}),
+        (["--wait-target", "30m"], {"wait_target_seconds": 1800}),
+        (["--wait-target", "none"], {"wait_target_seconds": None}),
+        (["--idle-action", "end"], {"idle_action": "end"}),
     ],
 )
 def test_change_sends_only_what_was_given(tgpu, service, options, body):

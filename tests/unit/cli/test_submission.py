@@ -3,7 +3,8 @@ import pytest
 from gpu_scheduler.cli.failures import Failure
 from gpu_scheduler.cli.submission import Submitter, Typed, build_request, read_command
 
-ADA = Submitter("ada", "/home/ada", {"PATH": "/bin", "HOME": "/home/ada"})
+NOW_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
+ADA = Submitter("ada", "/home/ada", {"PATH": "/bin", "HOME": "/home/ada"}, NOW_MS)
 
 
 def request_of(typed: Typed, submitter: Submitter = ADA):
@@ -115,7 +116,75 @@ def test_a_command_that_is_no_text_is_refused():
         (Typed(["x"], gpu_ids="x"), "--gpu-ids"),
         (Typed(["x"], env=["="]), "--env"),
         (Typed(["x"], cpus=-1), "--cpus"),
+        (Typed(["x"], workers=0), "--workers"),
+        (Typed(["x"], gpu_type=","), "--type"),
+        (Typed(["x"], gpu_size="80"), "--gpu-size"),
+        (Typed(["x"], not_gpu_ids="x"), "--not-gpu-ids"),
+        (Typed(["x"], labels=["rack"]), "--label"),
+        (Typed(["x"], labels=["rack=1", "rack=2"]), "--label"),
+        (Typed(["x"], deadline="soon"), "--deadline"),
+        (Typed(["x"], deadline="2001-01-01 09:00"), "--deadline"),
     ],
 )
 def test_bad_input_names_the_option(typed, option):
     assert refused(typed).message.startswith(f"{option}: ")
+
+
+def test_a_mix_of_whole_gpus_and_a_share_needs_gpus_large_enough_for_the_share():
+    request = request_of(Typed(["x"], gpus="1.5", gpu_mem="20G"))
+    assert (request.gpu_memory_mb, request.gpu_memory_each_mb) == (40_960, 40_960)
+    assert request_of(Typed(["x"], gpus="2", gpu_mem="20G")).gpu_memory_each_mb == 0
+
+
+def test_the_size_of_a_gpu_is_no_memory_that_the_job_gets():
+    request = request_of(Typed(["x"], gpu_size="80G"))
+    assert (request.gpu_memory_mb, request.gpu_memory_each_mb) == (0, 81_920)
+
+
+def test_several_types_keep_their_order_and_one_is_the_type():
+    assert request_of(Typed(["x"], gpu_type="H100, A100")).gpu_types == ["H100", "A100"]
+    one = request_of(Typed(["x"], gpu_type="A100"))
+    assert (one.gpu_type, one.gpu_types) == ("A100", [])
+
+
+def test_where_it_may_run_is_sent():
+    request = request_of(
+        Typed(
+            ["x"],
+            workers=4,
+            not_gpu_ids="0-1",
+            nodes=["a,b", "c"],
+            not_nodes=["d"],
+            labels=["rack=r1", "zone="],
+            exclusive=True,
+            same_island=True,
+            spread=True,
+            reservation="r7",
+        )
+    )
+    assert (request.workers, request.excluded_gpus) == (4, [0, 1])
+    assert (request.nodes, request.excluded_nodes) == (["a", "b", "c"], ["d"])
+    assert request.labels == {"rack": "r1", "zone": ""}
+    assert (request.exclusive, request.same_island, request.spread) == (True, True, True)
+    assert request.reservation == "r7"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("+2h", "2023-11-15T00:13:20+00:00"),
+        ("2030-01-31T09:00Z", "2030-01-31T09:00:00+00:00"),
+    ],
+)
+def test_a_deadline_is_sent_as_an_instant(text, instant):
+    assert request_of(Typed(["x"], deadline=text)).deadline == instant
+
+
+def test_giving_way_is_sent():
+    request = request_of(Typed(["x"], preemptible=False, checkpoint_signal="USR1"))
+    assert (request.preemptible, request.checkpoint_signal) == (False, "USR1")
+
+
+def test_without_a_priority_the_tenant_s_tier_decides():
+    assert request_of(Typed(["x"])).priority is None
+    assert request_of(Typed(["x"], priority=7)).priority == 7

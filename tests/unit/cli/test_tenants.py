@@ -105,6 +105,12 @@ def test_a_change_to_a_default_is_sent_all_the_same(tgpu, service):
         (["change", "research", "--max-gpus-of", "A100"], "--max-gpus-of: 'A100' is no limit"),
         (["change", "research", "--max-gpus", "-1"], "max_gpus"),
         (["change", "research", "--weight", "0"], "0.001"),
+        (["change", "research", "--max-borrow", "x"], "--max-borrow: 'x' is no number of GPUs"),
+        (["change", "research", "--budget-hours", "x"], "--budget-hours: 'x' is no number"),
+        (["change", "research", "--budget-hours", "0"], "a budget of 0"),
+        (["change", "research", "--budget-window", "day"], "how much is the budget?"),
+        (["change", "r", "--budget-hours", "1", "--budget-cost", "1"], "not both"),
+        (["change", "research", "--cohort", "a b"], "cohort"),
         (["create"], "NAME"),
     ],
 )
@@ -140,3 +146,30 @@ def test_a_tenant_that_is_not_there_is_code_four(tgpu, service):
 def test_every_command_has_help_with_examples(tgpu, command):
     out = tgpu("tenants", command, "--help").out
     assert f"tgpu tenants {command}" in out.partition("Examples")[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "body"),
+    [
+        (
+            ["--cohort", "science", "--max-borrow", "4", "--max-lend", "none"],
+            {"cohort": "science", "max_borrow_gpus": 4, "max_lend_gpus": None},
+        ),
+        (["--cohort", "none"], {"cohort": ""}),
+        (
+            ["--budget-hours", "500", "--budget-window", "week", "--budget-action", "hold"],
+            {"budget": {"gpu_hours": 500, "window": "week", "action": "hold"}},
+        ),
+        (["--budget-cost", "99.5"], {"budget": {"cost": 99.5}}),
+        (["--budget-hours", "none"], {"budget": None}),
+    ],
+)
+def test_lending_and_budgets_are_sent(tgpu, service, options, body):
+    assert tgpu("tenants", "change", "research", *options).code == 0
+    assert service.bodies == [body]
+
+
+def test_the_facts_tell_of_cohort_and_budget(tgpu):
+    text = tgpu("tenants", "show", "research").out
+    assert "science: borrows at most 4 GPUs, lends all it does not use" in text
+    assert "500.00 GPU-hours (cost 1000.00) a month, then starts no more of its jobs" in text

@@ -15,6 +15,7 @@ from gpu_scheduler.client.call import Call
 from gpu_scheduler.client.errors import NotFound
 from gpu_scheduler.client.http import Client
 from gpu_scheduler.wire.keys_v1 import KeyCreate
+from gpu_scheduler.wire.reservations_v1 import ReservationCreate
 from gpu_scheduler.wire.root_v1 import PlainJobRequest
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
@@ -40,6 +41,10 @@ EXAMPLES: list[Call[object]] = [
     calls.hold_job("7"),
     calls.release_job("7"),
     calls.complete_job("7"),
+    calls.checkpoint_job("7"),
+    calls.preemptions("t", 10),
+    calls.budgets("t"),
+    calls.share("t"),
     calls.rerun_job("7"),
     calls.why("7"),
     calls.wait_job("7", 5),
@@ -49,9 +54,14 @@ EXAMPLES: list[Call[object]] = [
     calls.gpus(),
     calls.pause_gpu(0, "hot"),
     calls.resume_gpu(0),
+    calls.adopt(4711, "default", "default", ""),
     calls.nodes(),
     calls.get_node("box"),
     calls.forget_node("box"),
+    calls.list_reservations("t"),
+    calls.reserve(ReservationCreate(gpus=4, minutes=120)),
+    calls.get_reservation("r-1"),
+    calls.cancel_reservation("r-1"),
     calls.list_tenants(),
     calls.create_tenant(TenantCreate(name="t")),
     calls.get_tenant("t"),

@@ -7,9 +7,10 @@ import pytest
 from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, NodeId
+from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.node import Placement
+from gpu_scheduler.core.node import Node, Placement, Share
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.state import State
@@ -170,6 +171,13 @@ def test_a_plan_that_breaks_a_rule_is_found(plan: Plan, sentence: str) -> None:
         ({}, {"problem": "lost"}, "is placed on"),
         ({"cpus": 5}, {}, "5000 cores of 4000"),
         ({"mem_mib": 101}, {}, "101 memory of 100"),
+        ({"gpu_mem_each_mib": 90_000}, {}, "too large for"),
+        ({"not_gpus": (0,)}, {}, "may not have GPU 0"),
+        ({"gpu_types": ("H100",)}, {}, "is on A100"),
+        ({"nodes": ("n1",)}, {}, "may not be on node n0"),
+        ({"not_nodes": ("n0",)}, {}, "may not be on node n0"),
+        ({"labels": (("zone", "a"),)}, {}, "is on a node of"),
+        ({"gpus": 2, "workers": 2}, {}, "1 of j's workers start"),
     ],
 )
 def test_a_start_where_the_job_may_not_be_is_found(job, gpu, sentence: str) -> None:
@@ -212,3 +220,51 @@ def test_quotas_are_counted_start_by_start(limits, what: str) -> None:
 def test_a_start_that_its_queue_or_tenant_forbids_is_found(world, sentence: str) -> None:
     with pytest.raises(InvariantBroken, match=sentence):
         check_plan(a_state(a_job("j", queue="q"), **world), on("j", a_placement(0)))
+
+
+def _start_of(job: Job, *shares: Share, nodes: tuple[Node, ...] | None = None) -> None:
+    state = a_state(a_job("there"), job, nodes=nodes)
+    start(state, "there", 7)
+    check_plan(state, on("j", Placement(NodeId("n0"), "A100", shares)))
+
+
+def test_a_start_beside_others_by_who_wants_to_be_alone_is_found() -> None:
+    with pytest.raises(InvariantBroken, match="job j is not alone"):
+        _start_of(a_job("j", exclusive=True), Share(0, 1000))
+
+
+def test_a_start_across_islands_by_who_wants_one_is_found() -> None:
+    nodes = (a_node(gpus=[a_gpu(i, nvlink_group=i // 4) for i in range(8)]),)
+    job = a_job("j", gpus=2, same_island=True)
+    _start_of(job, Share(0, 1000), Share(1, 1000), nodes=nodes)
+    with pytest.raises(InvariantBroken, match="has islands"):
+        _start_of(job, Share(3, 1000), Share(4, 1000), nodes=nodes)
+
+
+def test_a_start_on_two_slices_is_found() -> None:
+    nodes = (a_node(gpus=[a_gpu(i, slice_of=0) for i in range(8)]),)
+    with pytest.raises(InvariantBroken, match="joins slices"):
+        _start_of(a_job("j", gpus=2), Share(0, 1000), Share(1, 1000), nodes=nodes)
+
+
+def test_a_start_beside_who_wants_to_be_alone_is_found() -> None:
+    state = a_state(a_job("alone", exclusive=True), a_job("j"))
+    start(state, "alone", 0)
+    with pytest.raises(InvariantBroken, match="joins alone, which wants to be alone"):
+        check_plan(state, on("j", a_placement(1)))
+
+
+def test_half_a_gang_in_the_state_is_found() -> None:
+    state = a_state(a_job("j", gpus=2, workers=2))
+    start(state, "j", 0)
+    with pytest.raises(InvariantBroken, match="1 of the 2 workers of job j are placed"):
+        check_invariants(state)
+
+
+def test_company_of_who_wants_to_be_alone_is_found() -> None:
+    state = a_state(a_job("alone", exclusive=True), a_job("j"))
+    start(state, "alone", 0)
+    check_invariants(state)
+    start(state, "j", 1)
+    with pytest.raises(InvariantBroken, match="wants it alone"):
+        check_invariants(state)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.events import BookingSet, NodeSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain, never_reason
 from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import Job, class_of
@@ -14,7 +14,9 @@ from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.reasons import Reason, ReasonCode
 from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import Budget, OverBudget
 from tests.builders import (
+    a_booking,
     a_gpu,
     a_job,
     a_node,
@@ -281,6 +283,20 @@ def _beside(other: Job, job: Job, node: Node) -> State:
     return state
 
 
+def _lent() -> State:
+    tenants = [a_tenant(gpus=1, cohort="lab"), a_tenant("other", gpus=0, cohort="lab")]
+    state = a_state(a_job("a", "other"), a_job("j"), tenants=tenants)
+    start(state, "a", 0)
+    return state
+
+
+def _booked(job: Job) -> State:
+    state = a_state(nodes=[a_node(gpus=1)])
+    state.apply(BookingSet(0, a_booking("r-1", 0)))
+    submit(state, job)
+    return state
+
+
 # A new code without a world here fails: somebody must have seen it reached.
 WORLDS: dict[ReasonCode, Callable[[], State]] = {
     ReasonCode.HELD: _held,
@@ -296,8 +312,20 @@ WORLDS: dict[ReasonCode, Callable[[], State]] = {
         a_job("j", queue="q"), queues=[a_queue("q", max_running_jobs=0)]
     ),
     ReasonCode.TENANT_QUOTA: lambda: a_state(a_job("j"), tenants=[a_tenant(gpus=0)]),
+    ReasonCode.QUOTA_LENT: _lent,
+    ReasonCode.BORROW_LIMIT: lambda: a_state(
+        a_job("j"), tenants=[a_tenant(gpus=0, cohort="lab", borrow_millis=0)]
+    ),
+    ReasonCode.COHORT_QUOTA: lambda: a_state(a_job("j"), tenants=[a_tenant(gpus=0, cohort="lab")]),
+    ReasonCode.BUDGET: lambda: a_state(
+        a_job("j"), tenants=[a_tenant(budget=Budget(0, action=OverBudget.HOLD))]
+    ),
     ReasonCode.NO_SUCH_GPU: lambda: a_state(a_job("j", gpu_type="T4")),
+    ReasonCode.BOOKED: lambda: _booked(a_job("j")),
+    ReasonCode.BOOKING_AHEAD: lambda: _booked(a_job("j", booking="r-1")),
     ReasonCode.TOO_LARGE: lambda: a_state(a_job("j", gpus=9)),
+    ReasonCode.CONDITION: lambda: a_state(a_job("j", labels=(("zone", "moon"),))),
+    ReasonCode.NOT_ALONE: lambda: _beside(a_job("a"), a_job("j", exclusive=True), a_node()),
     ReasonCode.GPUS_BUSY: lambda: _beside(a_job("a"), a_job("j"), a_node(gpus=1)),
     ReasonCode.CPU_BUSY: lambda: _beside(a_job("a", cpus=1), a_job("j", cpus=1), a_node(cpus=1)),
     ReasonCode.MEMORY_BUSY: lambda: _beside(

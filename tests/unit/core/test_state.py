@@ -20,6 +20,7 @@ from tests.builders import (
     a_queue,
     a_state,
     a_tenant,
+    averages,
     end,
     entry_of,
     hold,
@@ -274,6 +275,7 @@ def test_a_state_restored_job_by_job_is_the_one_that_lived() -> None:
     restored.apply(TimePassed(10))
     for entry in lived.entries():
         restored.restore(entry.job, entry.progress)
+    restored.restore_meters(averages(lived), now=10)
     assert snapshot(restored) == snapshot(lived)
 
 

@@ -28,11 +28,11 @@ def test_gpus_as_people_write_them_are_exact_thousandths(amount, millis: int) ->
 @pytest.mark.parametrize(
     ("amount", "sentence"),
     [
-        (0, "GPUs must be at least 0.1, not 0"),
-        (-1, "GPUs must be at least 0.1, not -1"),
-        (-0.5, "GPUs must be at least 0.1, not -0.5"),
-        (0.09, "GPUs must be at least 0.1, not 0.09"),
-        (0.005, "GPUs must be at least 0.1, not 0.005"),
+        (0, "GPUs must be at least 0.01, not 0"),
+        (-1, "GPUs must be at least 0.01, not -1"),
+        (-0.5, "GPUs must be at least 0.01, not -0.5"),
+        (0.009, "GPUs must be at least 0.01, not 0.009"),
+        (0.005, "GPUs must be at least 0.01, not 0.005"),
         (1.005, "GPUs come in steps of 0.01, so 1.005 is not possible"),
         (0.1 + 0.2, "GPUs come in steps of 0.01, so 0.30000000000000004 is not possible"),
         (100_001, "GPUs must be at most 100000, not 100001"),

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from gpu_scheduler.devices.api import GpuProcess, GpuReading, NoDriver
 from gpu_scheduler.devices.host import this_machine
-from gpu_scheduler.devices.nvidia_smi import NvidiaSmiProvider, parse_gpus, parse_processes
+from gpu_scheduler.devices.nvidia_smi import (
+    NvidiaSmiProvider,
+    parse_gpus,
+    parse_health,
+    parse_processes,
+)
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
 
 A100 = "0, GPU-a, NVIDIA A100-SXM4-80GB, 81920, 1024, 41, 87, 00000000:07:00.0\n"
@@ -98,6 +103,27 @@ def test_it_reads_gpus_and_their_processes(nvidia_smi: FakeNvidiaSmi) -> None:
     assert [gpu.processes for gpu in snapshot.gpus] == [(), (GpuProcess(4711, 900),)]
 
 
+def test_errors_and_speed_are_read_where_the_program_tells_them(nvidia_smi: FakeNvidiaSmi) -> None:
+    health = "GPU-a, 1005, 0x0000000000000048, 2, Yes, No\nGPU-b, [N/A], [N/A], [N/A], [N/A], N/A\n"
+    nvidia_smi.answer(A100 + T4, health=health)
+    one, other = NvidiaSmiProvider(nvidia_smi.command).read().gpus
+    assert (one.sm_clock_mhz, one.throttle) == (1005, ("hardware slowdown", "overheated"))
+    assert (one.ecc_uncorrected, one.remap_pending, one.remap_failed) == (2, True, False)
+    assert (other.sm_clock_mhz, other.throttle, other.ecc_uncorrected) == (None, (), None)
+    assert (other.remap_pending, other.problem) == (None, None)
+
+
+def test_a_program_too_old_to_tell_errors_still_lists_its_gpus(nvidia_smi: FakeNvidiaSmi) -> None:
+    nvidia_smi.answer(A100, health='Field "remapped_rows.pending" is not a valid field to query.')
+    (gpu,) = NvidiaSmiProvider(nvidia_smi.command).read().gpus
+    assert (gpu.uuid, gpu.ecc_uncorrected) == ("GPU-a", None)
+
+
+@given(st.text())
+def test_no_text_makes_the_parser_of_errors_fail(text: str) -> None:
+    parse_health(text)
+
+
 def test_it_is_found_on_the_path(
     nvidia_smi: FakeNvidiaSmi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,10 +135,13 @@ def test_it_is_found_on_the_path(
 def test_it_asks_for_plain_csv(nvidia_smi: FakeNvidiaSmi) -> None:
     nvidia_smi.answer(A100)
     NvidiaSmiProvider(nvidia_smi.command)
-    gpus, processes = nvidia_smi.calls()
+    gpus, processes, health = nvidia_smi.calls()
     assert gpus.startswith("--query-gpu=index,uuid,name,")
     assert processes.startswith("--query-compute-apps=gpu_uuid,pid,")
-    assert all(call.endswith(" --format=csv,noheader,nounits") for call in (gpus, processes))
+    assert all(
+        call.endswith(" --format=csv,noheader,nounits") for call in (gpus, processes, health)
+    )
+    assert health.startswith("--query-gpu=uuid,clocks.sm,")
 
 
 def test_a_change_of_temperature_is_seen_at_the_next_read(nvidia_smi: FakeNvidiaSmi) -> None:

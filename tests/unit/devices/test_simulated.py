@@ -169,3 +169,29 @@ def test_the_driver_can_be_slow(tmp_path: Path) -> None:
     started = time.monotonic()
     SimulatedProvider("sim:1xA100", file).read()
     assert time.monotonic() - started >= 0.06
+
+
+def test_errors_and_speed_can_be_set() -> None:
+    provider = SimulatedProvider("sim:1xA100")
+    (well,) = provider.read().gpus
+    assert (well.ecc_uncorrected, well.remap_pending, well.remap_failed) == (0, False, False)
+    assert (well.xids, well.throttle, well.mps) == ((), (), False)
+    provider.set(0, ecc_uncorrected=2, remap_pending=True, remap_failed=True, xids=[31, 79])
+    provider.set(0, sm_clock_mhz=705, throttle=["overheated"], mps=True)
+    (ill,) = provider.read().gpus
+    assert (ill.ecc_uncorrected, ill.remap_pending, ill.remap_failed) == (2, True, True)
+    assert (ill.xids, ill.xid_count) == ((31, 79), 2)
+    assert (ill.sm_clock_mhz, ill.throttle, ill.mps) == (705, ("overheated",), True)
+
+
+def test_a_lost_gpu_still_tells_its_errors() -> None:
+    provider = SimulatedProvider("sim:1xA100")
+    provider.set(0, lost=True, xids=[79])
+    (gpu,) = provider.read().gpus
+    assert (gpu.problem, gpu.xids) == ("lost: simulated loss", (79,))
+
+
+def test_the_load_of_a_process_can_be_set() -> None:
+    provider = SimulatedProvider("sim:1xA100")
+    provider.set(0, processes=[GpuProcess(4711, 5, 60)])
+    assert provider.read().gpus[0].processes == (GpuProcess(4711, 5, 60),)

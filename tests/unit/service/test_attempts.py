@@ -1,16 +1,22 @@
 """Launching, stopping and reconciling through an engine that does what the test says."""
 
 import asyncio
+import signal
+from dataclasses import replace
+
+import pytest
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Options
 from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
+from gpu_scheduler.core.plan import Plan, Preemption, PreemptionCause
+from gpu_scheduler.engines.api import AttemptKey, Notice, Observation, Phase
 from gpu_scheduler.engines.fake import FakeEngine
 from gpu_scheduler.service.attempts import Attempts
+from gpu_scheduler.store.api import StoreUnavailable
 from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
-from tests.unit.service.world import Box, a_box, a_submission
+from tests.unit.service.world import Box, FailingStore, a_box, a_submission
 
 
 class SlowEngine(FakeEngine):
@@ -189,3 +195,138 @@ async def test_a_launch_has_the_environment_it_was_submitted_with() -> None:
         assert envs["with"]["A"] == "1"
         assert not any(name.startswith(("TGPU_PARAM", "TGPU_ARRAY")) for name in envs["with"])
         assert envs["without"]["PATH"] == "/bin"
+
+
+# -- giving way ----------------------------------------------------------------------------------
+
+
+def plan_instead(monkeypatch: pytest.MonkeyPatch, box: Box, plan: Plan) -> None:
+    """Let the next cycles decide this."""
+    monkeypatch.setattr(box.service, "_decide", lambda *_: plan)
+
+
+def gives_way(victim: str, to: str) -> Plan:
+    return Plan(preemptions=(Preemption(JobId(victim), JobId(to), PreemptionCause.PRIORITY, 1000),))
+
+
+async def test_a_job_that_gives_way_is_stopped_waits_again_and_there_is_a_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    async with a_box(store=store) as box:
+        await box.submit(a_submission("train", job_id="low", options=Options(user="ada")))
+        key = await box.run("low", 1000)
+        await box.submit(a_submission("train", job_id="high", priority=900))
+        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        await box.tick(5000)
+        await box.until("low", JobState.PENDING)
+        assert (box.engine.stopped, box.engine.notices) == ([key], {key: None})
+        progress = (await box.service.job("low")).progress
+        assert (progress.preemptions, progress.lost_gpu_millis_ms) == (1, 4_000_000)
+        (receipt,) = box.service.receipts.newest(10)
+        assert (receipt.gone_at, receipt.lost_gpu_millis_ms) == (5000, 4_000_000)
+    async with a_box(store=store) as box:
+        assert box.service.receipts.newest(10) == [receipt]
+
+
+@pytest.mark.parametrize(
+    ("number", "notice"),
+    [
+        (signal.SIGUSR1, Notice(signal.SIGUSR1, 60_000)),
+        (signal.SIGTERM, None),
+        (None, None),
+    ],
+)
+async def test_it_gets_the_signal_that_it_asked_for(
+    monkeypatch: pytest.MonkeyPatch, number: int | None, notice: Notice | None
+) -> None:
+    async with a_box(engine=FakeEngine(stops=False)) as box:
+        options = Options(checkpoint_signal=number)
+        await box.submit(a_submission("train", job_id="low", options=options))
+        await box.submit(a_submission("train", job_id="high", priority=900, held=True))
+        key = await box.run("low")
+        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        await box.tick(5000)
+        await eventually(lambda: box.engine.stopped, "the stop")
+        assert box.engine.notices == {key: notice}
+
+
+async def test_a_cancelled_job_is_not_asked_to_save() -> None:
+    async with a_box(engine=FakeEngine(stops=False)) as box:
+        options = Options(checkpoint_signal=signal.SIGUSR1)
+        await box.submit(a_submission("train", job_id="j", options=options))
+        key = await box.run("j")
+        await box.service.jobs.cancel(JobId("j"))
+        await eventually(lambda: box.engine.stopped, "the stop")
+        assert box.engine.notices == {key: None}
+
+
+async def test_cancelled_while_it_gives_way_it_is_told_so_and_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_box(engine=FakeEngine(stops=False)) as box:
+        options = Options(checkpoint_signal=signal.SIGUSR1)
+        await box.submit(a_submission("train", job_id="low", options=options))
+        await box.submit(a_submission("train", job_id="high", priority=900, held=True))
+        key = await box.run("low")
+        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        await box.tick(5000)
+        await eventually(lambda: box.engine.stopped == [key], "the notice")
+        await box.service.jobs.cancel(JobId("low"))
+        await eventually(lambda: box.engine.stopped == [key, key], "the stop")
+        assert box.engine.notices == {key: None}
+        box.engine.finish(key, 143, cause="stopped")
+        await box.until("low", JobState.CANCELLED)
+
+
+async def test_after_a_restart_it_gets_the_signal_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the engine was told before the crash, nobody knows."""
+    store, engine = MemoryStore(), FakeEngine(stops=False)
+    async with a_box(store=store, engine=engine) as box:
+        options = Options(checkpoint_signal=signal.SIGUSR2)
+        await box.submit(a_submission("train", job_id="low", options=options))
+        await box.submit(a_submission("train", job_id="high", priority=900, held=True))
+        key = await box.run("low")
+        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        await box.tick(5000)
+        await eventually(lambda: engine.stopped, "the stop")
+    engine.stopped.clear()
+    async with a_box(store=store, engine=engine) as box:
+        await eventually(lambda: engine.stopped, "the stop after the restart")
+        assert engine.notices == {key: Notice(signal.SIGUSR2, 60_000)}
+        engine.finish(key, 0, cause="stopped")
+        await box.until("low", JobState.PENDING)
+        assert box.service.receipts.newest(1)[0].gone_at is not None
+
+
+async def test_an_order_that_cannot_be_recorded_leaves_no_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = FailingStore()
+    async with a_box(store=store) as box:
+        await box.submit(a_submission("train", job_id="low"))
+        await box.submit(a_submission("train", job_id="high", priority=900, held=True))
+        await box.run("low")
+        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        store.broken = "disk full"
+        with pytest.raises(StoreUnavailable):
+            await box.tick(5000)
+        store.broken = None
+        assert box.service.receipts.newest(10) == []
+
+
+async def test_a_gang_is_launched_with_the_place_of_each_worker() -> None:
+    async with a_box() as box:
+        request = replace(a_submission().request, gpu_millis=3000, workers=3)
+        await box.submit(a_submission("train", job_id="g", request=request))
+        await box.run("g")
+        (launch,) = box.engine.launched
+        assert [worker["RANK"] for worker in launch.workers] == ["0", "1", "2"]
+        assert launch.env["TGPU_WORLD_SIZE"] == "3"
+
+
+async def test_a_share_is_launched_with_its_limit_on_memory() -> None:
+    async with a_box() as box:
+        await box.submit(a_submission("train", job_id="s", gpus=0.5, gpu_type="A100"))
+        await box.run("s")
+        assert "TGPU_GPU_MEM_LIMIT_MB" in box.engine.launched[0].env

@@ -66,6 +66,22 @@ def accept(state: State, job: Job) -> None:
             a_job(gpus=2, allowed_gpus=(0, 4)),
             "allowed_gpus: too few of these would do; there are: 0, 1, 2, 3, 4, 5 (got [0, 4])",
         ),
+        (
+            a_job(gpus=5, workers=5),
+            "workers: all machines together hold 4 (got 5)",
+        ),
+        (
+            a_job(labels=(("rack", "r1"),)),
+            "labels: no machine meets that; see `tgpu nodes` (got 'rack=r1')",
+        ),
+        (
+            a_job(gpu_mem_each_mib=95_000),
+            "gpu_memory_each_mb: no machine meets that; see `tgpu nodes` (got '95000')",
+        ),
+        (
+            a_job(gpu_types=("B200", "T4")),
+            "gpu_type: there is no such GPU here; there are: A100, H100 (got 'B200, T4')",
+        ),
     ],
 )
 def test_what_no_machine_could_hold_is_refused(job: Job, sentence: str) -> None:
@@ -81,6 +97,7 @@ def test_what_no_machine_could_hold_is_refused(job: Job, sentence: str) -> None:
         a_job(cpus=16, mem_mib=1000),
         a_job(gpus=2, gpu_mem_mib=180_000),
         a_job(gpus=2, allowed_gpus=(0, 1)),
+        a_job(gpus=4, workers=4, exclusive=True),
     ],
 )
 def test_what_fits_an_empty_machine_is_taken_also_while_it_is_full(job: Job) -> None:
@@ -147,3 +164,22 @@ def test_a_quota_that_is_merely_used_up_refuses_nothing() -> None:
 def test_an_open_request_is_taken_if_the_quota_of_one_type_allows_it() -> None:
     accept(a_world(a_tenant(by_type={"A100": 1})), a_job(gpus=2))
     accept(a_world(a_tenant(by_type={"A100": 3, "H100": 0})), a_job(gpus=3))
+
+
+def test_more_than_the_quota_is_taken_where_the_cohort_could_lend_it() -> None:
+    tenants = [a_tenant("red", 1, cohort="lab"), a_tenant("blue", 2, cohort="lab")]
+    state = a_state(nodes=[FOUR_A100_TWO_H100], tenants=tenants)
+    accept(state, a_job(tenant="red", gpus=3))
+    job = a_job(tenant="red", gpus=4)
+    with pytest.raises(QuotaExceeded, match="requested=4, quota=3"):
+        refuse_what_never_fits(state, job, class_of(job))
+
+
+def test_more_than_a_tenant_may_borrow_is_refused() -> None:
+    red = a_tenant("red", 1, cohort="lab", borrow_millis=1000)
+    tenants = [red, a_tenant("blue", 2, cohort="lab")]
+    state = a_state(nodes=[FOUR_A100_TWO_H100], tenants=tenants)
+    accept(state, a_job(tenant="red", gpus=2))
+    job = a_job(tenant="red", gpus=3)
+    with pytest.raises(QuotaExceeded, match="requested=3, quota=2"):
+        refuse_what_never_fits(state, job, class_of(job))

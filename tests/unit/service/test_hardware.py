@@ -8,6 +8,7 @@ from gpu_scheduler.core.errors import NotFound
 from gpu_scheduler.core.node import Gpu
 from gpu_scheduler.devices.api import GpuReading, Snapshot
 from gpu_scheduler.devices.simulated import SimulatedProvider
+from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import NODE, Box, a_box, a_submission
@@ -127,3 +128,11 @@ async def test_a_restart_with_a_silent_driver_keeps_what_was_known() -> None:
 async def test_an_unknown_index_is_named_with_those_there_are(box: Box) -> None:
     with pytest.raises(NotFound, match="this machine has: 0, 1"):
         await box.service.pause_gpu(7, "why not")
+
+
+async def test_the_node_carries_the_labels_it_was_given() -> None:
+    async with a_box(leases=True) as box:
+        labelled = Hardware(NODE, 1000, 1000, simulated=True, labels=(("rack", "r1"),))
+        service = box.service
+        await labelled.observe(box.gpus.read(), service.writer, service.clock)
+        assert service.state.ledger.nodes[NODE].node.labels == (("rack", "r1"),)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.errors import (
     Conflict,
     Duplicate,
@@ -15,8 +16,8 @@ from gpu_scheduler.core.errors import (
     NotFound,
     Unavailable,
 )
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Dependency, DependencyKind, Options
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import Dependency, DependencyKind, Options, Request
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission
@@ -460,6 +461,19 @@ async def test_a_running_lease_is_completed_and_its_gpus_are_free(box: Box) -> N
     assert (await box.service.job(job_id)).progress.exit_code == 0
 
 
+async def test_a_running_job_marks_a_checkpoint(box: Box) -> None:
+    job_id = await in_state(box, "running")
+    assert await box.service.jobs.checkpoint(JobId(job_id)) is JobState.RUNNING
+    progress = (await box.service.job(job_id)).progress
+    assert progress.checkpoint_at == box.service.clock.now()
+
+
+async def test_a_job_that_waits_cannot_mark_a_checkpoint(box: Box) -> None:
+    job_id = await in_state(box, "pending")
+    with pytest.raises(IllegalMove):
+        await box.service.jobs.checkpoint(JobId(job_id))
+
+
 async def test_a_lease_that_waits_cannot_be_completed(box: Box) -> None:
     job_id = await in_state(box, "pending lease")
     with pytest.raises(IllegalMove):
@@ -527,3 +541,50 @@ async def test_a_rerun_has_the_environment_and_the_parameters_of_the_old_one(box
     detail = (await box.service.job(again)).detail
     assert (detail.argv, detail.params) == (("t", "1"), (("lr", "1"),))
     assert detail.env_id == (await box.service.job(first)).detail.env_id
+
+
+# -- gangs, deadlines, reservations ----------------------------------------------------------------
+
+
+async def test_a_job_counts_for_the_user_that_its_details_name(box: Box) -> None:
+    made = a_submission("true")
+    job_id = await box.submit(replace(made, detail=replace(made.detail, user="ada")))
+    assert (await box.service.job(job_id)).job.options.user == "ada"
+
+
+async def test_workers_are_refused_where_gangs_are_switched_off() -> None:
+    async with a_box(gangs=False) as box:
+        with pytest.raises(InvalidRequest, match=r"workers: must be 1: scheduler\.enable_gang"):
+            await box.submit(a_submission("true", request=Request(2000, workers=2)))
+        assert await box.submit(a_submission("true", gpus=2))
+
+
+async def test_a_deadline_that_has_passed_is_refused(box: Box) -> None:
+    await box.tick(5_000)
+    with pytest.raises(InvalidRequest, match="deadline: has passed"):
+        await box.submit(a_submission("true", options=Options(deadline_at=5_000)))
+    assert await box.submit(a_submission("true", options=Options(deadline_at=5_001)))
+
+
+async def test_a_repeated_request_is_answered_also_once_its_deadline_has_passed(box: Box) -> None:
+    made = a_submission("true", job_id="a", options=Options(deadline_at=1_000))
+    await box.submit(made)
+    await box.tick(2_000)
+    assert (await box.service.jobs.submit(made)).repeated
+
+
+async def test_a_job_that_is_run_again_is_free_of_a_deadline_that_has_passed(box: Box) -> None:
+    await box.submit(a_submission("true", job_id="a", options=Options(deadline_at=1_000)))
+    await box.tick(2_000)
+    again = await box.service.jobs.rerun(JobId("a"))
+    assert (await box.service.job(again.base_id)).job.options.deadline_at is None
+
+
+async def test_a_reservation_must_be_there_and_of_the_same_tenant(box: Box) -> None:
+    bookings = box.service.state.ledger.bookings
+    for name, owner in (("r1", "default"), ("r2", "other")):
+        bookings[name] = Booking(name, TenantId(owner), NodeId("local"), (0,), "A100", 0, 9)
+    for name in ("r2", "r3"):
+        with pytest.raises(InvalidRequest, match=r"reservation: .* there are: r1"):
+            await box.submit(a_submission("true", options=Options(booking=name)))
+    assert await box.submit(a_submission("true", options=Options(booking="r1")))

@@ -1,15 +1,18 @@
 """The environment and the rest of what the engine is given."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import Array, Detail
 from gpu_scheduler.core.lifecycle import PENDING, place
+from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
 from gpu_scheduler.engines.api import Launch
 from gpu_scheduler.service.launch import inherited, launch_of
-from tests.builders import a_job, a_placement
+from tests.builders import a_gpu, a_job, a_node, a_placement
 
 ASSIGNED = (
     "CUDA_VISIBLE_DEVICES",
@@ -106,3 +109,120 @@ def test_nothing_is_inherited_from_a_surrounding_job_and_the_rest_is() -> None:
     assert inner["TGPU_JOB_ID"] == "j1"
     assert inner["PATH"] == "/bin"
     assert inner["TGPU_URL"] == "http://127.0.0.1:1"  # how to reach the service is no job's own
+
+
+# -- gangs, fractions, slices --------------------------------------------------------------------
+
+
+def placed_launch(
+    *parts: tuple[str, dict[int, int]],
+    base: dict[str, str] | None = None,
+    env: tuple[tuple[str, str], ...] = (),
+    nodes: Sequence[Node] = (),
+    **job: Any,
+) -> Launch:
+    """A job whose workers are on these nodes, with so many thousandths of each GPU."""
+    shares = [tuple(Share(index, m) for index, m in gpus.items()) for _, gpus in parts]
+    others = tuple(
+        Part(NodeId(node), mine) for (node, _), mine in zip(parts[1:], shares[1:], strict=True)
+    )
+    placement = Placement(NodeId(parts[0][0]), "A100", shares[0], others)
+    millis = sum(share.millis for mine in shares for share in mine)
+    made = a_job("j1", gpus=millis / 1000, workers=len(parts), **job)
+    return launch_of(
+        made,
+        Detail(argv=("python", "t.py"), env=env),
+        place(made.job_id, PENDING, placement, at=5),
+        base or {},
+        log_dir="/logs",
+        grace_ms=1,
+        home="/",
+        nodes={node.node_id: node for node in nodes},
+    )
+
+
+GANG = (("n0", {0: 1000, 1: 1000}), ("n0", {2: 1000, 3: 1000}), ("n1", {0: 1000, 1: 1000}))
+
+
+def test_each_worker_of_a_gang_knows_its_place() -> None:
+    workers = placed_launch(*GANG).workers
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "CUDA_VISIBLE_DEVICES")
+    assert [tuple(worker[name] for name in names) for worker in workers] == [
+        ("0", "0", "2", "0", "0,1"),
+        ("1", "1", "2", "0", "2,3"),
+        ("2", "0", "1", "1", "0,1"),
+    ]
+    assert all(worker["TGPU_RANK"] == worker["RANK"] for worker in workers)
+    assert all(worker["GROUP_RANK"] == worker["NODE_RANK"] for worker in workers)
+    assert all(worker["TGPU_GPUS"] == worker["CUDA_VISIBLE_DEVICES"] for worker in workers)
+
+
+def test_all_workers_of_a_gang_know_the_others() -> None:
+    env = placed_launch(*GANG).env
+    assert (env["WORLD_SIZE"], env["TGPU_WORLD_SIZE"]) == ("3", "3")
+    assert (env["TGPU_NODE_LIST"], env["MASTER_ADDR"]) == ("n0,n1", "127.0.0.1")
+    assert env["TGPU_GPU_COUNT"] == "6"
+    assert "MASTER_PORT" not in env  # found by whoever starts the workers
+
+
+def test_a_gang_takes_its_master_s_port_from_its_owner_but_not_from_the_shell() -> None:
+    base = {"MASTER_PORT": "1", "RANK": "9"}
+    assert placed_launch(*GANG, base=base).env.keys().isdisjoint({"MASTER_PORT", "RANK"})
+    assert placed_launch(*GANG, env=(("MASTER_PORT", "29500"),)).env["MASTER_PORT"] == "29500"
+
+
+def test_a_job_of_one_worker_is_no_gang() -> None:
+    launch = placed_launch(("n0", {0: 1000}), base={"RANK": "7"})
+    assert launch.workers == ()
+    assert launch.env["RANK"] == "7"  # somebody's own, left alone
+    assert launch.env.keys().isdisjoint({"WORLD_SIZE", "TGPU_RANK", "MASTER_ADDR"})
+
+
+def test_nothing_of_a_gang_or_a_share_is_inherited_by_a_job_submitted_from_inside() -> None:
+    gang = placed_launch(*GANG)
+    inside = {**gang.env, **gang.workers[1], "MASTER_PORT": "1"}
+    share = placed_launch(("n0", {0: 250}), gpu_mem_mib=100).env
+    for surrounding in (inside, share):
+        inner = placed_launch(("n0", {0: 1000}), base=inherited(surrounding)).env
+        assert set(inner) == set(placed_launch(("n0", {0: 1000})).env)
+
+
+def test_a_job_with_a_part_of_a_gpu_is_held_to_it() -> None:
+    env = placed_launch(("n0", {3: 250}), nodes=[a_node("n0")]).env
+    assert (env["TGPU_GPU_FRACTION"], env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]) == ("0.25", "25")
+    assert env["TGPU_GPU_MEM_LIMIT_MB"] == "20480"  # of the builder's 80 GiB
+    assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
+
+
+def test_the_smallest_share_is_still_one_percent() -> None:
+    env = placed_launch(("n0", {0: 10})).env
+    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+
+
+def test_the_memory_that_was_asked_for_is_the_limit() -> None:
+    env = placed_launch(("n0", {3: 500}), gpu_mem_mib=20_000, nodes=[a_node("n0")]).env
+    assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20000M"
+    assert env["TGPU_GPU_MEM_LIMIT_MB"] == "20000"
+
+
+def test_each_worker_of_a_gang_of_shares_is_held_to_its_own() -> None:
+    launch = placed_launch(("n0", {0: 500}), ("n0", {1: 500}), gpu_mem_mib=20_000)
+    limits = [worker["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] for worker in launch.workers]
+    assert limits == ["0=10000M", "0=10000M"]
+
+
+def test_without_the_node_there_is_no_limit_on_memory() -> None:
+    env = placed_launch(("n0", {0: 500})).env
+    assert env.keys().isdisjoint({"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "TGPU_GPU_MEM_LIMIT_MB"})
+
+
+def test_a_job_with_whole_gpus_is_held_to_nothing() -> None:
+    env = placed_launch(("n0", {0: 1000}), gpu_mem_mib=100, nodes=[a_node("n0")]).env
+    assert not {name for name in env if name.startswith("CUDA_MPS")}
+    assert "TGPU_GPU_FRACTION" not in env
+
+
+def test_a_slice_of_a_gpu_is_named_by_its_uuid() -> None:
+    slices = [a_gpu(0), Gpu(1, "MIG-1", "A100", 10, slice_of=0)]
+    env = placed_launch(("n0", {1: 1000}), nodes=[a_node("n0", slices)]).env
+    assert (env["CUDA_VISIBLE_DEVICES"], env["TGPU_GPUS"]) == ("MIG-1", "1")

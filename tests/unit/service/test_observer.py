@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpu_scheduler.core.events import JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import State
 from gpu_scheduler.devices.api import Snapshot
@@ -23,6 +23,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "commit_failed": ("disk full",),
     "cycled": (Plan(), 0.1),
     "measured": (NodeId("n0"), Snapshot("simulated", ())),
+    "budget_reached": (TenantId("t"), 80),
 }
 
 

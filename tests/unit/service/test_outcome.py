@@ -9,7 +9,9 @@ from gpu_scheduler.core.events import JobMoved
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
 from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
+from gpu_scheduler.service.accounting import usage_events
 from gpu_scheduler.service.outcome import conclude
 from tests.builders import a_job, a_state, entry_of, move, requeue, run, start
 
@@ -202,3 +204,131 @@ def test_news_of_a_job_that_waits_again_changes_nothing(phase: Phase) -> None:
     world, entry = placed(max_retries=3)
     requeue(world, "j1")
     assert conclude(entry, seen(phase, exit_code=1), NOW) == []
+
+
+# -- giving way ----------------------------------------------------------------------------------
+
+
+def giving_way(state: str = "running", **options: Any) -> tuple[State, Entry]:
+    world, entry = placed(state, **options)
+    asked = lifecycle.give_way(JobId("j1"), entry.progress, JobId("high"), "gives way to job high")
+    move(world, "j1", Move.STOP, asked)
+    return world, entry
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_job_that_gave_way_is_preempted_and_waits_again_at_once(code: int) -> None:
+    world, entry = giving_way()
+    moves = conclude(entry, exited(code, cause="stopped"), NOW)
+    assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
+    for moved in moves:
+        world.apply(moved)
+    progress = entry.progress
+    assert (progress.state, progress.eligible_at) == (JobState.PENDING, NOW)
+    assert (progress.preemptions, progress.restarts, progress.failures) == (1, 1, 0)
+    assert progress.cause == "gives way to job high"
+    assert progress.lost_gpu_millis_ms == (900 - 5) * 1000
+    assert not progress.stopping
+    assert world.placed() == []
+
+
+def test_what_it_did_before_its_checkpoint_is_not_lost() -> None:
+    world, entry = giving_way()
+    marked = lifecycle.checkpoint(JobId("j1"), entry.progress, 800)
+    move(world, "j1", Move.CHECKPOINT, marked)
+    gone = conclude(entry, exited(0, cause="stopped"), NOW)[0].progress
+    assert gone.lost_gpu_millis_ms == (900 - 800) * 1000
+
+
+def test_its_gpu_time_is_counted_once_though_it_moves_twice() -> None:
+    world, entry = giving_way()
+    (used,) = usage_events(world, conclude(entry, exited(143, cause="stopped"), NOW))
+    assert used.usage == Usage(gpu_millis_ms=(900 - 5) * 1000)
+
+
+def test_one_that_ended_by_itself_first_counts_as_it_ended() -> None:
+    _, entry = giving_way()
+    assert the_move(entry, exited(0)).progress.state is JobState.COMPLETED
+    assert the_move(entry, exited(3)).progress.cause == "exit code 3"
+    assert the_move(entry, exited(143, cause="time_limit")).move is Move.FAIL
+
+
+def test_one_that_failed_by_itself_first_has_its_retries() -> None:
+    _, entry = giving_way(max_retries=1)
+    moved = the_move(entry, exited(3))
+    assert (moved.move, moved.progress.failures, moved.progress.preemptions) == (Move.REQUEUE, 1, 0)
+
+
+def test_one_that_was_cancelled_meanwhile_is_cancelled() -> None:
+    world, entry = giving_way()
+    stopped = lifecycle.stop(JobId("j1"), entry.progress, "cancelled by its owner")
+    move(world, "j1", Move.STOP, stopped)
+    moved = the_move(entry, exited(143, cause="stopped"))
+    assert (moved.move, moved.progress.cause) == (Move.CANCEL, "cancelled by its owner")
+
+
+def test_one_that_was_not_started_gives_way_and_loses_nothing() -> None:
+    _, entry = giving_way("scheduled")
+    moves = conclude(entry, seen(Phase.NOT_STARTED, cause="stopped", retry=False), NOW)
+    assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
+    assert moves[1].progress.lost_gpu_millis_ms == 0
+
+
+def test_one_that_was_lost_meanwhile_runs_again_as_it_would_have() -> None:
+    _, entry = giving_way()
+    moves = conclude(entry, seen(Phase.LOST, cause="the machine was rebooted"), NOW)
+    assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
+
+
+def test_a_start_that_is_reported_while_it_gives_way_is_noted() -> None:
+    _, entry = giving_way("scheduled")
+    moved = the_move(entry, seen(Phase.RUNNING, pid=42))
+    assert (moved.move, moved.progress.gives_way_to) == (Move.RUN, "high")
+
+
+FAULT = "GPU 3: Xid 79, fell off the bus"
+
+
+@pytest.mark.parametrize("state", ["scheduled", "running"])
+def test_a_job_that_fails_on_an_ill_gpu_fails_with_that_as_its_cause(state: str) -> None:
+    _, entry = placed(state)
+    (moved,) = conclude(entry, exited(1), NOW, FAULT)
+    assert (moved.move, moved.progress.exit_code) == (Move.FAIL, 1)
+    assert moved.progress.cause == f"{FAULT} (exit code 1)"
+
+
+def test_one_whose_owner_wants_so_waits_again_and_spends_no_retry() -> None:
+    _, entry = placed(requeue=True, max_retries=2)
+    (moved,) = conclude(entry, exited(1), NOW, FAULT)
+    assert (moved.move, moved.progress.failures) == (Move.REQUEUE, 0)
+    assert moved.progress.cause == f"{FAULT} (exit code 1)"
+
+
+def test_a_job_that_completes_on_an_ill_gpu_has_completed() -> None:
+    _, entry = placed()
+    (moved,) = conclude(entry, exited(0), NOW, FAULT)
+    assert (moved.move, moved.progress.cause) == (Move.COMPLETE, None)
+
+
+def test_a_cancelled_job_on_an_ill_gpu_is_cancelled() -> None:
+    _, entry = placed("running, stopping", requeue=True)
+    (moved,) = conclude(entry, exited(143, signal=15), NOW, FAULT)
+    assert (moved.move, moved.progress.cause) == (Move.CANCEL, "asked for")
+
+
+def test_a_job_that_was_lost_with_its_gpu_says_both() -> None:
+    _, entry = placed()
+    (moved,) = conclude(entry, seen(Phase.LOST, cause="the machine hung"), NOW, FAULT)
+    assert moved.progress.cause == f"{FAULT} (the machine hung)"
+
+
+@pytest.mark.parametrize("phase", [Phase.EXITED, Phase.LOST, Phase.NOT_STARTED])
+def test_one_that_was_ended_to_be_held_waits_on_hold(phase: Phase) -> None:
+    world, entry = placed("running")
+    put_back = lifecycle.put_back(JobId("j1"), entry.progress, "did nothing")
+    move(world, "j1", Move.STOP, put_back)
+    moved = the_move(entry, seen(phase))
+    assert (moved.move, moved.progress.held) == (Move.REQUEUE, True)
+    assert moved.progress.cause == "did nothing"
+    world.apply(moved)
+    assert entry.progress.state is JobState.PENDING

@@ -20,7 +20,8 @@ from gpu_scheduler.engines.api import AttemptKey, Engine
 from gpu_scheduler.engines.fake import FakeEngine
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock
-from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.hardware import Hardware, HardwareRules
+from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.store.api import Record, Store, StoreUnavailable
@@ -115,6 +116,8 @@ async def a_box(
     provider: SimulatedProvider | None = None,
     tenants: Sequence[Tenant] = (DEFAULT,),
     clock: Clock | None = None,
+    observers: Sequence[Observer] = (),
+    hardware_rules: HardwareRules | None = None,
     **settings: Any,
 ) -> AsyncIterator[Box]:
     """A service on a clock that stands still; `leases`: without an engine."""
@@ -125,8 +128,9 @@ async def a_box(
         store=store or MemoryStore(),
         engine=_as_engine(fake),
         watch=DeviceWatch(provider),
-        hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True),
+        hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True, rules=hardware_rules),
         clock=clock,
+        observers=observers,
         settings=replace(
             ServiceSettings(
                 policy=PriorityWithAging(),

@@ -49,10 +49,8 @@ def test_the_multi_tenant_example_is_a_service_on_postgresql():
     assert settings.database.postgres_url() == (
         "postgresql://postgres:gpu123@localhost:5433/gpu_scheduler?sslmode=disable"
     )
-    assert [idle.name for idle in loaded.without_effect] == [
-        "scheduler.enable_preemption",
-        "scheduler.enable_gang_scheduling",
-    ]
+    assert loaded.without_effect == ()
+    assert settings.scheduler.enable_preemption
     assert loaded.settings.scheduler.thermal_threshold == 75
 
 
@@ -123,7 +121,10 @@ def test_a_part_of_a_megabyte_is_rounded_up(tmp_path):
             "scheduler: {thermal_threshold: 1000}",
             "scheduler.thermal_threshold must be a number from 0 to 150, not 1000",
         ),
-        ("gpu: {load_threshold: 80}", "gpu.load_threshold must be a number from 0 to 1, not 80"),
+        (
+            "jobs: {max_concurrent_jobs: -1}",
+            "jobs.max_concurrent_jobs must be a whole number from 0 to 1000000000, not -1",
+        ),
         (
             "scheduler: {enable_preemption: 7}",
             "scheduler.enable_preemption must be true or false, not 7",
@@ -166,14 +167,14 @@ def test_two_names_for_one_key_in_a_file_are_refused(tmp_path):
 
 def test_foreign_keys_can_be_set_by_variables(tmp_path):
     environ = NOBODY | {
-        "GPU_SCHEDULER_SCHEDULER_ENABLE_PREEMPTION": "true",
+        "GPU_SCHEDULER_SCHEDULER_MAX_WORKERS": "4",
         "GPU_SCHEDULER_JOBS_QUEUE_SIZE_LIMIT": "12",
         "GPU_SCHEDULER_SECURITY_ALLOWED_SCRIPT_PATHS": '["/tmp/"]',
     }
     loaded = load_with_origins(None, {}, environ)
     assert loaded.settings.scheduler.max_queue_size == 12
     assert {(idle.name, idle.origin) for idle in loaded.without_effect} == {
-        ("scheduler.enable_preemption", "GPU_SCHEDULER_SCHEDULER_ENABLE_PREEMPTION"),
+        ("scheduler.max_workers", "GPU_SCHEDULER_SCHEDULER_MAX_WORKERS"),
         ("security.allowed_script_paths", "GPU_SCHEDULER_SECURITY_ALLOWED_SCRIPT_PATHS"),
     }
 

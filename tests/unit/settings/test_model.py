@@ -1,9 +1,12 @@
 """The database in the settings, and tenants as the core wants them."""
 
+import json
+
 import pytest
 
-from gpu_scheduler.core.tenant import Tier
+from gpu_scheduler.core.tenant import Budget, OverBudget, Tier, Window
 from gpu_scheduler.settings import DatabaseSettings, SettingsError, TenantSettings, load_settings
+from gpu_scheduler.settings.model import QuotaSettings
 
 NOBODY = {"HOME": "/home/nobody"}
 
@@ -120,3 +123,62 @@ def test_a_tenant_of_the_file_has_tier_weight_and_switches():
 def test_a_weight_of_nothing_is_refused():
     with pytest.raises(SettingsError, match=r"must be a number from 0\.001 to 1000"):
         load_settings(None, {"tenants": [{"tenant_id": "t", "fair_share_weight": 0}]}, NOBODY)
+
+
+def test_a_tenant_s_cohort_and_budget_are_those_of_the_core():
+    tenant = TenantSettings.model_validate(
+        {
+            "tenant_id": "vision",
+            "cohort": "science",
+            "max_borrow_gpus": 1.5,
+            "max_lend_gpus": 0,
+            "budget": {"gpu_hours": 0.5, "window": "day", "action": "stop"},
+        }
+    ).to_tenant()
+    assert (tenant.cohort, tenant.borrow_millis, tenant.lend_millis) == ("science", 1500, 0)
+    assert tenant.budget == Budget(1_800_000_000, Window.DAY, OverBudget.STOP)
+
+
+def test_a_budget_of_money_is_gpu_time_at_its_price():
+    tenant = TenantSettings.model_validate({"tenant_id": "t", "budget": {"cost": 10}})
+    assert tenant.to_tenant(cost_per_gpu_hour=2.5).budget == Budget(4 * 3_600_000_000)
+
+
+@pytest.mark.parametrize(
+    ("budget", "billing", "sentence"),
+    [
+        ({"cost": 10}, {}, "the budget of 't' is money, and GPU time has no price"),
+        ({}, {}, "must have one of gpu_hours and cost"),
+        ({"cost": 1, "gpu_hours": 1}, {"cost_per_gpu_hour": 1}, "must have one of gpu_hours"),
+        ({"gpu_hours": 0}, {}, "tenants[0].budget.gpu_hours must be a number above 0"),
+        ({"gpu_hours": 1, "window": "year"}, {}, "must be one of day, week, month, total"),
+        ({"gpu_hours": 1, "hours": 1}, {}, "hours"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(tmp_path, budget, billing, sentence):
+    file = tmp_path / "settings.json"
+    content = {"tenants": [{"tenant_id": "t", "budget": budget}], "billing": billing}
+    file.write_text(json.dumps(content))
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {}, NOBODY)
+    assert sentence in caught.value.problems[0]
+
+
+def test_labels_are_a_section_of_texts():
+    assert load_settings(None, {"devices.labels": {"rack": "r1"}}, NOBODY).devices.labels == {
+        "rack": "r1"
+    }
+    for odd in ({"a b": "x"}, {"rack": 1}, ["rack"]):
+        with pytest.raises(SettingsError, match=r"devices\.labels"):
+            load_settings(None, {"devices.labels": odd}, NOBODY)
+
+
+def test_labels_of_the_environment_are_json():
+    environ = NOBODY | {"GPU_SCHEDULER_DEVICES_LABELS": "rack=r1"}
+    with pytest.raises(SettingsError, match=r"devices\.labels must be an object written as JSON"):
+        load_settings(None, {}, environ)
+
+
+def test_bounds_of_borrowing_limits_the_wrong_way_round_are_refused():
+    with pytest.raises(ValueError, match="adjust_min_borrow that is not above adjust_max_borrow"):
+        QuotaSettings(adjust_min_borrow=9, adjust_max_borrow=8)

@@ -7,9 +7,10 @@ from gpu_scheduler.core.events import JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
 from gpu_scheduler.core.plan import Plan, Start
+from gpu_scheduler.core.sla import Promise
 from gpu_scheduler.devices.api import Snapshot
 from gpu_scheduler.telemetry.counts import Counts, Tally
-from tests.builders import a_job, a_placement, a_state
+from tests.builders import a_job, a_placement, a_queue, a_state
 
 J1 = JobId("j1")
 
@@ -112,3 +113,12 @@ def test_the_newest_reading_of_each_node_is_kept(counts):
     newer = Snapshot("simulated", (), problem="slow")
     counts.measured(NodeId("n0"), newer)
     assert counts.snapshots == {"n0": newer}
+
+
+def test_missed_deadlines_and_wait_targets_are_counted(counts):
+    queue = a_queue("default", wait_target_ms=2000)
+    counts.opening(a_state(a_job("j1", submitted_at=1000, deadline_at=8000), queues=[queue]))
+    counts.committed([started(at=3000), ended(at=8000)], [], 0.01)
+    assert not counts.broken
+    counts.committed([started(at=3001), started(at=4000, attempt=2), ended(at=8001)], [], 0.01)
+    assert counts.broken == {Promise.WAIT_TARGET: 1, Promise.DEADLINE: 1}

@@ -8,7 +8,7 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
 from gpu_scheduler.settings.model import LoggingSettings
 from gpu_scheduler.telemetry.job_log import JobLog
-from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, a_tenant
+from tests.builders import a_gpu, a_job, a_node, a_placement, a_queue, a_state, a_tenant
 from tests.unit.telemetry.log_lines import log_lines
 
 J1 = JobId("j1")
@@ -151,3 +151,23 @@ def test_a_gpu_that_breaks_is_a_warning_and_one_that_is_paused_a_line(said):
 
 def test_a_gpu_that_is_well_leaves_no_line(said):
     assert said(NodeSet(0, a_node("n1"))) == []
+
+
+def test_a_missed_deadline_and_a_late_start_have_a_warning_each(tmp_path):
+    job_log = JobLog()
+    queue = a_queue("default", wait_target_ms=30_000)
+    job_log.opening(a_state(a_job("j1", submitted_at=1000, deadline_at=62_000), queues=[queue]))
+    over = lifecycle.end(J1, RUNNING, JobState.COMPLETED, 64_500)
+    settings = LoggingSettings.model_validate({"format": "json", "file": tmp_path / "log"})
+    with log_lines(tmp_path / "log", settings) as lines:
+        job_log.committed(
+            [JobMoved(61_000, J1, Move.START, PLACED), JobMoved(64_500, J1, Move.COMPLETE, over)],
+            [],
+            0.01,
+        )
+        said = [line for line in lines() if line["level"] == "WARNING"]
+    assert [(line["message"], line["job_id"], line["queue"]) for line in said] == [
+        ("job started later than its queue wants", "j1", "default"),
+        ("job missed its deadline", "j1", "default"),
+    ]
+    assert (said[0]["waited_seconds"], said[1]["late_seconds"]) == (60.0, 2.5)

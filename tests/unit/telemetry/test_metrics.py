@@ -4,8 +4,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpu_scheduler.core.events import UsageAdded
-from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.events import TimePassed, UsageAdded
+from gpu_scheduler.core.ids import NodeId, TenantId
+from gpu_scheduler.core.tenant import Budget, Window
 from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.devices.api import GpuReading, Snapshot
 from gpu_scheduler.telemetry import metrics
@@ -19,6 +20,7 @@ SEEDED = {
     "gpu_scheduler_gpu_utilization": "gauge",
     "gpu_scheduler_scheduling_latency": "histogram",
     "gpu_scheduler_preemptions_total": "counter",
+    "gpu_scheduler_missed_promises_total": "counter",
 }
 
 
@@ -160,3 +162,22 @@ def test_a_scrape_may_ask_for_some_metrics_by_name():
     text = generate_latest(registry.restricted_registry(["gpu_scheduler_uptime_seconds"])).decode()
     assert "gpu_scheduler_uptime_seconds" in text
     assert "gpu_scheduler_cycles_total" not in text
+
+
+def test_budgets_show_what_may_be_and_was_spent_and_who_heard_of_it():
+    hour = 3_600_000
+    budget = Budget(4 * 1000 * hour, Window.DAY)
+    counts = watching(a_job("a"), tenants=[a_tenant(budget=budget), a_tenant("free")])
+    start(counts.state, "a", 0)
+    counts.state.apply(TimePassed(hour))
+    counts.budget_reached(TenantId("default"), 80)
+    assert samples(counts, "tenant_budget_gpu_seconds") == {("default",): 14_400}
+    assert samples(counts, "tenant_budget_spent_gpu_seconds") == {("default",): 3600}
+    assert samples(counts, "tenant_budget_notices_total") == {("80", "default"): 1}
+
+
+def test_what_is_borrowed_is_shown():
+    tenants = [a_tenant("red", 0, cohort="lab"), a_tenant("blue", 4, cohort="lab")]
+    counts = watching(a_job("a", "red"), tenants=tenants)
+    start(counts.state, "a", 0)
+    assert samples(counts, "tenant_borrowed_gpus") == {("red",): 1, ("blue",): 0}

@@ -36,6 +36,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("POST", f"{_JOB}/hold"): _CHANGE,
     ("POST", f"{_JOB}/release"): _CHANGE,
     ("POST", f"{_JOB}/complete"): _CHANGE,
+    ("POST", f"{_JOB}/checkpoint"): _CHANGE,
     ("POST", f"{_JOB}/rerun"): _CHANGE,
     ("GET", f"{_JOB}/wait"): _READ,
     ("GET", f"{_JOB}/why"): _READ,
@@ -43,6 +44,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", f"{_JOB}/events"): _READ,
     ("GET", "/api/v1/jobs/scheduler/info"): _READ,
     ("POST", "/api/v1/jobs/scheduler/trigger"): Permission.TRIGGER,
+    ("GET", "/api/v1/preemptions"): _READ,
     # Events
     ("GET", "/api/v1/events"): _READ,
     ("WEBSOCKET", "/api/v1/events"): _READ,
@@ -51,6 +53,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", "/api/v1/gpus"): _READ,
     ("POST", "/api/v1/gpus/{index}/pause"): Permission.CONTROL_GPUS,
     ("POST", "/api/v1/gpus/{index}/resume"): Permission.CONTROL_GPUS,
+    ("POST", "/api/v1/adopt"): Permission.CONTROL_GPUS,
     ("GET", "/api/v1/nodes"): Permission.SEE_CLUSTER,
     ("GET", "/api/v1/nodes/{name}"): Permission.SEE_CLUSTER,
     ("DELETE", "/api/v1/nodes/{name}"): Permission.CONTROL_GPUS,
@@ -69,6 +72,13 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", _QUOTA): _READ,
     ("PATCH", _QUOTA): _TENANTS,
     ("POST", f"{_QUOTA}/sync"): _TENANTS,
+    ("GET", "/api/v1/budgets"): _READ,
+    ("GET", "/api/v1/share"): _READ,
+    # Reservations
+    ("GET", "/api/v1/reservations"): _READ,
+    ("POST", "/api/v1/reservations"): _CHANGE,
+    ("GET", "/api/v1/reservations/{reservation_id}"): _READ,
+    ("DELETE", "/api/v1/reservations/{reservation_id}"): _CHANGE,
     # Identity
     ("GET", "/api/v1/keys"): Permission.MANAGE_KEYS,
     ("POST", "/api/v1/keys"): Permission.MANAGE_KEYS,

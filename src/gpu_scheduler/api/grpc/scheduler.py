@@ -81,7 +81,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         if not tenant_id:
             raise InvalidRequest("tenant_id", "", "is required")
         patch = TenantPatch.model_validate(_lifted(given.pop("lift", [])) | given)
-        changes = core_fields(patch.model_dump(exclude_unset=True))
+        price = service.settings.cost_per_gpu_hour
+        changes = core_fields(patch.model_dump(exclude_unset=True), price)
         await service.tenants.change(tenant_id, changes)
         return fill(pb.Tenant(), tenant_model(service, tenant_use(service.state, tenant_id)))
 

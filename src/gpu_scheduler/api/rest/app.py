@@ -12,13 +12,17 @@ from gpu_scheduler.api.auth.rules import check_role
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.rest import (
     audit,
+    budgets,
     cluster,
     events,
     jobs,
     keys,
     nodes,
+    preemptions,
     queues,
+    reservations,
     root,
+    share,
     tenants,
 )
 from gpu_scheduler.api.rest.description import DescribedApi
@@ -47,7 +51,11 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         root.router,
         queues.router,
         jobs.router,
+        preemptions.router,
         tenants.router,
+        share.router,
+        budgets.router,
+        reservations.router,
         cluster.router,
         nodes.router,
         events.router,

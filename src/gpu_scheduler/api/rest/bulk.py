@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 from gpu_scheduler.api.errors import http_error
-from gpu_scheduler.api.rest.access import check_tenant
+from gpu_scheduler.api.rest.access import check_tenant, shown_name
 from gpu_scheduler.api.rest.ingest import Complaint, Item, Reader
 from gpu_scheduler.api.rest.plain import Interned, NotAnObject, PlainJob, job_id_in
 from gpu_scheduler.api.rest.problem import Problem
@@ -62,7 +62,7 @@ class _Loader:
         self._service = service
         self._caller = caller
         self._place = place
-        self._interned = Interned()
+        self._interned = Interned(shown_name(caller) or "")
         self._recording: asyncio.Task[None] | None = None
         self._last = 0
         self._numbers: list[int] = []

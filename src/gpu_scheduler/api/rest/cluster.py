@@ -3,27 +3,34 @@
 import os
 from typing import Annotated
 
-import psutil
 from fastapi import APIRouter, Path, Request
 
 from gpu_scheduler import __version__
-from gpu_scheduler.api.rest.access import caller_of, service_of, visible_counts
+from gpu_scheduler.api.rest.access import caller_of, check_tenant, service_of, visible_counts
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.api.rest.view import iso, job_model
 from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.ledger import NodeUse
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Gpu
 from gpu_scheduler.core.units import GPU
 from gpu_scheduler.devices.api import GpuProcess, GpuReading
+from gpu_scheduler.service.audit import concerns
+from gpu_scheduler.service.bookings import bookings_of
+from gpu_scheduler.service.hardware import GpuProcesses
 from gpu_scheduler.service.identity import Permission, Principal
+from gpu_scheduler.service.processes import Who
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.v1 import (
+    AdoptRequest,
     ClusterStatus,
     GpuList,
     GpuModel,
     GpuProcessModel,
+    GpuReservationModel,
     Health,
+    JobModel,
     PauseRequest,
 )
 
@@ -122,8 +129,23 @@ def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuMo
         update={
             "jobs": [job_id for job_id in gpu.jobs if job_id in own],
             "processes": [process for process in gpu.processes if process.job_id in own],
+            "problem": _without_job(gpu.problem),
+            # Names and numbers of others are none of their business; that they are there is.
+            "foreign": gpu.foreign and "used by processes that are not ours",
+            "reservations": [
+                each
+                if caller.sees(each.tenant_id or "")
+                else each.model_copy(update={"id": None, "tenant_id": None})
+                for each in gpu.reservations
+            ],
         }
     )
+
+
+def _without_job(problem: str | None) -> str | None:
+    """A quarantine names the job that it is because of."""
+    kind = "quarantined"
+    return kind if problem is not None and problem.startswith(kind) else problem
 
 
 @router.post("/api/v1/gpus/{index}/pause")
@@ -134,9 +156,21 @@ async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = N
     return _one(service, index)
 
 
+@router.post("/api/v1/adopt", status_code=201)
+async def adopt(request: Request, body: AdoptRequest) -> JobModel:
+    """Take a process that was started by hand into the books, as a lease of the GPUs it is on."""
+    service, caller = service_of(request), caller_of(request)
+    check_tenant(service, caller, body.tenant_id)
+    job_id = await service.adopt(
+        body.pid, tenant_id=TenantId(body.tenant_id), queue=body.queue, name=body.name
+    )
+    concerns(job_id)
+    return job_model(service, await service.job(job_id))
+
+
 @router.post("/api/v1/gpus/{index}/resume")
 async def resume(request: Request, index: GpuIndex) -> GpuModel:
-    """Give a paused GPU jobs again."""
+    """Give a paused GPU jobs again, or one that is on probation after an error."""
     service = service_of(request)
     await service.pause_gpu(index, None)
     return _one(service, index)
@@ -153,11 +187,10 @@ def _gpu_list(service: Service) -> GpuList:
     snapshot = service.hardware.snapshot
     readings = {g.index: g for g in snapshot.gpus} if snapshot is not None else {}
     use = service.state.ledger.nodes.get(service.hardware.node_id)
-    owners = _job_pids(service)
     models = []
     for gpu in use.node.gpus if use is not None else ():
         if use is not None:
-            models.append(_gpu_model(service, use, gpu, readings.get(gpu.index), owners))
+            models.append(_gpu_model(service, use, gpu, readings.get(gpu.index)))
     return GpuList(
         provider=snapshot.provider if snapshot is not None else "",
         simulated=service.hardware.simulated,
@@ -167,9 +200,7 @@ def _gpu_list(service: Service) -> GpuList:
     )
 
 
-def _gpu_model(
-    service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None, owners: dict[int, str]
-) -> GpuModel:
+def _gpu_model(service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None) -> GpuModel:
     taken = use.gpu_millis.get(gpu.index, 0)
     jobs: list[str] = [
         entry.job.job_id
@@ -193,8 +224,26 @@ def _gpu_model(
         jobs=jobs,
         paused=gpu.paused,
         problem=gpu.problem,
-        processes=[_process(p, owners) for p in (reading.processes if reading else ())],
+        foreign=gpu.foreign,
+        slow=service.hardware.slow.get(gpu.index),
+        slice_of=gpu.slice_of,
+        mps=reading.mps if reading is not None else None,
+        processes=_processes(service, gpu, reading),
+        reservations=_reservations(service, use, gpu),
     )
+
+
+def _reservations(service: Service, use: NodeUse, gpu: Gpu) -> list[GpuReservationModel]:
+    return [
+        GpuReservationModel(
+            id=booking.booking_id,
+            tenant_id=booking.tenant_id,
+            starts_at=iso(booking.starts_at),
+            ends_at=iso(booking.ends_at),
+        )
+        for booking in bookings_of(service.state)
+        if booking.node_id == use.node.node_id and gpu.index in booking.gpus
+    ]
 
 
 def _status(gpu: Gpu, taken: int) -> str:
@@ -204,33 +253,37 @@ def _status(gpu: Gpu, taken: int) -> str:
         return "paused"
     if gpu.heat is Heat.HOT:
         return "hot"
+    if gpu.foreign is not None:
+        return "foreign"
     if not taken:
         return "free"
     return "busy" if taken == GPU else "shared"
 
 
-def _job_pids(service: Service) -> dict[int, str]:
-    return {
-        entry.progress.pid: entry.job.job_id
-        for entry in service.state.placed()
-        if entry.progress.pid is not None
-    }
+def _processes(service: Service, gpu: Gpu, reading: GpuReading | None) -> list[GpuProcessModel]:
+    """Who is on it, as the kernel told when it was last read."""
+    there = service.hardware.processes.get(gpu.index, GpuProcesses())
+    whos = {who.pid: who for who in there.whos}
+    now = service.clock.now()
+    return [
+        _process(process, whos.get(process.pid, Who(process.pid)), _job_of(there, process), now)
+        for process in (reading.processes if reading is not None else ())
+    ]
 
 
-def _process(process: GpuProcess, owners: dict[int, str]) -> GpuProcessModel:
-    """Who it is, as far as the kernel tells us, and whether one of our jobs is its ancestor."""
-    user = command = job_id = None
-    try:
-        found = psutil.Process(process.pid)
-        user, command = found.username(), found.name()
-        lineage = [process.pid, *(parent.pid for parent in found.parents())]
-        job_id = next((owners[pid] for pid in lineage if pid in owners), None)
-    except psutil.Error:
-        job_id = owners.get(process.pid)
+def _job_of(there: GpuProcesses, process: GpuProcess) -> str | None:
+    claimed = there.claimed.get(process.pid)
+    return None if claimed is None or claimed.key is None else claimed.key.job_id
+
+
+def _process(process: GpuProcess, who: Who, job_id: str | None, now: int) -> GpuProcessModel:
+    started_at = who.started_at
     return GpuProcessModel(
         pid=process.pid,
-        user=user,
-        command=command,
+        user=who.user,
+        command=who.command,
         memory_mb=process.memory_mib or 0,
         job_id=job_id,
+        started_at=None if started_at is None else iso(started_at),
+        age_seconds=None if started_at is None else max(0, now - started_at) / 1000,
     )

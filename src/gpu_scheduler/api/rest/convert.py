@@ -2,6 +2,10 @@
 
 import math
 import re
+import signal
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, TypeVar
 
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import JobId, TenantId
@@ -14,12 +18,16 @@ from gpu_scheduler.core.job import (
     Request,
     Where,
 )
-from gpu_scheduler.core.units import CPU, SECOND, gpu_millis
+from gpu_scheduler.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from gpu_scheduler.service.submission import Submission, parse_indexes
-from gpu_scheduler.wire.v1 import SubmitRequest
+from gpu_scheduler.wire.v1 import WIDEST, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]+")
+_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+# No program can be told by these: nothing but the kernel acts on them.
+_UNHEARD: Final = (signal.SIGKILL, signal.SIGSTOP)
+_T = TypeVar("_T", int, str)
 _LONGEST_SECONDS = 100 * 365 * 86_400  # a hundred years: a typing error, not a limit
 
 
@@ -31,14 +39,7 @@ def submission_of(body: SubmitRequest) -> Submission:
         remedy = str(error).partition(", not ")[0]  # the value is quoted anyway
         raise InvalidRequest("gpu_count", body.gpu_count, remedy) from None
     return Submission(
-        request=Request(
-            gpu_millis=millis,
-            gpu_type=body.gpu_type,
-            gpu_mem_mib=body.gpu_memory_mb,
-            cpu_millis=math.ceil(body.cpu_cores * CPU),
-            mem_mib=body.memory_mb,
-            where=_where(body),
-        ),
+        request=_request(body, millis),
         tenant_id=TenantId(body.tenant_id),
         job_id=None if body.job_id is None else JobId(body.job_id),
         priority=body.priority,
@@ -48,6 +49,10 @@ def submission_of(body: SubmitRequest) -> Submission:
             max_retries=body.max_retries,
             backoff_ms=round(body.backoff_seconds * SECOND),
             requeue=body.requeue,
+            deadline_at=None if body.deadline is None else instant("deadline", body.deadline),
+            preemptible=body.preemptible,
+            checkpoint_signal=_signal(body.checkpoint_signal),
+            booking=body.reservation or None,
         ),
         after=tuple(Dependency(JobId(a.job_id), DependencyKind(a.kind)) for a in body.after),
         indexes=parse_indexes(body.array.indexes) if body.array is not None else (),
@@ -66,9 +71,100 @@ def submission_of(body: SubmitRequest) -> Submission:
     )
 
 
+def signal_name(number: int) -> str:
+    """USR1 for 10; the number where it has no name here."""
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)
+
+
+def _request(body: SubmitRequest, millis: int) -> Request:
+    """The core counts the amounts of all workers together."""
+    workers = body.workers
+    if millis * workers > MAX_GPU_MILLIS:
+        most = f"{workers} workers of {body.gpu_count} GPUs are more than {MAX_GPU_MILLIS // GPU}"
+        raise InvalidRequest("workers", workers, f"must be fewer: {most}")
+    for field, each in (("memory_mb", body.memory_mb), ("gpu_memory_mb", body.gpu_memory_mb)):
+        if each * workers > WIDEST:
+            raise InvalidRequest(field, each, f"of {workers} workers together is too much")
+    only_type = body.gpu_types[0] if len(body.gpu_types) == 1 else None
+    return Request(
+        gpu_millis=millis * workers,
+        gpu_type=body.gpu_type or only_type,
+        gpu_mem_mib=body.gpu_memory_mb * workers,
+        cpu_millis=math.ceil(body.cpu_cores * CPU) * workers,
+        mem_mib=body.memory_mb * workers,
+        workers=workers,
+        where=_where(body),
+    )
+
+
 def _where(body: SubmitRequest) -> Where:
-    where = Where(gpus=tuple(sorted(set(body.allowed_gpus))))
+    if body.gpu_type is not None and body.gpu_types:
+        raise InvalidRequest("gpu_types", body.gpu_types, "give gpu_type or gpu_types, not both")
+    _refuse_twice("gpu_types", body.gpu_types)
+    for name, value in body.labels.items():
+        if not _LABEL.fullmatch(name):
+            remedy = "a label is letters, digits, '_', '.', '/' and '-', as in rack=r1"
+            raise InvalidRequest("labels", f"{name}={value}", remedy)
+    where = Where(
+        gpu_types=tuple(body.gpu_types) if len(body.gpu_types) > 1 else (),
+        gpu_mem_each_mib=body.gpu_memory_each_mb,
+        gpus=_allowed("allowed_gpus", body.allowed_gpus, body.excluded_gpus),
+        not_gpus=tuple(sorted(set(body.excluded_gpus))),
+        nodes=_allowed("nodes", body.nodes, body.excluded_nodes),
+        not_nodes=tuple(sorted(set(body.excluded_nodes))),
+        labels=tuple(sorted(body.labels.items())),
+        exclusive=body.exclusive,
+        same_island=body.same_island,
+        spread=body.spread,
+    )
     return ANYWHERE if where == ANYWHERE else where  # one object for the many that do not care
+
+
+def _allowed(field: str, allowed: Sequence[_T], excluded: Sequence[_T]) -> tuple[_T, ...]:
+    """Those that may be; the same both allowed and excluded is a slip."""
+    both = sorted(set(allowed) & set(excluded))
+    if both:
+        raise InvalidRequest(field, both[0], "is both allowed and excluded; leave it out of one")
+    return tuple(sorted(set(allowed)))
+
+
+def _refuse_twice(field: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(field, name, "is there twice; name each one once")
+
+
+def instant(field: str, text: str) -> int:
+    """Milliseconds; without a zone nobody knows when it is."""
+    remedy = "must be ISO 8601 with its zone, like 2030-01-31T09:00:00Z"
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise InvalidRequest(field, text, f"{remedy} or 2030-01-31T10:00:00+01:00")
+        return round(moment.timestamp() * SECOND)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(field, text, remedy) from None
+
+
+def _signal(given: int | str | None) -> int | None:
+    """USR1, SIGUSR1 and 10 are the same."""
+    if given is None or given == "":
+        return None
+    text = str(given).strip().upper()
+    try:
+        if text.isascii() and text.isdigit():
+            found = signal.Signals(int(text))
+        else:
+            found = signal.Signals[text if text.startswith("SIG") else f"SIG{text}"]
+    except (ValueError, KeyError):
+        raise InvalidRequest("checkpoint_signal", given, "must be a signal: USR1 or 10") from None
+    if found in _UNHEARD:
+        remedy = "ends or stops the program without asking it; take USR1 or USR2"
+        raise InvalidRequest("checkpoint_signal", given, remedy)
+    return int(found)
 
 
 def _argv(body: SubmitRequest) -> tuple[str, ...]:

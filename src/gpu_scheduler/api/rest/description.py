@@ -32,6 +32,9 @@ _ALWAYS: Final = (401, 403, 429, 500, 503)
 _ALSO: Final[dict[tuple[str, str], tuple[int, ...]]] = {
     ("get", "/api/v1/events"): (404, 410),
     ("get", "/api/v1/queues"): (404,),
+    ("post", "/api/v1/adopt"): (404,),
+    ("get", "/api/v1/budgets"): (404,),
+    ("get", "/api/v1/share"): (404,),
     ("post", "/api/v1/queues"): (404,),
     ("post", "/api/v1/jobs/scheduler/trigger"): (404,),
     ("post", "/ingest"): (400,),

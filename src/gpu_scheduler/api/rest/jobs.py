@@ -16,12 +16,11 @@ from gpu_scheduler.api.rest.access import (
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.logs import read_log
 from gpu_scheduler.api.rest.view import job_model
-from gpu_scheduler.api.sentences import reason_model
+from gpu_scheduler.api.rest.why import why_answer
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.service.jobs import Submitted, not_found
-from gpu_scheduler.service.service import Service
+from gpu_scheduler.service.jobs import Submitted
 from gpu_scheduler.store.api import JobQuery, StoredJob
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
@@ -122,6 +121,15 @@ async def complete(request: Request, job: str) -> ActionAnswer:
     return ActionAnswer(job_id=job_id, status=state, message="Lease completed")
 
 
+@router.post("/{job}/checkpoint")
+async def checkpoint(request: Request, job: str) -> ActionAnswer:
+    """Mark that a running job has just saved its work."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.checkpoint(job_id)
+    return ActionAnswer(job_id=job_id, status=state, message="Job has marked a checkpoint")
+
+
 @router.post("/{job}/rerun", status_code=201)
 async def rerun(request: Request, job: str) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
@@ -149,13 +157,14 @@ async def wait(
 
 @router.get("/{job}/why")
 async def why(request: Request, job: str) -> WhyAnswer:
-    """Why a job waits; for other jobs, what became of them."""
-    service = service_of(request)
-    stored = await visible_job(service, caller_of(request), job)
+    """Why a job waits, and what would start it; for other jobs, what became of them."""
+    service, caller = service_of(request), caller_of(request)
+    stored = await visible_job(service, caller, job)
     job_id = stored.job.job_id
-    found = service.reason(job_id)
-    reason = _fate(stored) if found is None else _waiting_reason(service, stored)
-    return WhyAnswer(job_id=job_id, state=stored.progress.state, reason=reason)
+    told = await service.reasons.why(job_id, service.clock.now(), caller.sees)
+    if told is None:
+        return WhyAnswer(job_id=job_id, state=stored.progress.state, reason=_fate(stored))
+    return why_answer(service, stored, told, caller.sees)
 
 
 @router.get(
@@ -215,13 +224,6 @@ def submit_answer(submitted: Submitted) -> SubmitAnswer:
         message=message,
         job_ids=list(submitted.job_ids) if many else [],
     )
-
-
-def _waiting_reason(service: Service, stored: StoredJob) -> ReasonModel:
-    found = service.reason(stored.job.job_id)
-    if found is None:
-        raise not_found(stored.job.job_id)
-    return reason_model(found, stored.job.job_id)
 
 
 def _fate(stored: StoredJob) -> ReasonModel:

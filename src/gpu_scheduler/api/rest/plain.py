@@ -1,6 +1,7 @@
 """The plain jobs of the root paths: six fields, whole GPUs, seconds. Decoded by msgspec."""
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -28,13 +29,14 @@ class PlainJob(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(PlainJob)
-_LEASE = Options(lease=True)
 
 
 class Interned:
     """Requests and options that were made already: bulk jobs are alike, and share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: str = "") -> None:
+        """`user`: whose share of the tenant's they count for."""
+        self._lease = Options(lease=True, user=user)
         self._requests: dict[tuple[str, int], Request] = {}
         self._options: dict[float, Options] = {}
         self._tenants: dict[str, TenantId] = {}
@@ -48,11 +50,11 @@ class Interned:
             if "\0" in plain.gpu_type:
                 raise InvalidRequest("gpu_type", plain.gpu_type, "must not contain NUL characters")
             request = self._requests[shape] = Request(plain.gpus * GPU, plain.gpu_type)
-        options = _LEASE
+        options = self._lease
         if plain.max_runtime is not None:
             options = self._options.get(plain.max_runtime) or self._options.setdefault(
                 plain.max_runtime,
-                Options(lease=True, time_limit_ms=max(1, round(plain.max_runtime * SECOND))),
+                replace(self._lease, time_limit_ms=max(1, round(plain.max_runtime * SECOND))),
             )
         tenant_id = self._tenants.setdefault(plain.tenant_id, TenantId(plain.tenant_id))
         return Job(

@@ -12,10 +12,13 @@ from gpu_scheduler.api.rest.access import (
 )
 from gpu_scheduler.api.rest.tenants import core_fields
 from gpu_scheduler.api.rest.view import iso
-from gpu_scheduler.core.errors import NotFound
+from gpu_scheduler.core.cohort import borrowed, lent
+from gpu_scheduler.core.errors import InvalidRequest, NotFound
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.tenant import TenantQueue
+from gpu_scheduler.core.units import GPU, SECOND
+from gpu_scheduler.policies import policy_names
 from gpu_scheduler.service.quota_gate import quota_info
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import queue_of, queues_of, tenant_use, usage_total
@@ -58,6 +61,9 @@ async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
         priority=body.priority,
         max_running_jobs=body.max_concurrent_jobs,
         enabled=body.enabled,
+        policy=_policy_name(body.policy),
+        wait_target_ms=_wait_target(body.wait_target_seconds),
+        idle_action=body.idle_action,
     )
     return _queue_model(service, queue)
 
@@ -99,11 +105,15 @@ async def get_queue(request: Request, queue_id: str) -> QueueModel:
 
 @router.patch("/api/v1/queues/{queue_id}")
 async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> QueueModel:
-    """Change a queue's priority or cap, enable or disable it."""
+    """Change a queue's priority, cap, policy, wait target or idle action; enable or disable it."""
     service = service_of(request)
     changes = body.model_dump(exclude_unset=True)
     if "max_concurrent_jobs" in changes:
         changes["max_running_jobs"] = changes.pop("max_concurrent_jobs")
+    if "policy" in changes:
+        changes["policy"] = _policy_name(changes["policy"])
+    if "wait_target_seconds" in changes:
+        changes["wait_target_ms"] = _wait_target(changes.pop("wait_target_seconds"))
     queue = await service.tenants.change_queue(*_visible(request, queue_id), changes)
     return _queue_model(service, queue)
 
@@ -175,10 +185,24 @@ def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
         priority=queue.priority,
         max_concurrent_jobs=queue.max_running_jobs,
         enabled=queue.enabled,
+        policy=queue.policy,
+        wait_target_seconds=None if queue.wait_target_ms is None else queue.wait_target_ms / SECOND,
+        idle_action=queue.idle_action,
         running_jobs=running,
         pending_jobs=live - running,
         total_jobs=live + ended,
     )
+
+
+def _policy_name(name: str) -> str:
+    if name and name not in policy_names():
+        there_are = ", ".join(policy_names())
+        raise InvalidRequest("policy", name, f"no such policy; there are: {there_are}")
+    return name
+
+
+def _wait_target(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * SECOND))
 
 
 def _running(service: Service, queue: TenantQueue) -> int:
@@ -217,6 +241,8 @@ def _quota_model(service: Service, tenant_id: TenantId) -> QuotaModel:
         used_gpu=quota.used_gpu,
         available_gpu=gpu[0],
         gpu_usage_percent=gpu[1],
+        borrowed_gpu=borrowed(service.state.ledger, tenant_id) / GPU,
+        lent_gpu=lent(service.state.ledger, tenant_id) / GPU,
         enforce_quota=quota.enforce_quota,
         provider=service.gate.name,
         synced_at=iso(service.clock.now()),

@@ -11,6 +11,7 @@ from gpu_scheduler.api.rest.access import (
     caller_of,
     check_tenant,
     service_of,
+    shown_name,
     visible_counts,
     visible_job,
     visible_job_id,
@@ -107,9 +108,9 @@ async def submit(request: Request) -> Response:
         plain = decode(await request.body())
     except NotAnObject as error:
         raise Problem(422, "VALIDATION_ERROR", f"body: must be a JSON object: {error}") from None
-    job = Interned().job(plain)
-    service = service_of(request)
-    check_tenant(service, caller_of(request), job.tenant_id)
+    service, caller = service_of(request), caller_of(request)
+    job = Interned(shown_name(caller) or "").job(plain)
+    check_tenant(service, caller, job.tenant_id)
     (refused,) = await service.jobs.submit_plain([job])
     if refused is not None:
         raise refused

@@ -13,15 +13,17 @@ from gpu_scheduler.api.rest.access import (
     visible_tenants,
 )
 from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.core.cohort import borrowed, lent
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.ledger import TenantUse
-from gpu_scheduler.core.tenant import Tier
-from gpu_scheduler.core.units import CPU, GPU, GPU_STEP
+from gpu_scheduler.core.tenant import Budget, OverBudget, Tier, Window
+from gpu_scheduler.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from gpu_scheduler.core.usage import NO_USAGE, Usage
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import tenant_use, usage_total
 from gpu_scheduler.wire.tenants_v1 import (
+    BudgetModel,
     DailyUsageModel,
     TenantCreate,
     TenantList,
@@ -30,9 +32,21 @@ from gpu_scheduler.wire.tenants_v1 import (
     TenantUsage,
     UsageModel,
 )
+from gpu_scheduler.wire.v1 import WIDEST
 
 router = APIRouter(prefix="/api/v1/tenants", tags=["tenants"])
 
+# The core's names for the limits that are GPUs, and for those whose numbers are the same there.
+_GPU_LIMITS = {
+    "max_gpus": "max_gpu_millis",
+    "max_borrow_gpus": "borrow_millis",
+    "max_lend_gpus": "lend_millis",
+}
+_SAME = {
+    "max_gpu_memory_mb": "max_gpu_mem_mib",
+    "max_memory_mb": "max_mem_mib",
+    "max_concurrent_jobs": "max_running_jobs",
+}
 _DAY_MS = 86_400_000
 
 
@@ -41,7 +55,8 @@ async def create(request: Request, body: TenantCreate) -> TenantModel:
     """Create a tenant (a project) with its quotas."""
     service = service_of(request)
     tenant_id = None if body.id is None else TenantId(body.id)
-    fields = core_fields(body.model_dump(exclude={"id"}))
+    given = body.model_dump(exclude={"id"})
+    fields = core_fields(given, service.settings.cost_per_gpu_hour)
     tenant = await service.tenants.create(tenant_id, **fields)
     return tenant_model(service, tenant_use(service.state, tenant.tenant_id))
 
@@ -65,7 +80,8 @@ async def get(request: Request, tenant_id: str) -> TenantModel:
 async def change(request: Request, tenant_id: str, body: TenantPatch) -> TenantModel:
     """Change some fields of a tenant."""
     service = service_of(request)
-    changes = core_fields(body.model_dump(exclude_unset=True))
+    given = body.model_dump(exclude_unset=True)
+    changes = core_fields(given, service.settings.cost_per_gpu_hour)
     await service.tenants.change(TenantId(tenant_id), changes)
     return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
 
@@ -99,31 +115,27 @@ async def usage(
     )
 
 
-def core_fields(body: dict[str, Any]) -> dict[str, Any]:
-    """The core's names and integers for the fields that are set."""
+def core_fields(body: dict[str, Any], price: float = 0) -> dict[str, Any]:
+    """The core's names and integers for the fields that are set; `price` is of a GPU-hour."""
     fields: dict[str, Any] = {}
     for name, value in body.items():
         match name:
-            case "max_gpus":
-                fields["max_gpu_millis"] = _gpu_millis(name, value)
+            case "max_gpus" | "max_borrow_gpus" | "max_lend_gpus":
+                fields[_GPU_LIMITS[name]] = _gpu_millis(name, value)
             case "max_gpus_by_type":
                 fields["max_gpu_millis_by_type"] = tuple(
                     (gpu_type, _gpu_millis(name, gpus)) for gpu_type, gpus in sorted(value.items())
                 )
-            case "max_gpu_memory_mb":
-                fields["max_gpu_mem_mib"] = value
+            case "budget":
+                fields["budget"] = None if value is None else _budget(value, price)
             case "max_cpu_cores":
                 fields["max_cpu_millis"] = None if value is None else round(value * CPU)
-            case "max_memory_mb":
-                fields["max_mem_mib"] = value
-            case "max_concurrent_jobs":
-                fields["max_running_jobs"] = value
             case "priority_tier":
                 fields["tier"] = Tier(value)
             case "fair_share_weight":
                 fields["weight_millis"] = round(value * 1000)
             case _:
-                fields[name] = value
+                fields[_SAME.get(name, name)] = value
     return fields
 
 
@@ -142,9 +154,15 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         fair_share_weight=tenant.weight_millis / 1000,
         allow_preemption=tenant.allow_preemption,
         enforce_quota=tenant.enforce_quota,
+        cohort=tenant.cohort,
+        max_borrow_gpus=_of(tenant.borrow_millis, GPU),
+        max_lend_gpus=_of(tenant.lend_millis, GPU),
+        budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),
         active=tenant.active,
         created_at=iso(tenant.created_at),
         current_gpus=use.gpu_millis / GPU,
+        borrowed_gpus=borrowed(service.state.ledger, tenant.tenant_id) / GPU,
+        lent_gpus=lent(service.state.ledger, tenant.tenant_id) / GPU,
         current_gpus_by_type={
             name: millis / GPU for name, millis in sorted(use.gpu_millis_by_type.items())
         },
@@ -166,6 +184,36 @@ def _usage_model(service: Service, usage: Usage) -> UsageModel:
         jobs_failed=usage.failed,
         jobs_cancelled=usage.cancelled,
         cost=float(cost.quantize(Decimal("0.0001"), ROUND_HALF_UP)),
+    )
+
+
+def _budget(given: dict[str, Any], price: float) -> Budget:
+    hours, cost = given.get("gpu_hours"), given.get("cost")
+    if (hours is None) == (cost is None):
+        remedy = 'needs one of gpu_hours and cost, like {"gpu_hours": 500}'
+        raise InvalidRequest("budget", given, remedy)
+    if cost is not None:
+        if not price:
+            remedy = "GPU time has no price here: set billing.cost_per_gpu_hour, or give gpu_hours"
+            raise InvalidRequest("budget.cost", cost, remedy)
+        hours = Decimal(str(cost)) / Decimal(str(price))
+    amount = int(Decimal(str(hours)) * GPU_HOUR)
+    if not 1 <= amount <= WIDEST:
+        remedy = "must be more than nothing, and less than a million years of a GPU"
+        raise InvalidRequest("budget", given, remedy)
+    window = Window(given.get("window", Window.MONTH))
+    return Budget(amount, window, OverBudget(given.get("action", OverBudget.WARN)))
+
+
+def _budget_model(budget: Budget | None, price: float) -> BudgetModel | None:
+    if budget is None:
+        return None
+    hours = Decimal(budget.gpu_millis_ms) / GPU_HOUR
+    return BudgetModel.model_construct(
+        gpu_hours=round(float(hours), 9),
+        cost=round(float(hours * Decimal(str(price))), 4) if price else None,
+        window=budget.window.value,
+        action=budget.action.value,
     )
 
 

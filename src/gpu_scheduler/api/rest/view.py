@@ -3,14 +3,23 @@
 import re
 from datetime import UTC, datetime
 
+from gpu_scheduler.api.rest.convert import signal_name
 from gpu_scheduler.api.sentences import reason_model
-from gpu_scheduler.core.job import Detail
+from gpu_scheduler.core.job import ANYWHERE, Detail, Where
 from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.units import CPU, GPU, SECOND
 from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.api import StoredJob
-from gpu_scheduler.wire.v1 import AfterModel, ArrayModel, JobModel, ReasonModel
+from gpu_scheduler.wire.v1 import (
+    AfterModel,
+    ArrayModel,
+    ConstraintsModel,
+    JobModel,
+    PlacementModel,
+    ReasonModel,
+)
 
 # Names whose values are nobody's business: they are shown as ******.
 _SECRET = re.compile(r"(?i)(key|token|secret|passw|pwd|credential|auth|cookie|private|dsn)")
@@ -26,7 +35,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         job_id=job.job_id,
         tenant_id=job.tenant_id,
         name=detail.name,
-        user=detail.user,
+        user=detail.user or options.user,
         queue=job.queue,
         state=progress.state,
         held=progress.held,
@@ -66,7 +75,44 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         reason=_reason(service, stored),
         log_dir=_log_dir(service, stored),
         rerun_of=detail.rerun_of,
+        workers=request.workers,
+        gpus_per_worker=request.of_a_worker()[0] / GPU,
+        constraints=_constraints(request.where),
+        placements=[] if placement is None else _placements(placement),
+        deadline=None if options.deadline_at is None else iso(options.deadline_at),
+        preemptible=options.preemptible,
+        checkpoint_signal=None
+        if options.checkpoint_signal is None
+        else signal_name(options.checkpoint_signal),
+        checkpoint_at=None if progress.checkpoint_at is None else iso(progress.checkpoint_at),
+        reservation=options.booking,
+        preemptions=progress.preemptions,
+        lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),
     )
+
+
+def _constraints(where: Where) -> ConstraintsModel | None:
+    if where == ANYWHERE:
+        return None
+    return ConstraintsModel(
+        gpu_types=list(where.gpu_types),
+        gpu_memory_each_mb=where.gpu_mem_each_mib,
+        allowed_gpus=list(where.gpus),
+        excluded_gpus=list(where.not_gpus),
+        nodes=list(where.nodes),
+        excluded_nodes=list(where.not_nodes),
+        labels=dict(where.labels),
+        exclusive=where.exclusive,
+        same_island=where.same_island,
+        spread=where.spread,
+    )
+
+
+def _placements(placement: Placement) -> list[PlacementModel]:
+    return [
+        PlacementModel(node=part.node_id, gpus=[share.gpu_index for share in part.shares])
+        for part in placement.parts()
+    ]
 
 
 def masked(detail: Detail) -> dict[str, str]:

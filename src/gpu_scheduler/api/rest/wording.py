@@ -41,9 +41,17 @@ _EXAMPLES: Final = {
     "params": 'like {"lr": ["0.1", "0.01"]}',
     "environment": 'like {"SEED": "1"}',
     "allowed_gpus": "like [0, 1]",
+    "excluded_gpus": "like [0, 1]",
+    "gpu_types": 'like ["H100", "A100"]',
+    "nodes": 'like ["node-1"]',
+    "excluded_nodes": 'like ["node-1"]',
+    "labels": 'like {"rack": "r1"}',
+    "budget": 'like {"gpu_hours": 500, "window": "month", "action": "hold"}',
 }
 _SHAPES: Final = frozenset({"list_type", "dict_type", "model_type", "model_attributes_type"})
-_UNIONS: Final = ("gpu_count", "gpus", "num_gpus")
+_UNIONS: Final = ("gpu_count", "gpus", "num_gpus", "checkpoint_signal")
+# Where a value may be of several kinds, and naming the first of them would mislead.
+_INSTEAD: Final = {"checkpoint_signal": "must be a signal: USR1 or 10"}
 _PLACES: Final = ("body", "query", "path")
 
 
@@ -77,7 +85,7 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     if field == "body" and isinstance(value, bytes):
         remedy = "must be JSON, sent with the header Content-Type: application/json"
         return {"field": field, "value": shown(value), "remedy": remedy}
-    remedy = _remedy(kind, context, str(error.get("msg", "not valid")))
+    remedy = _INSTEAD.get(field) or _remedy(kind, context, str(error.get("msg", "not valid")))
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"
     return {"field": field, "value": "" if kind == "missing" else shown(value), "remedy": remedy}

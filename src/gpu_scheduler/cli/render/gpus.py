@@ -5,6 +5,7 @@ from typing import Final
 
 from gpu_scheduler.cli.durations import duration_text
 from gpu_scheduler.cli.render.grid import Cell, Column, Grid, Line, clean, facts
+from gpu_scheduler.cli.render.reservations import when_text
 from gpu_scheduler.cli.render.words import mebibytes_text, number_text
 from gpu_scheduler.wire.v1 import ClusterStatus, GpuList, GpuModel, GpuProcessModel
 
@@ -15,6 +16,7 @@ _STYLES: Final = {
     "shared": "cyan",
     "paused": "magenta",
     "hot": "red",
+    "foreign": "yellow",
     "problem": "red",
 }
 _COLUMNS: Final = (
@@ -30,8 +32,9 @@ _COLUMNS: Final = (
 _HOT_CELSIUS: Final = 85  # where data-centre GPUs begin to slow themselves down
 
 
-def gpu_grid(found: GpuList) -> Grid:
-    return Grid(_COLUMNS, tuple(_row(gpu) for gpu in found.gpus))
+def gpu_grid(found: GpuList, now: int | None = None) -> Grid:
+    """With reservations where `now` says from when to look at them."""
+    return Grid(_COLUMNS, tuple(_row(gpu, now) for gpu in found.gpus))
 
 
 def gpu_counts(found: GpuList) -> str:
@@ -83,7 +86,7 @@ def status_details(status: ClusterStatus) -> list[Line]:
     )
 
 
-def _row(gpu: GpuModel) -> tuple[Cell, ...]:
+def _row(gpu: GpuModel, now: int | None) -> tuple[Cell, ...]:
     use = "" if gpu.utilisation_percent is None else f"{gpu.utilisation_percent}%"
     return (
         Cell(str(gpu.index)),
@@ -93,7 +96,7 @@ def _row(gpu: GpuModel) -> tuple[Cell, ...]:
         Cell(use),
         _temperature(gpu.temperature_c),
         Cell(clean(", ".join(gpu.jobs))),
-        Cell(_note(gpu), "red" if gpu.problem else ""),
+        Cell(_note(gpu, now), "red" if gpu.problem else ""),
     )
 
 
@@ -117,20 +120,36 @@ def _temperature(celsius: int | None) -> Cell:
     return Cell(f"{celsius}°C", "red" if celsius >= _HOT_CELSIUS else "")
 
 
-def _note(gpu: GpuModel) -> str:
+def _note(gpu: GpuModel, now: int | None) -> str:
     foreign = [_process(process) for process in gpu.processes if process.job_id is None]
     parts = [
         f"problem: {clean(gpu.problem)}" if gpu.problem else "",
         f"paused: {clean(gpu.paused)}" if gpu.paused else "",
         f"used from outside: {'; '.join(foreign)}" if foreign else "",
+        clean(gpu.foreign) if gpu.foreign and not foreign else "",
+        clean(gpu.slow) if gpu.slow else "",
+        f"slice of GPU {gpu.slice_of}" if gpu.slice_of is not None else "",
+        "" if now is None else _booked(gpu, now),
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _booked(gpu: GpuModel, now: int) -> str:
+    """The next reservation, and how many follow."""
+    if not gpu.reservations:
+        return ""
+    first, *others = gpu.reservations
+    whose = f" by {clean(first.tenant_id)}" if first.tenant_id else ""
+    name = f" ({clean(first.id)})" if first.id else ""
+    more = f", and {len(others)} more" if others else ""
+    return f"reserved {when_text(first, now)}{whose}{name}{more}"
 
 
 def _process(process: GpuProcessModel) -> str:
     owner = f"job {clean(process.job_id)}" if process.job_id else clean(process.user or "unknown")
     command = f" {clean(process.command)}" if process.command else ""
-    return f"{owner} pid {process.pid}{command} {mebibytes_text(process.memory_mb)}"
+    age = "" if process.age_seconds is None else f" for {duration_text(process.age_seconds)}"
+    return f"{owner} pid {process.pid}{command} {mebibytes_text(process.memory_mb)}{age}"
 
 
 def _waiting_word(state: str) -> str:

@@ -14,11 +14,13 @@ from gpu_scheduler.cli.render.words import (
     index_ranges,
     instant_ms,
     mebibytes_text,
+    moment_text,
     number_text,
+    plural,
     roughly_since,
     since,
 )
-from gpu_scheduler.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest, WhyAnswer
+from gpu_scheduler.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
 
 STATES: Final = (
     "pending",
@@ -77,8 +79,8 @@ def job_grid(jobs: Sequence[JobModel], now_ms: int) -> Grid:
             Cell(clean(job.job_id)),
             Cell(title(job)),
             Cell(shown_state(job), _STYLES.get(shown_state(job), "")),
-            Cell(f"{number_text(job.gpu_count)} {clean(job.gpu_type or '')}".rstrip()),
-            Cell(index_ranges(job.gpus) if job.started_at else ""),
+            Cell(f"{_count(job)} {clean(job.gpu_type or '')}".rstrip()),
+            Cell(_on(job) if job.started_at else ""),
             Cell(clean(job.tenant_id) if tenants else ""),
             Cell(clean(job.user) if len(users) > 1 else ""),
             Cell(str(job.priority) if len(priorities) > 1 else ""),
@@ -138,7 +140,9 @@ def waiting_line(job: JobModel) -> str:
 
 def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
     """What was queued, and the command to look at it."""
-    gpus = gpus_text(float(request.gpu_count), request.gpu_type)
+    gpus = gpus_text(float(request.gpu_count), request.gpu_type or " or ".join(request.gpu_types))
+    if request.workers > 1:
+        gpus = f"{request.workers} workers of {gpus}"
     many = len(answer.job_ids) > 1
     what = command_text([*request.command, *request.args]) if request.command else "a lease"
     state = "held" if request.hold else "queued"
@@ -168,24 +172,6 @@ def action_line(answer: ActionAnswer) -> str:
     return f"job {clean(answer.job_id)} {message}"
 
 
-def why_lines(answer: WhyAnswer) -> list[Line]:
-    """The one reason with its numbers, and the command that would change something."""
-    reason = answer.reason
-    message = clean(reason.message)
-    # A job that does not wait has its state for a reason, and a sentence of its own.
-    is_waiting = reason.code != answer.state and not message.startswith("waits ")
-    style = _STYLES.get(answer.state, "")
-    lines: list[Line] = [
-        (
-            Cell(f"job {clean(answer.job_id)} ", style),
-            Cell(f"waits: {message}" if is_waiting else message),
-        )
-    ]
-    if reason.remedy:
-        lines.append((Cell("  next: "), Cell(clean(reason.remedy), "bold")))
-    return lines
-
-
 def job_facts(job: JobModel, now_ms: int) -> list[Line]:
     """All that is known of a job; what it does not have is left out."""
     pairs = [
@@ -200,6 +186,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("image", job.image),
         ("GPUs", _gpus_wanted(job)),
         ("on", _place(job)),
+        ("where", _constraints(job)),
         ("CPU cores", number_text(job.cpu_cores) if job.cpu_cores else ""),
         ("memory", mebibytes_text(job.memory_mb) if job.memory_mb else ""),
         ("priority", str(job.priority)),
@@ -211,6 +198,10 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
         ("ran", _span(job, now_ms) if job.started_at else ""),
         ("time limit", _minutes(job.max_runtime_minutes)),
+        ("deadline", _deadline(job, now_ms)),
+        ("reservation", job.reservation or ""),
+        ("preemption", _preemption(job)),
+        ("checkpoint", clock_text(job.checkpoint_at, now_ms) if job.checkpoint_at else ""),
         ("attempt", _attempts(job)),
         (
             "after",
@@ -261,15 +252,76 @@ def _is_stopping(job: JobModel) -> bool:
 
 
 def _gpus_wanted(job: JobModel) -> str:
-    text = gpus_text(job.gpu_count, job.gpu_type)
+    text = gpus_text(job.gpus_per_worker if job.workers > 1 else job.gpu_count, job.gpu_type)
+    if job.workers > 1:
+        text = f"{job.workers} workers of {text}"
     return text + (f", {mebibytes_text(job.gpu_memory_mb)} in all" if job.gpu_memory_mb else "")
 
 
 def _place(job: JobModel) -> str:
     if not job.started_at or not job.gpus:
         return ""
+    if len(job.placements) > 1:
+        return "\n".join(
+            f"worker {rank}: GPU {index_ranges(part.gpus)} of {clean(part.node)}"
+            for rank, part in enumerate(job.placements)
+        )
     node = f" of {clean(job.node)}" if job.node else ""
     return f"GPU {index_ranges(job.gpus)}{node}"
+
+
+def _count(job: JobModel) -> str:
+    """2, or 4x2 for four workers of two."""
+    if job.workers > 1:
+        return f"{job.workers}x{number_text(job.gpus_per_worker)}"
+    return number_text(job.gpu_count)
+
+
+def _on(job: JobModel) -> str:
+    """The GPUs of one machine, or how many machines a gang is on."""
+    nodes = {part.node for part in job.placements}
+    if len(nodes) > 1:
+        return f"{len(nodes)} nodes"
+    parts = [index for part in job.placements for index in part.gpus]
+    return index_ranges(parts or job.gpus)
+
+
+def _constraints(job: JobModel) -> str:
+    """What it asks of its place, as the options that asked for it would say."""
+    asked = job.constraints
+    if asked is None:
+        return ""
+    pairs = (
+        (asked.gpu_types, f"on {' or '.join(asked.gpu_types)}"),
+        (asked.gpu_memory_each_mb, f"GPUs of {mebibytes_text(asked.gpu_memory_each_mb)} or more"),
+        (asked.allowed_gpus, f"only GPU {index_ranges(asked.allowed_gpus)}"),
+        (asked.excluded_gpus, f"not GPU {index_ranges(asked.excluded_gpus)}"),
+        (asked.nodes, f"only on {', '.join(asked.nodes)}"),
+        (asked.excluded_nodes, f"not on {', '.join(asked.excluded_nodes)}"),
+        (asked.labels, " ".join(f"{name}={value}" for name, value in asked.labels.items())),
+        (asked.exclusive, "nobody else on its nodes"),
+        (asked.same_island, "GPUs of one NVLink island"),
+        (asked.spread, "spread"),
+    )
+    return clean("; ".join(text for is_set, text in pairs if is_set))
+
+
+def _preemption(job: JobModel) -> str:
+    parts = [] if job.preemptible else ["never gives way"]
+    if job.checkpoint_signal:
+        parts.append(f"signal {job.checkpoint_signal} first")
+    if job.preemptions:
+        lost = duration_text(job.lost_gpu_seconds)
+        parts.append(f"gave way {plural(job.preemptions, 'time')}, {lost} of GPU time lost")
+    return ", ".join(parts)
+
+
+def _deadline(job: JobModel, now_ms: int) -> str:
+    if not job.deadline:
+        return ""
+    over_ms = instant_ms(job.ended_at) if job.ended_at else now_ms
+    missed = ", missed" if over_ms > instant_ms(job.deadline) else ""
+    return moment_text(job.deadline, now_ms) + missed
 
 
 def _minutes(minutes: float | None) -> str:

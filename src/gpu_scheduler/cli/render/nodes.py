@@ -16,6 +16,7 @@ _COLUMNS: Final = (
     Column("CPUS", leave_out=3, right=True),
     Column("MEMORY", leave_out=3, right=True),
     Column("SEEN", leave_out=4),
+    Column("LABELS", leave_out=2),
     Column("NOTE", least=16, leave_out=1),
 )
 _STYLES: Final = {"online": "green", "offline": "red"}
@@ -35,6 +36,7 @@ def _row(node: NodeModel) -> tuple[Cell, ...]:
         Cell(str(node.cpu_cores)),
         Cell(mebibytes_text(node.memory_mb)),
         Cell(_seen(node)),
+        Cell(clean(" ".join(f"{name}={value}" for name, value in node.labels.items()))),
         Cell(clean(_note(node))),
     )
 

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from gpu_scheduler.cli.durations import duration_text
 from gpu_scheduler.cli.render.grid import Cell, Column, Grid, Line, clean, facts
-from gpu_scheduler.cli.render.words import mebibytes_text, number_text
+from gpu_scheduler.cli.render.words import gpus_text, mebibytes_text, number_text
 from gpu_scheduler.wire.tenants_v1 import (
+    BudgetModel,
     QueueModel,
     QuotaModel,
     TenantModel,
@@ -29,6 +31,9 @@ _QUEUES: Final = (
     Column("PRIORITY", right=True),
     Column("RUNNING", right=True),
     Column("WAITING", right=True),
+    Column("POLICY", leave_out=3),
+    Column("TARGET", right=True, leave_out=3),
+    Column("IDLE", leave_out=4),
     Column("", leave_out=1),
 )
 _QUOTA: Final = (
@@ -69,6 +74,9 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ),
         ("CPU cores", _of(number_text(tenant.current_cpu_cores), _number(tenant.max_cpu_cores))),
         ("memory", _of(mebibytes_text(tenant.current_memory_mb), _size(tenant.max_memory_mb))),
+        ("cohort", _cohort(tenant)),
+        ("on loan", _on_loan(tenant)),
+        ("budget", _budget(tenant.budget)),
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),
         ("limits", "" if tenant.enforce_quota else "shown, and not enforced"),
         ("tier", tenant.priority_tier),
@@ -146,6 +154,9 @@ def _queue_row(queue: QueueModel) -> tuple[Cell, ...]:
         Cell(str(queue.priority)),
         Cell(_of(str(queue.running_jobs), _number(queue.max_concurrent_jobs))),
         Cell(str(queue.pending_jobs)),
+        Cell(clean(queue.policy)),
+        Cell(duration_text(queue.wait_target_seconds) if queue.wait_target_seconds else ""),
+        Cell("" if queue.idle_action == "warn" else queue.idle_action),
         Cell("" if queue.enabled else "disabled", "magenta"),
     )
 
@@ -159,6 +170,42 @@ def _usage_row(name: str, used: UsageModel) -> tuple[Cell, ...]:
         Cell(str(used.jobs_cancelled)),
         Cell(f"{used.cost:.2f}"),
     )
+
+
+def _cohort(tenant: TenantModel) -> str:
+    if not tenant.cohort:
+        return ""
+    borrows = "all there is" if tenant.max_borrow_gpus is None else _gpus(tenant.max_borrow_gpus)
+    lends = "all it does not use" if tenant.max_lend_gpus is None else _gpus(tenant.max_lend_gpus)
+    return f"{clean(tenant.cohort)}: borrows {borrows}, lends {lends}"
+
+
+def _on_loan(tenant: TenantModel) -> str:
+    parts = []
+    if tenant.borrowed_gpus:
+        parts.append(f"it has borrowed {gpus_text(tenant.borrowed_gpus)}")
+    if tenant.lent_gpus:
+        parts.append(f"others have {gpus_text(tenant.lent_gpus)} of its own")
+    return ", ".join(parts)
+
+
+def _gpus(count: float) -> str:
+    return f"at most {gpus_text(count)}"
+
+
+_OVER: Final = {
+    "warn": "then says so",
+    "hold": "then starts no more of its jobs",
+    "stop": "then ends its jobs",
+}
+
+
+def _budget(budget: BudgetModel | None) -> str:
+    if budget is None or budget.gpu_hours is None:
+        return ""
+    cost = "" if budget.cost is None else f" (cost {budget.cost:.2f})"
+    window = "in all" if budget.window == "total" else f"a {budget.window}"
+    return f"{budget.gpu_hours:.2f} GPU-hours{cost} {window}, {_OVER[budget.action]}"
 
 
 def _usage(used: UsageModel) -> str:

@@ -71,6 +71,16 @@ def between(first: str | None, last: str | None) -> str:
     return duration_text((instant_ms(last) - instant_ms(first)) / 1000)
 
 
+def moment_text(text: str, now_ms: int) -> str:
+    """An instant that may be to come: local time, and how far off that is."""
+    if text.endswith("s"):
+        return text  # of the manual clock, beyond calendars
+    left = (instant_ms(text) - now_ms) / 1000
+    local = datetime.fromisoformat(text).astimezone()
+    away = f"in {duration_text(left)}" if left >= 0 else f"{duration_text(-left)} ago"
+    return f"{local:%Y-%m-%d %H:%M:%S} ({away})"
+
+
 def clock_text(text: str, now_ms: int) -> str:
     """Local time, and how long ago that is."""
     if text.endswith("s"):

@@ -13,6 +13,8 @@ from gpu_scheduler.core.tenant import TenantQueue
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
+    is_flat: ClassVar[bool] = True
+
     name: ClassVar[str] = "fifo"
 
     def at(self, state: State, now: int) -> "Fifo":

@@ -1,5 +1,6 @@
 """Whether a job may have what it asks for, before anyone looks where."""
 
+from gpu_scheduler.core.cohort import over_cohort_quota
 from gpu_scheduler.core.job import JobClass
 from gpu_scheduler.core.ledger import Ledger, TenantUse
 from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
@@ -14,7 +15,9 @@ def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
     use = books.tenant(job_class.tenant_id)
     if not use.tenant.active:
         return reason(ReasonCode.TENANT_INACTIVE, tenant=use.tenant.tenant_id)
-    return _queue_refuses(books, job_class) or _over_quota(use, job_class)
+    if books.over_budget and job_class.tenant_id in books.over_budget:
+        return books.over_budget[job_class.tenant_id]
+    return _queue_refuses(books, job_class) or _over_quota(books, use, job_class)
 
 
 def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
@@ -30,12 +33,18 @@ def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
     return None
 
 
-def _over_quota(use: TenantUse, job_class: JobClass) -> Reason | None:
+def _over_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
     request, tenant = job_class.request, use.tenant
     if not tenant.enforce_quota:
         return None
+    own_gpus = tenant.max_gpu_millis
+    if tenant.cohort and tenant.shares_quota:
+        refused = over_cohort_quota(books, use, request.gpu_millis)
+        if refused is not None:
+            return refused
+        own_gpus = None  # it is one with what it may borrow
     limits: tuple[tuple[str, int, int | None, int], ...] = (
-        ("gpus", request.gpu_millis, tenant.max_gpu_millis, use.gpu_millis),
+        ("gpus", request.gpu_millis, own_gpus, use.gpu_millis),
         ("gpu_memory_mib", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib),
         ("cpu_millis", request.cpu_millis, tenant.max_cpu_millis, use.cpu_millis),
         ("memory_mib", request.mem_mib, tenant.max_mem_mib, use.mem_mib),

@@ -11,7 +11,7 @@ from typing import Any
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop, Timer
 from gpu_scheduler.engines.local.paths import attempt_path
-from gpu_scheduler.engines.local.protocol import Key, Seen
+from gpu_scheduler.engines.local.protocol import Key, Notice, Seen
 from gpu_scheduler.engines.local.record import Exit
 
 STOPPED = "stopped"
@@ -50,6 +50,8 @@ class Attempt:
     main_start: int = 0
     started_at: int | None = None
     cause: str | None = None  # why it was told to end, if it was
+    notice: Notice | None = None  # what it gets before TERM, because it gives way
+    is_noticed: bool = False  # … and has got
     is_ending: bool = False  # TERM was sent: because it was told to end, or to what it left over
     ended: Exit | None = None  # how the command ended, though some of its processes may be left
     seen: Seen | None = None  # the end, as reported
@@ -94,11 +96,20 @@ class Attempts:
         attempt.main, attempt.main_start, attempt.started_at = main, main_start, at
         self.news.append(self.running(attempt))
 
-    def told_to_end(self, attempt: Attempt, cause: str) -> None:
-        """Remember why, also for a supervisor that comes after us. The first cause counts."""
-        if attempt.cause is None and attempt.ended is None:
-            attempt.cause = cause
-            self._journal.append("end", *attempt.key, cause)
+    def told_to_end(self, attempt: Attempt, cause: str, notice: Notice | None = None) -> None:
+        """Remember why, also for a supervisor that comes after us. The first cause counts.
+
+        Told again without a notice, it is to end without one.
+        """
+        if attempt.ended is not None:
+            return
+        if attempt.cause is None:
+            attempt.cause, attempt.notice = cause, notice
+        elif attempt.notice is not None and notice is None:
+            attempt.notice = None
+        else:
+            return
+        self._journal.append("end", *attempt.key, attempt.cause, attempt.notice)
 
     def exited(self, attempt: Attempt, end: Exit, gone_at: int) -> None:
         self._finish(
@@ -184,7 +195,7 @@ class Attempts:
             if attempt.seen is not None:
                 yield ("over", *attempt.seen)
             elif attempt.cause is not None:
-                yield ("end", *attempt.key, attempt.cause)
+                yield ("end", *attempt.key, attempt.cause, attempt.notice)
 
     def _replay_one(self, kind: str, fields: list[Any]) -> None:
         key = (fields[0], fields[1])
@@ -201,6 +212,8 @@ class Attempts:
             attempt.stage = Stage.ENDED
         elif kind == "end":
             attempt.cause = fields[2]
+            notice = fields[3] if len(fields) > 3 else None  # older ones have none
+            attempt.notice = None if notice is None else (notice[0], notice[1])
         elif kind == "forget":
             del self.by_key[key]
 

@@ -10,7 +10,7 @@ import socket
 from typing import Protocol
 
 from gpu_scheduler.engines.local.loop import Loop
-from gpu_scheduler.engines.local.protocol import VERSION, Key, Lines, Seen, decode, encode
+from gpu_scheduler.engines.local.protocol import VERSION, Key, Lines, Notice, Seen, decode, encode
 
 # A client this far behind has stopped reading; it can connect again and gets everything anew.
 _BACKLOG_BYTES = 64 << 20
@@ -21,7 +21,7 @@ class Requests(Protocol):
 
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None: ...
 
-    def stop(self, keys: list[Key]) -> None: ...
+    def stop(self, keys: list[Key], notice: Notice | None) -> None: ...
 
     def forget(self, keys: list[Key]) -> None: ...
 
@@ -112,7 +112,11 @@ class Clients:
                 job_id, attempt, grace_ms, time_limit_ms = fields
                 self._requests.launch((job_id, attempt), grace_ms, time_limit_ms, line + b"\n")
             case "stop":
-                self._requests.stop([(job_id, attempt) for job_id, attempt in fields[0]])
+                keys, notice = fields
+                self._requests.stop(
+                    [(job_id, attempt) for job_id, attempt in keys],
+                    None if notice is None else (int(notice[0]), int(notice[1])),
+                )
             case "forget":
                 self._requests.forget([(job_id, attempt) for job_id, attempt in fields[0]])
             case "hello" | "observe" | "sync":

@@ -1,4 +1,7 @@
-"""Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left."""
+"""Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left.
+
+One that gives way may get another signal first, and time to write down how far it has come.
+"""
 
 import contextlib
 import os
@@ -20,6 +23,7 @@ from gpu_scheduler.engines.local.processes import (
     Process,
     all_processes,
     descendants,
+    is_alive,
     output_directories,
     read_process,
     send_signal,
@@ -49,13 +53,31 @@ class Ending:
             )
 
     def begin(self, attempt: Attempt) -> None:
-        """Once per attempt; later calls change nothing."""
+        """Once per attempt; later calls change nothing, unless a notice was taken back."""
         if attempt.is_ending:
+            return
+        if attempt.notice is not None and is_alive(attempt.main, attempt.main_start):
+            self._give_notice(attempt, *attempt.notice)
             return
         attempt.is_ending = True
         self._terminate(attempt)
         killer = _Killer(self._loop, attempt, self)
         self._loop.call_later(attempt.grace_ms / 1000, killer.kill)
+
+    def _give_notice(self, attempt: Attempt, number: int, wait_ms: int) -> None:
+        # To the command alone: its helpers would die of a signal that they do not expect.
+        if attempt.is_noticed:
+            return
+        attempt.is_noticed = True
+        main = read_process(attempt.main)
+        if main is not None and main.start == attempt.main_start:
+            send_signal(main, number)
+        self._loop.call_later(wait_ms / 1000, lambda: self._notice_over(attempt))
+
+    def _notice_over(self, attempt: Attempt) -> None:
+        if attempt.stage is not Stage.ENDED:
+            attempt.notice = None
+            self.begin(attempt)
 
     def when_gone(self, attempt: Attempt, callback: Callable[[], None]) -> None:
         """For attempts no runner watches: end what is left, and call back when nothing is."""

@@ -13,6 +13,7 @@ from gpu_scheduler.engines.api import (
     AttemptKey,
     EngineUnavailable,
     Launch,
+    Notice,
     Observation,
     Phase,
     Usage,
@@ -89,9 +90,9 @@ class LocalEngine:
         if launches:
             await self._call(b"".join(_encode_launch(launch) for launch in launches), "sync")
 
-    async def stop(self, keys: Sequence[AttemptKey]) -> None:
+    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
         if keys:
-            await self._call(encode("stop", list(keys)), "sync")
+            await self._call(encode("stop", list(keys), notice), "sync")
 
     async def observe(self) -> list[Observation]:
         return [_observation(fields) for fields in await self._call(b"", "observe")]
@@ -307,6 +308,8 @@ def _encode_launch(launch: Launch) -> bytes:
     }
     if launch.user is not None:
         command["user"] = launch.user
+    if launch.workers:
+        command["workers"] = [dict(worker) for worker in launch.workers]
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -112,7 +112,7 @@ def output_directories(pid: int) -> set[str]:
     return found
 
 
-def send_signal(process: Process, number: signal.Signals) -> bool:
+def send_signal(process: Process, number: int) -> bool:
     """Signal exactly this process: a pidfd cannot come to mean another one. False if it is gone."""
     try:
         fd = os.pidfd_open(process.pid)

@@ -7,19 +7,22 @@ supervisor hands on to a runner as it came, without decoding it.
     engine -> supervisor                        supervisor -> engine
     ["hello", version]                          ["hello", version, pid]
     ["launch", job, attempt, grace, limit]\\t{…} ["all", [observation, …]]   once, after the hello
-    ["stop", [[job, attempt], …]]               ["changes", [observation, …]]
+    ["stop", [[job, attempt], …], notice]       ["changes", [observation, …]]
     ["forget", [[job, attempt], …]]             ["done", request]           all before it is durable
     ["observe", request]                        ["observed", request, [observation, …]]
     ["sync", request]
     ["quit"]
+
+A notice is null, or [signal, ms]: what those that give way get before TERM, and how long before.
 """
 
 import json
 from typing import Any, NamedTuple
 
-VERSION = 1
+VERSION = 2
 
 Key = tuple[str, int]
+Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM
 
 
 class Seen(NamedTuple):

@@ -19,8 +19,8 @@ from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop
 from gpu_scheduler.engines.local.orphans import EndedChild, Orphans
 from gpu_scheduler.engines.local.pool import Pool, Runner
-from gpu_scheduler.engines.local.processes import read_process
-from gpu_scheduler.engines.local.protocol import Key, Lines, Seen, decode
+from gpu_scheduler.engines.local.processes import is_alive, read_process
+from gpu_scheduler.engines.local.protocol import Key, Lines, Notice, Seen, decode
 from gpu_scheduler.engines.local.record import Exit
 
 # A fork takes about a millisecond: a few at a time, so that ends are handled in between and
@@ -79,7 +79,7 @@ class Supervisor:
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
         self._attempts.take(key, grace_ms, time_limit_ms, line)
 
-    def stop(self, keys: list[Key]) -> None:
+    def stop(self, keys: list[Key], notice: Notice | None) -> None:
         """Attempts that are over are passed over; observing tells."""
         self._reap()  # a runner that has just died no longer leads to its job's processes
         for key in keys:
@@ -91,7 +91,9 @@ class Supervisor:
                 self._attempts.queue.remove(attempt)
                 self._attempts.not_started(attempt, STOPPED, retry=False)
                 continue
-            self._attempts.told_to_end(attempt, STOPPED)
+            if _has_ended(attempt):
+                continue  # by itself, before it was asked: that counts, and is told in a moment
+            self._attempts.told_to_end(attempt, STOPPED, notice)
             if attempt.stage is Stage.RUNNING:  # else as soon as its runner reports it started
                 self._ending.begin(attempt)
 
@@ -241,6 +243,11 @@ class Supervisor:
             self._reap()
 
         self._loop.watch(woken, wake)
+
+
+def _has_ended(attempt: Attempt) -> bool:
+    """Whether the command is over, though we may not have been told yet."""
+    return attempt.stage is Stage.RUNNING and not is_alive(attempt.main, attempt.main_start)
 
 
 def _ended_child() -> EndedChild | None:

@@ -1,4 +1,4 @@
-"""Starts a command as another user. posix_spawn cannot do that, so this forks.
+"""Starts a command as another user, or a gang. posix_spawn cannot do that, so this forks.
 
 Everything that concerns the user's files, the directory and the program, is done as that user: what
 they may not open, their job does not open for them.
@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from gpu_scheduler.engines.local import gang
 from gpu_scheduler.engines.local.commands import (
     NotStarted,
     find_program,
@@ -20,17 +21,10 @@ from gpu_scheduler.engines.local.commands import (
 
 def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int]) -> int:
     """The pid of the command, in a session of its own. Raises NotStarted or CommandFailed."""
-    uid, gid, _ = command["user"]
-    if gid is None:
-        raise NotStarted(f"there is no user {uid} on this machine", retry=False)
+    if "user" in command:
+        _give_logs(command["user"], streams[1:])
     if not command["cwd"].startswith("/"):
         raise NotStarted(f"not an absolute directory: {command['cwd']}", retry=False)
-    try:
-        # The files, not their directory: it stays ours, so that no link can be put in their place.
-        for log in streams[1:]:
-            os.fchown(log, uid, gid)
-    except OSError as error:
-        raise _cannot_be(uid, error) from error
     told, tell = os.pipe()  # closed by a successful exec
     try:
         pid = os.fork()
@@ -51,6 +45,18 @@ def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Itera
     raise _failure(command, streams[2], *json.loads(failure))
 
 
+def _give_logs(user: tuple[int, int | None, list[int]], logs: Iterable[int]) -> None:
+    uid, gid, _ = user
+    if gid is None:
+        raise NotStarted(f"there is no user {uid} on this machine", retry=False)
+    try:
+        # The files, not their directory: it stays ours, so that no link can be put in their place.
+        for log in logs:
+            os.fchown(log, uid, gid)
+    except OSError as error:
+        raise _cannot_be(uid, error) from error
+
+
 def _become(
     command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int], tell: int
 ) -> NoReturn:
@@ -63,14 +69,18 @@ def _become(
         for ignored_signal in ignored:
             signal.signal(ignored_signal, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        uid, gid, groups = command["user"]
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+        if "user" in command:
+            uid, gid, groups = command["user"]
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
         step = "directory"
         os.chdir(command["cwd"])
         step = "command"
         env = command["env"]
+        if "workers" in command:
+            # Not a program of ours that is executed: other users may not be able to read it.
+            gang.lead(command, tell)
         os.execve(find_program(command["argv"][0], env), command["argv"], env)
     except OSError as error:
         os.write(tell, json.dumps([step, error.errno, error.strerror]).encode())

@@ -47,6 +47,22 @@ def test_a_gpu_used_from_outside_names_who():
     assert "78" not in text
 
 
+def test_a_process_from_outside_shows_for_how_long_it_runs():
+    stranger = {"pid": 77, "user": "eve", "command": "python", "memory_mb": 2048, "job_id": None}
+    text = table(a_gpu(status="foreign", processes=[stranger | {"age_seconds": 7200.0}]))
+    assert "eve pid 77 python 2G for 2h" in text
+
+
+def test_a_gpu_in_foreign_hands_says_so_where_nobody_may_be_named():
+    text = table(a_gpu(status="foreign", foreign="used by processes that are not ours"))
+    assert "used by processes that are not ours" in text
+
+
+def test_a_slow_gpu_and_a_slice_say_so():
+    text = table(a_gpu(slow="throttled: overheated", slice_of=3))
+    assert "throttled: overheated; slice of GPU 3" in text
+
+
 def test_a_shared_gpu_shows_how_much_is_taken():
     assert "shared 50%" in table(a_gpu(status="shared", allocated=0.5, jobs=["12"]))
 

@@ -11,9 +11,8 @@ from gpu_scheduler.cli.render.jobs import (
     queued_lines,
     shown_state,
     waiting_line,
-    why_lines,
 )
-from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest, WhyAnswer
+from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest
 from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
 
 
@@ -99,23 +98,6 @@ def test_a_lease_and_a_held_job_name_the_command_that_goes_on():
     assert queued_lines(SubmitAnswer(job_id="12"), held)[1].endswith("tgpu release 12")
 
 
-def test_why_gives_the_reason_and_the_command():
-    answer = WhyAnswer(job_id="12", state="pending", reason=a_reason("needs 4 A100; 3 free"))
-    assert text_of(why_lines(answer)) == "job 12 waits: needs 4 A100; 3 free\n  next: tgpu gpus"
-
-
-@pytest.mark.parametrize(
-    ("state", "code", "message", "sentence"),
-    [
-        ("pending", "dependency", "waits for job 3 to end", "job 12 waits for job 3 to end"),
-        ("running", "running", "runs on GPU 0", "job 12 runs on GPU 0"),
-    ],
-)
-def test_why_reads_as_a_sentence_in_every_state(state, code, message, sentence):
-    answer = WhyAnswer(job_id="12", state=state, reason=a_reason(message, code, remedy=""))
-    assert text_of(why_lines(answer)) == sentence
-
-
 def test_a_waiting_job_without_a_reason_yet_is_no_error():
     assert waiting_line(a_job()) == "job 12 waits: not looked at yet"
 
@@ -138,3 +120,66 @@ def test_instants_beyond_every_calendar_are_shown_as_they_are():
     job = a_job(submitted_at="99999999999999s")
     assert "99999999999999s" in text_of(job_facts(job, NOW_MS))
     assert in_order([job]) == [job]
+
+
+def test_a_gang_is_shown_by_its_workers():
+    places = [{"node": "a", "gpus": [0, 1]}, {"node": "b", "gpus": [2, 3]}]
+    job = a_running_job(
+        gpus=[0, 1], workers=2, gpus_per_worker=2.0, gpu_count=4.0, placements=places
+    )
+    text = text_of(job_facts(job, NOW_MS))
+    assert "2 workers of 2 GPUs" in text
+    assert "worker 0: GPU 0-1 of a" in text
+    assert "worker 1: GPU 2-3 of b" in text
+    (row,) = job_grid([job], NOW_MS).rows
+    assert [cell.text for cell in row][3:5] == ["2x2", "2 nodes"]
+
+
+def test_what_a_job_asks_of_its_place_is_shown():
+    asked = {
+        "gpu_types": ["H100", "A100"],
+        "gpu_memory_each_mb": 40_960,
+        "excluded_gpus": [0],
+        "nodes": ["a", "b"],
+        "labels": {"rack": "r1"},
+        "same_island": True,
+    }
+    text = text_of(job_facts(a_job(constraints=asked), NOW_MS))
+    assert (
+        "on H100 or A100; GPUs of 40G or more; not GPU 0; only on a, b; rack=r1; "
+        "GPUs of one NVLink island"
+    ) in " ".join(text.split())
+
+
+def test_a_deadline_says_how_far_off_it_is():
+    text = text_of(job_facts(a_job(deadline="2023-11-15T00:13:20Z"), NOW_MS))
+    assert "(in 2h00m)" in text
+    assert "(1m00s ago)" in text_of(job_facts(a_job(deadline="2023-11-14T22:12:20Z"), NOW_MS))
+
+
+def test_a_deadline_that_was_missed_says_so():
+    deadline = "2023-11-14T22:12:20Z"
+    late = a_job(deadline=deadline, ended_at="2023-11-14T22:12:21Z")
+    kept = a_job(deadline=deadline, ended_at="2023-11-14T22:12:20Z")
+    assert "ago), missed" in text_of(job_facts(late, NOW_MS))
+    assert "ago), missed" in text_of(job_facts(a_job(deadline=deadline), NOW_MS))
+    assert "missed" not in text_of(job_facts(kept, NOW_MS))
+
+
+def test_giving_way_and_what_it_cost_is_shown():
+    job = a_job(preemptions=2, lost_gpu_seconds=90.0, checkpoint_signal="USR1")
+    text = text_of(job_facts(job, NOW_MS))
+    assert "signal USR1 first, gave way 2 times, 1m30s of GPU time lost" in text
+    assert "never gives way" in text_of(job_facts(a_job(preemptible=False), NOW_MS))
+
+
+def test_what_a_job_does_not_ask_for_is_not_shown():
+    text = text_of(job_facts(a_job(), NOW_MS))
+    for word in ("where", "deadline", "reservation", "preemption", "checkpoint"):
+        assert word not in text
+
+
+def test_a_queued_gang_is_reported_with_its_workers():
+    request = SubmitRequest(workers=4, gpu_count=8, gpu_types=["H100", "A100"], command=["x"])
+    head = queued_lines(SubmitAnswer(job_id="12"), request)[0]
+    assert head == "job 12 queued: 4 workers of 8 H100 or A100, x"

@@ -1,0 +1,142 @@
+"""When a job that cannot start now will be able to, and where: from the time limits of others."""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from gpu_scheduler.core.ids import NodeId
+from gpu_scheduler.core.job import JobClass
+from gpu_scheduler.core.ledger import Ledger, NodeUse, Trial
+from gpu_scheduler.core.node import Placement
+from gpu_scheduler.core.stages.hold import FAR, Holds, ends_after
+from gpu_scheduler.core.stages.place import eligible, place, workers_that_fit
+from gpu_scheduler.core.units import GPU
+
+
+class Opening(NamedTuple):
+    """The first instant at which a job fits, and where."""
+
+    at: int
+    placement: Placement
+
+
+class _Room(NamedTuple):
+    """From `at` on, this many workers fit onto GPUs of one type of a node."""
+
+    at: int
+    taken: int  # what others have of the node now: the emptier comes first
+    node_id: NodeId
+    gpu_type: str
+    workers: int
+
+
+def opening(
+    trial: Trial, holds: Holds, job_class: JobClass, now: int, *, patient: bool = False
+) -> Opening | None:
+    """None where no time limit tells; `patient` waits for those too who have none (at `FAR`)."""
+    if job_class.booking is not None:
+        return None  # it starts when its booking does
+    books = trial.books
+    if job_class.request.workers == 1:
+        room = _first_room(books, holds, job_class, now, patient)
+        found = None if room is None else (room.at, {room.node_id})
+    else:
+        found = _room_for_gang(books, holds, job_class, now, patient)
+    if found is None:
+        return None
+    at, node_ids = found
+    placement = _placement_at(trial, holds, job_class, at, node_ids)
+    return None if placement is None else Opening(at, placement)
+
+
+def _first_room(
+    books: Ledger, holds: Holds, job_class: JobClass, now: int, patient: bool
+) -> _Room | None:
+    best: _Room | None = None
+    for node_id in books.node_ids():
+        limit = FAR if best is None else best.at
+        for room in _rooms(books.node(node_id), holds, job_class, now, patient):
+            if room.at > limit:
+                break
+            if room.workers:
+                best = room if best is None else min(best, room)
+                break
+    return best
+
+
+def _room_for_gang(
+    books: Ledger, holds: Holds, job_class: JobClass, now: int, patient: bool
+) -> tuple[int, set[NodeId]] | None:
+    rooms: list[_Room] = []
+    for node_id in books.node_ids():
+        rooms += _rooms(books.node(node_id), holds, job_class, now, patient)
+    rooms.sort()
+    latest: dict[tuple[str, NodeId], int] = {}
+    totals: dict[str, int] = {}
+    for position, room in enumerate(rooms):
+        key = (room.gpu_type, room.node_id)
+        totals[room.gpu_type] = totals.get(room.gpu_type, 0) + room.workers - latest.get(key, 0)
+        latest[key] = room.workers
+        is_last = position + 1 == len(rooms) or rooms[position + 1].at > room.at
+        if is_last and max(totals.values()) >= job_class.request.workers:
+            enough = {kind for kind, count in totals.items() if count >= job_class.request.workers}
+            return room.at, {
+                node for (kind, node), count in latest.items() if count and kind in enough
+            }
+    return None
+
+
+def _rooms(
+    use: NodeUse, holds: Holds, job_class: JobClass, now: int, patient: bool
+) -> Iterator[_Room]:
+    """How many workers fit onto a node as its jobs end, in order of time."""
+    types = sorted(eligible(use.node, job_class))
+    if not types:
+        return
+    taken = sum(use.gpu_millis.values())
+    for at in _instants(use, holds, now, patient):
+        seen = holds.seen(use, job_class, at)
+        for gpu_type in types:
+            workers = workers_that_fit(seen, job_class, gpu_type)
+            yield _Room(at, taken, use.node.node_id, gpu_type, workers)
+
+
+def _instants(use: NodeUse, holds: Holds, now: int, patient: bool) -> list[int]:
+    """When something of the node becomes free."""
+    found = {now}
+    for holding in use.holdings.values():
+        if holding.until is not None:
+            found.add(max(holding.until, now + 1))
+        elif patient:
+            found.add(FAR)
+    for hold in holds.of(use.node.node_id):
+        if hold.ends_at is not None and hold.ends_at > now:
+            found.add(hold.ends_at)
+    return sorted(found)
+
+
+def _placement_at(
+    trial: Trial,
+    holds: Holds,
+    job_class: JobClass,
+    at: int,
+    node_ids: Collection[NodeId],
+) -> Placement | None:
+    """Where it goes then, found by the code that places: on a trial in which others have ended."""
+
+    def view(use: NodeUse) -> NodeUse:
+        return holds.seen(use, job_class, at) if use.node.node_id in node_ids else _full(use)
+
+    mark = trial.mark()
+    for node_id in sorted(node_ids):
+        holdings = trial.books.node(node_id).holdings
+        for job_id in sorted(holdings):
+            holding = holdings[job_id]
+            if not ends_after(holding, at, holds.now):
+                trial.give(holding.job, holding.placement)
+    placement = place(trial.books, job_class, view)
+    trial.undo(mark)
+    return placement
+
+
+def _full(use: NodeUse) -> NodeUse:
+    return NodeUse(use.node, {gpu.index: GPU for gpu in use.node.gpus})

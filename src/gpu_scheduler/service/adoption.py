@@ -1,0 +1,159 @@
+"""Takes processes that were started by hand into the books: each becomes a lease of its GPUs."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
+from gpu_scheduler.core.events import Event, JobMoved, NodeSet
+from gpu_scheduler.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, TenantId
+from gpu_scheduler.core.job import Detail, Options, Request
+from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.node import Placement, Share
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.units import GPU
+from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.hardware import Hardware, without_foreign
+from gpu_scheduler.service.jobs import JobCommands
+from gpu_scheduler.service.processes import Who, is_same, look_up
+from gpu_scheduler.service.submission import Submission
+from gpu_scheduler.service.writer import Decision, Writer
+from gpu_scheduler.store.api import Store
+
+_ADOPTED = "adopted"  # documents: the process of each adopted lease that is not over
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    started_at: int
+
+
+class Adoption:
+    def __init__(self, hardware: Hardware, writer: Writer, clock: Clock) -> None:
+        self._hardware = hardware
+        self._writer = writer
+        self._clock = clock
+        self._processes: dict[JobId, _Process] = {}
+
+    @property
+    def job_ids(self) -> frozenset[JobId]:
+        return frozenset(self._processes)
+
+    async def open(self, store: Store) -> None:
+        for job_id, text in (await store.documents(_ADOPTED)).items():
+            self._processes[JobId(job_id)] = msgspec.json.decode(text, type=_Process)
+
+    async def adopt(
+        self,
+        jobs: JobCommands,
+        state: State,
+        pid: int,
+        *,
+        tenant_id: TenantId = DEFAULT_TENANT,
+        queue: str = DEFAULT_QUEUE,
+        name: str = "",
+    ) -> JobId:
+        """The id of a new lease with the GPUs that the process is on, for as long as it runs."""
+        who, indexes = self._find(pid)
+        shares = self._shares(state, indexes)
+        submitted = await jobs.submit(
+            Submission(
+                # On hold until it has its GPUs, so that no cycle gives it others.
+                request=Request(sum(share.millis for share in shares)),
+                tenant_id=tenant_id,
+                queue=queue,
+                options=Options(lease=True, user=who.user or "", preemptible=False),
+                held=True,
+                detail=Detail(name=name or who.command or f"process {pid}", user=who.user or ""),
+            )
+        )
+        job_id = submitted.base_id
+        try:
+            await self._writer.do(lambda state: self._start(state, job_id, who, indexes), None)
+        except Conflict as error:
+            await jobs.cancel(job_id, str(error))
+            raise
+        assert who.started_at is not None
+        self._processes[job_id] = _Process(pid, who.started_at)
+        return job_id
+
+    async def watch(self, state: State) -> None:
+        """Complete the leases whose process is gone."""
+        over = []
+        for job_id, process in sorted(self._processes.items()):
+            entry = state.entry(job_id)
+            placed = entry is not None and entry.progress.state is JobState.RUNNING
+            if not placed or not is_same(Who(process.pid, started_at=process.started_at)):
+                over.append(job_id)
+        if over:
+            await self._writer.do(lambda state: self._complete(state, over), over)
+            for job_id in over:
+                self._processes.pop(job_id, None)
+
+    def _find(self, pid: int) -> tuple[Who, list[int]]:
+        """The process and the GPUs it is on; refuses what cannot be adopted."""
+        who = look_up([pid])[pid]
+        if not who.is_seen:
+            raise NotFound("process", str(pid), "nothing with this number runs here")
+        on = [
+            (index, there.claimed[pid])
+            for index, there in sorted(self._hardware.processes.items())
+            if pid in there.claimed
+        ]
+        if not on:
+            raise InvalidRequest(
+                "pid", pid, "this process is on no GPU; tgpu gpus shows those that are"
+            )
+        for _, claimed in on:
+            if claimed.key is not None:
+                raise Conflict(f"process {pid} belongs to job {claimed.key.job_id} already")
+        return who, [index for index, _ in on]
+
+    def _shares(self, state: State, indexes: list[int]) -> tuple[Share, ...]:
+        """All of each GPU that no job has."""
+        use = state.ledger.nodes[self._hardware.node_id]
+        shares = tuple(Share(i, GPU - use.gpu_millis.get(i, 0)) for i in indexes)
+        for share in shares:
+            if share.millis <= 0:
+                raise Conflict(
+                    f"all of GPU {share.gpu_index} belongs to a job: nothing is left for a lease"
+                )
+        return shares
+
+    def _start(self, state: State, job_id: JobId, who: Who, indexes: list[int]) -> Decision[None]:
+        entry = state.entry(job_id)
+        shares = self._shares(state, indexes)
+        if entry is None or entry.job.request.gpu_millis != sum(s.millis for s in shares):
+            raise Conflict("the GPUs of this process were given to a job meanwhile; try again")
+        now = self._clock.now()
+        node = state.ledger.nodes[self._hardware.node_id].node
+        types = {gpu.index: gpu.gpu_type for gpu in node.gpus}
+        placement = Placement(node.node_id, types[indexes[0]], shares)
+        free = lifecycle.hold(job_id, entry.progress, held=False)
+        placed = lifecycle.place(job_id, free, placement, now)
+        running = lifecycle.run(job_id, placed, now, who.pid)
+        events: list[Event] = [
+            JobMoved(now, job_id, Move.RELEASE, free),
+            JobMoved(now, job_id, Move.START, placed),
+            JobMoved(now, job_id, Move.RUN, running),
+            # It is ours from here on; the next reading would say so too.
+            NodeSet(now, without_foreign(node, indexes)),
+        ]
+        assert who.started_at is not None
+        process = msgspec.json.encode(_Process(who.pid, who.started_at))
+        return Decision(None, events, documents={(_ADOPTED, job_id): process})
+
+    def _complete(self, state: State, over: list[JobId]) -> Decision[None]:
+        now = self._clock.now()
+        events = []
+        for job_id in over:
+            entry = state.entry(job_id)
+            if entry is not None and entry.progress.state is JobState.RUNNING:
+                cause = "its process ended"
+                ended = lifecycle.end(
+                    job_id, entry.progress, JobState.COMPLETED, now, exit_code=0, cause=cause
+                )
+                events.append(JobMoved(now, job_id, Move.COMPLETE, ended))
+        return Decision(None, events, documents={(_ADOPTED, job_id): None for job_id in over})

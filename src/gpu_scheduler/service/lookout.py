@@ -1,0 +1,94 @@
+"""Looks at the GPUs now and then, and does what follows: sweeps, warns, gives adopted GPUs back."""
+
+import contextlib
+from collections.abc import Sequence
+
+from gpu_scheduler.core.errors import Unavailable
+from gpu_scheduler.core.events import Event, NodeSet
+from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.devices.watch import DeviceWatch
+from gpu_scheduler.service.adoption import Adoption
+from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.hardware import Hardware
+from gpu_scheduler.service.job_watch import JobWatch, WatchRules
+from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.sweep import Sweeper
+from gpu_scheduler.service.writer import Writer
+from gpu_scheduler.store.api import Store, StoreUnavailable
+
+# While something is being ended, or an adopted process may end, people wait for its GPU.
+_SOON_SECONDS = 1.0
+
+
+class Lookout:
+    def __init__(
+        self,
+        state: State,
+        hardware: Hardware,
+        watch: DeviceWatch,
+        writer: Writer,
+        *,
+        clock: Clock,
+        observer: Observer,
+        rules: WatchRules | None = None,
+        grace_seconds: float = 10.0,
+    ) -> None:
+        """`grace_seconds` are what a process that outlives its job has between TERM and KILL."""
+        self._state = state
+        self._hardware = hardware
+        self._watch = watch
+        self._writer = writer
+        self._clock = clock
+        self._observer = observer
+        self._sweeper = Sweeper(grace_seconds)
+        self.adoption = Adoption(hardware, writer, clock)
+        self.jobs = JobWatch(hardware, rules)
+
+    async def open(self, store: Store) -> None:
+        await self._hardware.open(store)
+        await self.adoption.open(store)
+
+    async def look(self) -> None:
+        """Read the GPUs, record what has changed, and act on it."""
+        await self._read()
+        self._sweeper.sweep(self._hardware.survivors())
+        await self.adoption.watch(self._state)
+        self.jobs.adopted = self.adoption.job_ids
+        await self.jobs.observe(self._state, self._writer, self._clock)
+
+    def pause_seconds(self, usual: float) -> float:
+        """How long until the next look."""
+        hurry = self._hardware.survivors() or self.adoption.job_ids
+        return min(usual, _SOON_SECONDS) if hurry else usual
+
+    def problems(self) -> list[str]:
+        """What an operator should know of the GPUs."""
+        snapshot, found = self._hardware.snapshot, []
+        driver = snapshot.problem if snapshot is not None else None
+        if driver:
+            found.append(f"GPU driver: {driver}")
+        use = self._state.ledger.nodes.get(self._hardware.node_id)
+        for gpu in use.node.gpus if use is not None else ():
+            if gpu.problem and gpu.problem != driver:
+                found.append(f"GPU {gpu.index}: {gpu.problem}")
+            elif gpu.index in self._hardware.slow:
+                found.append(f"GPU {gpu.index}: {self._hardware.slow[gpu.index]}")
+        return found
+
+    # -- the end of attempts -----------------------------------------------------------------------
+
+    async def before_ends(self) -> None:
+        """Know who is on the GPUs while the jobs that end still have them, and how those fared."""
+        with contextlib.suppress(StoreUnavailable, Unavailable):
+            await self._read()
+
+    def cause_of(self, entry: Entry) -> str | None:
+        return self._hardware.cause_of(entry)
+
+    def quarantine(self, state: State, moves: Sequence[Event], now: int) -> list[NodeSet]:
+        return self._hardware.quarantine(state, moves, now)
+
+    async def _read(self) -> None:
+        snapshot = await self._watch.read()
+        self._observer.measured(self._hardware.node_id, snapshot)
+        await self._hardware.observe(snapshot, self._writer, self._clock)

@@ -1,0 +1,54 @@
+"""Receipts are shown to those whose jobs gave way, and to those who see all."""
+
+from typing import Any
+
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.plan import PreemptionCause
+from gpu_scheduler.service.receipts import Receipt
+from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
+
+
+def a_receipt(job_id: str, tenant: str, to_tenant: str) -> Receipt:
+    return Receipt(
+        JobId(job_id),
+        1,
+        TenantId(tenant),
+        user="ada",
+        gpu_millis=2000,
+        to="high",
+        to_tenant_id=TenantId(to_tenant),
+        cause=PreemptionCause.PRIORITY,
+        reason="gives way to job high (priority 900 over 500)",
+        asked_at=5,
+        lost_gpu_millis_ms=3_500_000,
+    )
+
+
+async def seen(door: Door, role: str, query: str = "") -> list[dict[str, Any]]:
+    door.box.service.receipts.keep(
+        [a_receipt("a", OURS, THEIRS), a_receipt("b", THEIRS, OURS), a_receipt("c", OURS, OURS)]
+    )
+    answer = await door.get(f"/api/v1/preemptions{query}", headers=as_role(role))
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["preemptions"]
+    return found
+
+
+async def test_a_viewer_sees_what_its_own_tenant_gave_up() -> None:
+    async with a_door() as door:
+        found = await seen(door, "viewer")
+        assert [(r["job_id"], r["to_tenant_id"]) for r in found] == [("c", OURS), ("a", None)]
+
+
+async def test_another_s_tenant_is_as_one_that_is_not_there() -> None:
+    async with a_door() as door:
+        assert await seen(door, "viewer", f"?tenant_id={THEIRS}") == []
+        assert await seen(door, "viewer", "?tenant_id=nobody") == []
+
+
+async def test_an_admin_sees_all_and_can_ask_for_one_tenant_and_fewer() -> None:
+    async with a_door() as door:
+        assert [r["job_id"] for r in await seen(door, "admin")] == ["c", "b", "a"]
+        assert [r["job_id"] for r in await seen(door, "admin", f"?tenant_id={THEIRS}")] == ["b"]
+        (newest,) = await seen(door, "admin", "?limit=1")
+        assert (newest["gpu_count"], newest["lost_gpu_seconds"]) == (2, 3.5)

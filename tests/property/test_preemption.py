@@ -1,0 +1,224 @@
+"""Giving way: on random worlds, carried out to the end."""
+
+from collections import Counter
+from itertools import combinations
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.check import check_invariants, check_plan
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
+from gpu_scheduler.core.job import Job, Options, Request
+from gpu_scheduler.core.ledger import Trial
+from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policies.priority import PriorityWithAging
+from gpu_scheduler.core.rules import PreemptionRules, Rules
+from gpu_scheduler.core.stages.admit import refuse
+from gpu_scheduler.core.stages.place import place
+from gpu_scheduler.core.stages.preempt import lost_by
+from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.tenant import Tenant
+
+seeds = st.integers(0, 2**32)
+RED, BLUE = TenantId("red"), TenantId("blue")
+MOST_TIMES = 2
+
+
+class Arena:
+    """Jobs of all priorities; those who are asked give way one step later."""
+
+    def __init__(self, rng: Random, *, cohort: str = "", **rules: object) -> None:
+        self.rng = rng
+        self.preemption = PreemptionRules(most_times=MOST_TIMES, **rules)  # type: ignore[arg-type]  # the test knows the fields
+        self.now = 1000
+        self.state = State()
+        quota = 4000 if cohort else None
+        for tenant_id in (RED, BLUE):
+            self.state.apply(TenantSet(0, Tenant(tenant_id, quota, cohort=cohort)))
+        for number in range(2):
+            gpus = tuple(Gpu(i, f"{number}-{i}", "A100", 80_000) for i in range(4))
+            self.state.apply(NodeSet(0, Node(NodeId(f"n{number}"), gpus, 8000, 4000)))
+        self.evicted_for: dict[JobId, set[JobId]] = {}
+        self.starts: Counter[JobId] = Counter()
+        self.count = 0
+
+    def submit(self, count: int) -> None:
+        jobs = []
+        for _ in range(count):
+            self.count += 1
+            request = Request(
+                self.rng.choice((250, 500, 1000, 1000, 2000, 4000)),
+                cpu_millis=self.rng.choice((0, 0, 0, 2000)),
+            )
+            options = Options(
+                time_limit_ms=self.rng.choice((None, 5000, 50_000)),
+                preemptible=self.rng.random() < 0.9,
+            )
+            tenant = self.rng.choice((RED, BLUE))
+            priority = self.rng.choice((100, 100, 500, 900))
+            job_id = JobId(f"j{self.count:03}")
+            jobs.append(Job(job_id, tenant, priority, self.now, request, options=options))
+        self.state.apply(JobsSubmitted(self.now, tuple(jobs)))
+
+    def plan(self) -> Plan:
+        self.state.apply(TimePassed(self.now))
+        rules = Rules(preemption=self.preemption)
+        return schedule(self.state, self.now, PriorityWithAging(), rules=rules)
+
+    def carry_out(self, plan: Plan) -> None:
+        check_plan(self.state, plan)
+        for preemption in plan.preemptions:
+            progress = self.entry(preemption.victim).progress
+            asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
+            self.move(preemption.victim, Move.STOP, asked)
+            self.evicted_for.setdefault(preemption.to, set()).add(preemption.victim)
+        for claim in plan.claims:
+            promised = lifecycle.claim(
+                claim.job_id, self.entry(claim.job_id).progress, claim.placement
+            )
+            self.move(claim.job_id, Move.CLAIM, promised)
+        for start in plan.starts:
+            progress = self.entry(start.job_id).progress
+            placed = lifecycle.place(start.job_id, progress, start.placement, self.now)
+            self.move(start.job_id, Move.START, placed)
+            running = lifecycle.run(start.job_id, placed, self.now, pid=1)
+            self.move(start.job_id, Move.RUN, running)
+            self.starts[start.job_id] += 1
+        check_invariants(self.state)
+
+    def let_them_go(self) -> None:
+        """Those who were asked are gone, one by one, and wait again."""
+        for entry in self.state.placed():
+            job_id, progress = entry.job.job_id, entry.progress
+            if progress.gives_way_to is not None:
+                gone = lifecycle.preempt(job_id, progress, self.now, entry.job.request.gpu_millis)
+                self.move(job_id, Move.PREEMPT, gone)
+                again = lifecycle.requeue(job_id, gone, self.now, "gave way", counts=False)
+                self.move(job_id, Move.REQUEUE, again)
+
+    def end_some(self) -> None:
+        for entry in self.state.placed():
+            if self.rng.random() < 0.3 and entry.progress.gives_way_to is None:
+                job_id = entry.job.job_id
+                over = lifecycle.end(job_id, entry.progress, JobState.COMPLETED, self.now)
+                self.move(job_id, Move.COMPLETE, over)
+
+    def entry(self, job_id: JobId) -> Entry:
+        entry = self.state.entry(job_id)
+        assert entry is not None
+        return entry
+
+    def move(self, job_id: JobId, move: Move, progress: lifecycle.Progress) -> None:
+        self.state.apply(JobMoved(self.now, job_id, move, progress))
+
+
+def a_lived_in_arena(rng: Random, **rules: object) -> Arena:
+    arena = Arena(rng, **rules)  # type: ignore[arg-type]  # as above
+    for _ in range(6):
+        arena.submit(rng.randint(1, 5))
+        arena.carry_out(arena.plan())
+        arena.now += rng.choice((100, 1000, 7000))
+        arena.let_them_go()
+        if rng.random() < 0.5:
+            arena.end_some()
+    return arena
+
+
+@given(seed=seeds)
+def test_nobody_gives_way_without_a_start(seed: int) -> None:
+    rng = Random(seed)
+    arena = a_lived_in_arena(rng, cohort=rng.choice(("", "us")))
+    for _ in range(4):
+        plan = arena.plan()
+        arena.carry_out(plan)
+        arena.submit(2)  # newcomers, important ones too, must not take what is being cleared
+        waiting = {claim.job_id for claim in plan.claims}
+        arena.now += 100
+        arena.carry_out(arena.plan())
+        arena.let_them_go()
+        after = arena.plan()
+        assert waiting <= {start.job_id for start in after.starts}
+        arena.carry_out(after)
+
+
+@given(seed=seeds)
+def test_only_less_important_jobs_or_borrowers_are_asked(seed: int) -> None:
+    rng = Random(seed)
+    arena = a_lived_in_arena(rng, cohort=rng.choice(("", "us")), min_run_ms=500, spare_ms=1000)
+    plan = arena.plan()
+    for preemption in plan.preemptions:
+        victim, winner = arena.entry(preemption.victim), arena.entry(preemption.to)
+        assert victim.job.options.preemptible
+        assert victim.progress.preemptions < MOST_TIMES
+        assert arena.now - (victim.progress.started_at or 0) >= 500
+        limit = victim.job.options.time_limit_ms
+        if limit is not None:
+            assert (victim.progress.started_at or 0) + limit - arena.now > 1000
+        if preemption.cause == "priority":
+            assert victim.job.priority < winner.job.priority
+        else:
+            assert victim.job.tenant_id != winner.job.tenant_id
+            assert arena.state.ledger.tenant(victim.job.tenant_id).gpu_millis > 4000
+
+
+@given(seed=seeds)
+def test_there_is_no_ping_pong(seed: int) -> None:
+    """With nobody new and nobody ending, giving way comes to an end."""
+    rng = Random(seed)
+    arena = a_lived_in_arena(rng, cohort=rng.choice(("", "us")))
+    total = 0
+    for _ in range(40):
+        plan = arena.plan()
+        arena.carry_out(plan)
+        total += len(plan.preemptions)
+        if not plan:
+            break
+        arena.now += 70_000  # they age: that alone must not turn anything round
+        arena.let_them_go()
+    assert not arena.plan()
+    for entry in arena.state.entries():
+        assert entry.progress.preemptions <= MOST_TIMES
+
+
+@given(seed=seeds)
+def test_the_set_that_gives_way_loses_the_least(seed: int) -> None:
+    """Compared with every set of those who may be asked, for the first job that asks."""
+    rng = Random(seed)
+    arena = a_lived_in_arena(rng)
+    arena.let_them_go()
+    arena.carry_out(arena.plan())
+    arena.let_them_go()
+    if any(entry.progress.claim for entry in arena.state.entries()):
+        return
+    plan = arena.plan()
+    if plan.starts or not plan.claims:
+        return
+    winner = arena.entry(plan.claims[0].job_id)
+    chosen = [p for p in plan.preemptions if p.to == winner.job.job_id]
+    able = [
+        entry
+        for entry in arena.state.placed()
+        if entry.job.priority < winner.job.priority
+        and entry.job.options.preemptible
+        and entry.progress.preemptions < MOST_TIMES
+    ]
+    sets = [some for size in range(min(4, len(able)) + 1) for some in combinations(able, size)]
+    costs = [sum(lost_by(e, arena.now) for e in some) for some in sets if lets(arena, winner, some)]
+    if costs:  # sets of more than four are not tried here
+        assert sum(p.lost_gpu_millis_ms for p in chosen) <= min(costs)
+
+
+def lets(arena: Arena, winner: Entry, victims: tuple[Entry, ...]) -> bool:
+    with Trial(arena.state.ledger) as trial:
+        for entry in victims:
+            assert entry.progress.placement is not None
+            trial.give(entry.job, entry.progress.placement)
+        if refuse(trial.books, winner.queue.job_class) is not None:
+            return False
+        return place(trial.books, winner.queue.job_class) is not None

@@ -1,0 +1,116 @@
+"""What is told to whoever asks why a job waits holds when it is carried out."""
+
+import copy
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_scheduler.core.events import JobsSubmitted
+from gpu_scheduler.core.explain import explain
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.reasons import ReasonCode
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.why.ahead import ahead_of
+from gpu_scheduler.core.why.answer import why
+from gpu_scheduler.core.why.changes import cheapest_change
+from tests.builders import end_anyhow, entry_of, snapshot, waiting_ids
+from tests.property.yard import Yard
+
+seeds = st.integers(0, 2**32)
+
+
+def everything(state: State) -> dict[str, object]:
+    """What is compared includes the order of the classes: nothing may depend on who has asked."""
+    ledger = state.ledger
+    return {
+        **snapshot(state),
+        "order": [queue.job_class for queue in state.waiting.all_classes()],
+        "bookings": dict(ledger.bookings),
+        "cohorts": copy.deepcopy(ledger.cohorts),
+        "over_budget": dict(ledger.over_budget),
+        "claimants": [entry.job.job_id for entry in state.claimants()],
+    }
+
+
+@given(seed=seeds)
+@settings(max_examples=50)
+def test_a_question_leaves_the_state_exactly_as_it_was(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    before = everything(yard.state)
+    decided = yard.decide()
+    for entry in yard.pending()[:6]:
+        told = why(yard.state, entry, yard.now, yard.decide)
+        cheapest_change(yard.state, entry, told, yard.now, yard.decide)
+    assert everything(yard.state) == before
+    assert yard.decide() == decided
+
+
+@given(seed=seeds)
+@settings(max_examples=60)
+def test_the_offered_change_starts_the_job_when_it_is_carried_out(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    for entry in yard.pending()[:6]:
+        told = why(yard.state, entry, yard.now, yard.decide)
+        change = cheapest_change(yard.state, entry, told, yard.now, yard.decide)
+        if change is None:
+            continue
+        state = copy.deepcopy(yard.state)
+        new = replace(change.job, job_id=JobId("z999"), submitted_at=yard.now)
+        end_anyhow(state, entry.job.job_id, JobState.CANCELLED)
+        state.apply(JobsSubmitted(yard.now, (new,)))
+        assert "z999" in [start.job_id for start in yard.decide(state=state).starts]
+
+
+@given(seed=seeds)
+@settings(max_examples=50)
+def test_who_starts_with_the_next_cycle_is_told_so_and_nobody_else(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    starting = {start.job_id for start in yard.decide().starts}
+    for entry in yard.pending():
+        told = why(yard.state, entry, yard.now, yard.decide).reason.code
+        assert (told is ReasonCode.NEXT_CYCLE) == (entry.job.job_id in starting)
+
+
+@given(seed=seeds)
+@settings(max_examples=50)
+def test_after_a_cycle_lists_say_what_why_says(seed: int) -> None:
+    """Lists look at what the last cycle kept for others, `why` runs the next one."""
+    yard = Yard(Random(seed)).live()
+    for _ in range(3):
+        yard.cycle()  # until it has nothing more to decide
+    for entry in yard.pending():
+        listed = explain(yard.state, entry, yard.plan, yard.now)
+        told = why(yard.state, entry, yard.now, yard.decide).reason
+        assert listed.code is told.code, (listed, told)
+
+
+@given(seed=seeds)
+@settings(max_examples=30)
+def test_those_ahead_are_those_that_come_before_it_in_the_line(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    in_line = set(waiting_ids(yard.state))
+    waiting = [entry for entry in yard.pending() if entry.job.job_id in in_line]
+    counts = Counter(
+        ahead_of(yard.state, entry, yard.now, yard.policy, {}).jobs for entry in waiting
+    )
+    assert sorted(counts) == list(range(len(waiting)))  # a total order: no two at one place
+
+
+def test_the_first_few_ahead_come_in_order() -> None:
+    yard = Yard(Random(1)).live()
+    for _ in range(5):
+        yard.submit()
+    entries = yard.pending()
+    by_place = {ahead_of(yard.state, e, yard.now, yard.policy, {}).jobs: e for e in entries}
+    last = by_place[max(by_place)]
+    first = ahead_of(yard.state, last, yard.now, yard.policy, {}).first
+    assert list(first) == [by_place[place].job.job_id for place in range(len(first))]
+    assert entry_of(yard.state, first[0])

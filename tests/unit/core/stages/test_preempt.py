@@ -1,0 +1,154 @@
+"""Who gives way, on worlds small enough to read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import Move, checkpoint
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policies.priority import PriorityWithAging
+from gpu_scheduler.core.policy import ChoicePolicy
+from gpu_scheduler.core.rules import PreemptionRules, Rules
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import Tenant
+from tests.builders import a_job, a_node, a_state, a_tenant, entry_of, move, run, start
+
+NOW = 100_000
+
+
+def a_full_box(*victims: Job, tenants: Sequence[Tenant] | None = None, **vip: Any) -> State:
+    """Each of the victims runs on GPUs of its own; then comes a job that wants `vip["gpus"]`."""
+    gpus = sum(job.request.gpu_millis for job in victims) // 1000
+    important = a_job("vip", **{"priority": 900, "gpus": 1, "submitted_at": NOW, **vip})
+    state = a_state(*victims, important, nodes=[a_node(gpus=gpus)], tenants=tenants)
+    first = 0
+    for job in victims:
+        count = job.request.gpu_millis // 1000
+        start(state, job.job_id, *range(first, first + count), at=job.submitted_at)
+        run(state, job.job_id, at=job.submitted_at)
+        first += count
+    return state
+
+
+def plan_of(state: State, now: int = NOW, **rules: Any) -> Plan:
+    giving_way = Rules(preemption=PreemptionRules(**rules))
+    return schedule(state, now, PriorityWithAging(), rules=giving_way)
+
+
+def asked(plan: Plan) -> list[str]:
+    return [preemption.victim for preemption in plan.preemptions]
+
+
+def test_the_one_that_loses_least_gives_way() -> None:
+    state = a_full_box(a_job("old", submitted_at=0), a_job("young", submitted_at=90_000))
+    plan = plan_of(state)
+    assert asked(plan) == ["young"]
+    assert plan.preemptions[0].lost_gpu_millis_ms == 10_000 * 1000
+    assert (plan.preemptions[0].to, plan.preemptions[0].cause) == ("vip", "priority")
+    assert [share.gpu_index for share in plan.claims[0].placement.shares] == [1]
+    assert not plan.starts
+
+
+def test_what_was_saved_is_not_lost() -> None:
+    state = a_full_box(a_job("old", submitted_at=0), a_job("young", submitted_at=90_000))
+    saved = checkpoint(entry_of(state, "old").job.job_id, entry_of(state, "old").progress, 99_000)
+    move(state, "old", Move.CHECKPOINT, saved, 99_000)
+    assert asked(plan_of(state)) == ["old"]
+
+
+def test_one_large_job_gives_way_rather_than_two_that_lose_more() -> None:
+    state = a_full_box(
+        a_job("a", submitted_at=0),
+        a_job("large", gpus=2, submitted_at=80_000),
+        a_job("b", submitted_at=0),
+        gpus=2,
+    )
+    assert asked(plan_of(state)) == ["large"]
+
+
+def test_nobody_gives_way_where_that_would_not_be_enough() -> None:
+    state = a_full_box(a_job("small"), a_job("equal", priority=900), gpus=2)
+    plan = plan_of(state)
+    assert (plan.preemptions, plan.claims) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("victim", "rules"),
+    [
+        ({"priority": 900}, {}),
+        ({"priority": 850}, {"margin": 51}),
+        ({"preemptible": False}, {}),
+        ({"time_limit_ms": 10_500, "submitted_at": 90_000}, {"spare_ms": 500}),
+        ({"submitted_at": 90_000}, {"min_run_ms": 10_001}),
+        ({}, {"most_times": 0}),
+        ({}, {"by_priority": False}),
+        ({"booking": "r-1"}, {}),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_who_is_spared(victim: dict[str, Any], rules: dict[str, Any]) -> None:
+    assert asked(plan_of(a_full_box(a_job("other", **victim)), **rules)) == []
+
+
+def test_a_tenant_that_does_not_allow_it_is_spared() -> None:
+    tenants = [a_tenant(), a_tenant("calm", allow_preemption=False)]
+    state = a_full_box(a_job("other", tenant="calm"), tenants=tenants)
+    assert asked(plan_of(state)) == []
+
+
+def test_age_is_no_reason_to_push_others_out() -> None:
+    state = a_full_box(a_job("other", priority=500), priority=500, submitted_at=0)
+    assert asked(plan_of(state, now=10**9)) == []
+
+
+def test_a_job_over_its_tenants_quota_may_push_out_its_own() -> None:
+    tenants = [a_tenant(gpus=1)]
+    state = a_state(
+        a_job("mine"), a_job("vip", priority=900), nodes=[a_node(gpus=4)], tenants=tenants
+    )
+    start(state, "mine", 0)
+    run(state, "mine")
+    assert asked(plan_of(state)) == ["mine"]
+
+
+def a_cohort(**lender: Any) -> State:
+    """Blue has three of the four GPUs, one of them borrowed from red, which wants its two."""
+    tenants = [a_tenant("red", gpus=2, cohort="c"), a_tenant("blue", gpus=2, cohort="c")]
+    jobs = [a_job(f"b{n}", tenant="blue", priority=900, submitted_at=n * 1000) for n in range(3)]
+    mine = a_job("r0", tenant="red", priority=100, submitted_at=5000)
+    wants = a_job("r1", tenant="red", priority=100, submitted_at=NOW, **lender)
+    state = a_state(*jobs, mine, wants, nodes=[a_node(gpus=4)], tenants=tenants)
+    for index, job_id in enumerate(("b0", "b1", "b2", "r0")):
+        start(state, job_id, index, at=index * 1000)
+        run(state, job_id, at=index * 1000)
+    return state
+
+
+def test_lent_quota_is_taken_back_whatever_the_priority() -> None:
+    plan = plan_of(a_cohort())
+    assert [(p.victim, p.to, p.cause) for p in plan.preemptions] == [("b2", "r1", "reclaim")]
+
+
+def test_no_more_is_taken_back_than_was_lent() -> None:
+    assert asked(plan_of(a_cohort(gpus=2))) == []
+
+
+def test_without_reclaiming_the_lender_waits() -> None:
+    assert asked(plan_of(a_cohort(), reclaim=False)) == []
+
+
+def test_a_policy_from_elsewhere_names_who_gives_way() -> None:
+    state = a_full_box(a_job("a"), a_job("b"), a_job("c"), gpus=2, priority=1)
+    policy = ChoicePolicy("mine", lambda _, jobs: jobs[0], lambda running, _: running[-1])
+    plan = schedule(state, NOW, policy, rules=Rules(preemption=PreemptionRules()))
+    assert [(p.victim, p.cause) for p in plan.preemptions] == [("c", "policy"), ("b", "policy")]
+    assert [claim.job_id for claim in plan.claims] == ["vip"]
+
+
+def test_a_policy_that_names_nobody_leaves_all_in_peace() -> None:
+    state = a_full_box(a_job("a"))
+    policy = ChoicePolicy("mine", lambda _, jobs: jobs[0])
+    assert not schedule(state, NOW, policy, rules=Rules(preemption=PreemptionRules())).preemptions

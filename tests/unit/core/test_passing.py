@@ -1,0 +1,183 @@
+"""Reservations, holds and queues with an order of their own, on worlds small enough to read."""
+
+import pytest
+
+from gpu_scheduler.core.booking import Booking
+from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.events import BookingSet
+from gpu_scheduler.core.ids import NodeId, TenantId
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policies.fifo import Fifo
+from gpu_scheduler.core.policies.priority import PriorityWithAging
+from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
+from gpu_scheduler.core.stages.hold import FAR
+from gpu_scheduler.core.state import State
+from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, start, started, submit
+
+EASY = Rules(passing=Passing.EASY)
+HOUR = 3_600_000
+
+
+def a_busy_box(*jobs: object, running_limit: int | None = HOUR) -> State:
+    """Four GPUs, of which two are taken for an hour; a job for all four is first in line."""
+    state = a_state(
+        a_job("running", gpus=2, time_limit_ms=running_limit),
+        a_job("large", gpus=4, submitted_at=1),
+        *jobs,  # type: ignore[arg-type]  # they are jobs
+        nodes=[a_node(gpus=4)],
+    )
+    start(state, "running", 0, 1)
+    return state
+
+
+def plan_of(state: State, now: int = 10, rules: Rules = EASY) -> Plan:
+    return schedule(state, now, Fifo(), rules=rules)
+
+
+def test_the_first_that_cannot_start_is_told_when_it_will() -> None:
+    (reservation,) = plan_of(a_busy_box()).reservations
+    assert (reservation.job_id, reservation.at) == ("large", HOUR)
+
+
+def test_who_is_over_in_time_passes() -> None:
+    short = a_job("short", gpus=2, submitted_at=2, time_limit_ms=HOUR - 10)
+    assert started(plan_of(a_busy_box(short))) == ["short"]
+
+
+@pytest.mark.parametrize("limit", [HOUR - 9, None])
+def test_who_may_not_be_over_in_time_does_not_pass(limit: int | None) -> None:
+    slow = a_job("slow", gpus=1, submitted_at=2, time_limit_ms=limit)
+    assert started(plan_of(a_busy_box(slow))) == []
+    assert started(plan_of(a_busy_box(slow), rules=Rules())) == ["slow"]
+
+
+def test_who_leaves_the_reserved_gpus_alone_passes_however_long_it_runs() -> None:
+    state = a_state(
+        a_job("running", gpus=2, time_limit_ms=HOUR),
+        a_job("large", gpus=3, submitted_at=1),
+        a_job("slow", gpus=1, submitted_at=2),
+        a_job("slow too", gpus=1, submitted_at=3),
+        nodes=[a_node(gpus=4)],
+    )
+    start(state, "running", 0, 1)
+    assert started(plan_of(state)) == ["slow"]
+
+
+def test_nobody_passes_in_a_strict_line() -> None:
+    short = a_job("short", gpus=1, submitted_at=2, time_limit_ms=5)
+    assert started(plan_of(a_busy_box(short), rules=Rules(passing=Passing.STRICT))) == []
+
+
+def test_a_job_kept_back_by_its_quota_is_in_nobodys_way() -> None:
+    state = a_state(
+        a_job("poor", tenant="poor", gpus=2),
+        a_job("other", submitted_at=5),
+        tenants=[a_tenant("poor", gpus=1), a_tenant()],
+    )
+    for passing in Passing:
+        assert started(plan_of(state, rules=Rules(passing=passing))) == ["other"]
+
+
+def test_conservative_reserves_for_more_than_the_first() -> None:
+    second = a_job("second", gpus=3, submitted_at=2, time_limit_ms=HOUR)
+    third = a_job("third", gpus=2, submitted_at=3, time_limit_ms=HOUR - 10)
+    state = a_state(
+        a_job("running", gpus=2, time_limit_ms=HOUR),
+        a_job("large", gpus=4, submitted_at=1, time_limit_ms=HOUR),
+        second,
+        third,
+        nodes=[a_node(gpus=4)],
+    )
+    start(state, "running", 0, 1)
+    plan = plan_of(state, rules=Rules(passing=Passing.CONSERVATIVE))
+    assert [(r.job_id, r.at) for r in plan.reservations] == [("large", HOUR), ("second", 2 * HOUR)]
+    assert started(plan) == ["third"]
+
+
+def test_without_time_limits_nobody_knows_and_all_may_pass() -> None:
+    state = a_busy_box(a_job("small", submitted_at=2), running_limit=None)
+    plan = plan_of(state)
+    assert (started(plan), plan.reservations) == (["small"], ())
+
+
+def test_who_has_waited_long_enough_is_passed_by_nobody() -> None:
+    state = a_busy_box(a_job("small", submitted_at=2), running_limit=None)
+    rules = Rules(passing=Passing.EASY, hold_after_ms=1000)
+    assert started(plan_of(state, now=1000, rules=rules)) == ["small"]
+    plan = plan_of(state, now=1001, rules=rules)
+    assert started(plan) == []
+    assert plan.reservations[0].at == FAR
+
+
+def test_the_hold_is_on_the_emptier_machine() -> None:
+    state = a_state(
+        a_job("r0", gpus=3),
+        a_job("r1", gpus=1),
+        a_job("large", gpus=4, submitted_at=1),
+        a_job("small", submitted_at=2),
+        nodes=[a_node("n0", gpus=4), a_node("n1", gpus=4)],
+    )
+    start(state, "r0", 0, 1, 2)
+    start(state, "r1", 0, node="n1")
+    plan = plan_of(state, now=2000, rules=Rules(passing=Passing.EASY, hold_after_ms=1000))
+    assert plan.reservations[0].placement.node_id == "n1"
+    assert [s.placement.node_id for s in plan.starts] == ["n0"]
+
+
+# -- bookings ----------------------------------------------------------------------------------
+
+
+def a_booked_box(*jobs: object, starts_at: int = 1000, ends_at: int = 5000) -> State:
+    """Two GPUs; number 0 is booked."""
+    state = a_state(nodes=[a_node(gpus=2)])
+    booking = Booking(
+        "r-1", TenantId("default"), NodeId("n0"), (0,), "A100", starts_at, ends_at, used=True
+    )
+    state.apply(BookingSet(0, booking))
+    submit(state, *jobs)  # type: ignore[arg-type]  # they are jobs
+    return state
+
+
+@pytest.mark.parametrize(
+    ("limit", "gpus"), [(990, [0, 1]), (991, [1]), (None, [1])], ids=["in time", "late", "open"]
+)
+def test_until_a_booking_starts_only_who_is_over_by_then_has_its_gpus(
+    limit: int | None, gpus: list[int]
+) -> None:
+    jobs = [a_job("a", time_limit_ms=limit), a_job("b", time_limit_ms=limit)]
+    plan = plan_of(a_booked_box(*jobs), now=10)
+    assert sorted(s.placement.shares[0].gpu_index for s in plan.starts) == gpus
+
+
+def test_only_jobs_that_name_the_booking_run_in_it_and_nowhere_else() -> None:
+    jobs = [a_job("in", booking="r-1"), a_job("in too", booking="r-1"), a_job("out", gpus=2)]
+    state = a_booked_box(*jobs)
+    assert started(plan_of(state, now=999)) == []
+    assert started(plan_of(state, now=1000)) == ["in"]
+    assert started(plan_of(state, now=5000)) == ["out"]
+
+
+def test_whoever_is_on_booked_gpus_when_the_booking_starts_gives_way() -> None:
+    state = a_booked_box(a_job("late"), a_job("beside"))
+    start(state, "late", 0)
+    start(state, "beside", 1)
+    plan = plan_of(state, now=1000, rules=Rules(preemption=PreemptionRules()))
+    assert [(p.victim, p.to, p.cause) for p in plan.preemptions] == [("late", "r-1", "booking")]
+    assert not plan_of(state, now=999, rules=Rules(preemption=PreemptionRules())).preemptions
+
+
+# -- queues with an order of their own -----------------------------------------------------------
+
+
+def test_a_queue_with_its_own_order_serves_its_jobs_in_it() -> None:
+    queues = [a_queue("own", policy="fifo"), a_queue("plain")]
+    jobs = [
+        a_job("urgent", queue="own", priority=900, submitted_at=5),
+        a_job("old", queue="own", priority=100, submitted_at=1),
+        a_job("middle", queue="plain", priority=500, submitted_at=3),
+    ]
+    state = a_state(*jobs, queues=queues, nodes=[a_node(gpus=3)])
+    plan = schedule(state, 10, PriorityWithAging(), policies={"fifo": Fifo()})
+    # Its most important job says when the queue is served; its own order says whom.
+    assert started(plan) == ["old", "urgent", "middle"]
+    assert started(schedule(state, 10, PriorityWithAging())) == ["urgent", "middle", "old"]
