@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_scheduler.core.cohort import borrowed
 from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, TimePassed
+from gpu_scheduler.core.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
 from gpu_scheduler.core.explain import explain
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
@@ -51,7 +51,7 @@ def _peel(state: State, job_id: str) -> None:
             plan = schedule(state, state.now, order_policy("priority", 1))
             assert (job_id, found.fact("cause")) in plan.doomed
             return
-        if not _remove(state, entry, found):
+        if not remove_cause(state, entry, found):
             return
     raise AssertionError(f"no end of causes: {named}")
 
@@ -65,7 +65,7 @@ def _assert_starts_when_alone(state: State, job_id: str) -> None:
     assert started(plan) == [job_id]
 
 
-def _remove(state: State, entry: Entry, found: Reason) -> bool:
+def remove_cause(state: State, entry: Entry, found: Reason) -> bool:
     """Do what takes this cause away; False where nothing would."""
     job = entry.job
     facts = dict(found.facts)
@@ -118,6 +118,18 @@ def _remove(state: State, entry: Entry, found: Reason) -> bool:
                 mem_mib=use.node.mem_mib + memory,
             )
             state.apply(NodeSet(0, larger))
+        case ReasonCode.BUDGET:
+            tenant = state.ledger.tenant(job.tenant_id).tenant
+            state.apply(TenantSet(0, replace(tenant, budget=None)))
+        case ReasonCode.BOOKED:
+            state.apply(BookingRemoved(0, str(facts["booking"]), "no longer needed"))
+        case ReasonCode.BOOKING_AHEAD:
+            state.apply(TimePassed(int(facts["at"])))
+        case ReasonCode.PROMISED:
+            for other in str(facts["jobs"]).split(", "):
+                end_anyhow(state, other)
+        case ReasonCode.BEHIND_RESERVATION | ReasonCode.PLACE_KEPT | ReasonCode.STRICT_LINE:
+            end_anyhow(state, str(facts["job"]), JobState.CANCELLED)
         case _:
             raise AssertionError(f"no way to remove {found}")
     return True
@@ -202,7 +214,8 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
         if any(part.node_id == node_id for part in on):
             end_anyhow(state, entry.job.job_id)
     node = state.ledger.node(node_id).node
-    gpus = tuple(replace(gpu, paused=None, problem=None, heat=Heat.COOL) for gpu in node.gpus)
+    well = {"paused": None, "problem": None, "foreign": None, "heat": Heat.COOL}
+    gpus = tuple(replace(gpu, **well) for gpu in node.gpus)
     state.apply(NodeSet(0, replace(node, gpus=gpus)))
 
 

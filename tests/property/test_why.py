@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_scheduler.core.events import JobsSubmitted
-from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.explain import explain, explain_class, no_room
+from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.why.ahead import ahead_of
 from gpu_scheduler.core.why.answer import why
+from gpu_scheduler.core.why.blockers import ROOM
 from gpu_scheduler.core.why.changes import cheapest_change
 from tests.builders import end_anyhow, entry_of, snapshot, waiting_ids
+from tests.property.test_explain_is_true import remove_cause
 from tests.property.yard import Yard
 
 seeds = st.integers(0, 2**32)
@@ -76,6 +78,61 @@ def test_who_starts_with_the_next_cycle_is_told_so_and_nobody_else(seed: int) ->
     for entry in yard.pending():
         told = why(yard.state, entry, yard.now, yard.decide).reason.code
         assert (told is ReasonCode.NEXT_CYCLE) == (entry.job.job_id in starting)
+
+
+OF_OTHERS = (ReasonCode.BEHIND_RESERVATION, ReasonCode.PLACE_KEPT, ReasonCode.STRICT_LINE)
+
+
+@given(seed=seeds)
+@settings(max_examples=60)
+def test_without_the_named_cause_the_job_starts_or_waits_for_something_else(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    for pending in yard.pending()[:6]:
+        state, job_id = copy.deepcopy(yard.state), pending.job.job_id
+        entry = entry_of(state, job_id)
+        found = why(state, entry, yard.now, yard.decider(state)).reason
+        if found.code is ReasonCode.NEXT_CYCLE or not remove_cause(state, entry, found):
+            continue
+        if found.code in OF_OTHERS:
+            now = why(state, entry, yard.now, yard.decider(state)).reason
+        else:  # others may take what was made free: alone it would start, or wait for another thing
+            now = explain(state, entry)
+        assert now != found
+
+
+@given(seed=seeds)
+@settings(max_examples=60)
+def test_the_end_of_those_in_its_way_makes_room(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    for pending in yard.pending()[:6]:
+        state, job_id = copy.deepcopy(yard.state), pending.job.job_id
+        entry = entry_of(state, job_id)
+        told = why(state, entry, yard.now, yard.decider(state))
+        node = dict(told.reason.facts).get("node")
+        if told.reason.code not in ROOM or not node:
+            continue
+        use = state.ledger.node(NodeId(str(node)))
+        for blocker in told.blockers:
+            end_anyhow(state, blocker.job_id)
+        well = all(gpu.is_usable for gpu in use.node.gpus)
+        after = explain(state, entry)
+        assert not well or after.code not in ROOM, (told, after)
+
+
+@given(seed=seeds)
+@settings(max_examples=60)
+def test_the_nearest_node_is_the_one_a_look_at_all_of_them_finds(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    books = yard.state.ledger
+    everywhere = [books.node(node_id) for node_id in books.node_ids()]
+    for entry in yard.pending():
+        job_class = entry.queue.job_class
+        found = explain_class(books, job_class)
+        if found.code in ROOM:
+            assert found == no_room(books, everywhere, job_class)
 
 
 @given(seed=seeds)

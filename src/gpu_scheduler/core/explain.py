@@ -4,20 +4,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.job import ANYWHERE, JobClass
 from gpu_scheduler.core.ledger import Ledger, NodeUse
 from gpu_scheduler.core.node import Gpu, Node
+from gpu_scheduler.core.node_index import Group
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
 from gpu_scheduler.core.stages.admit import over_type_quota, refuse
 from gpu_scheduler.core.stages.hold import FAR, Hold, Holds
 from gpu_scheduler.core.stages.place import (
+    allows_type,
     could_ever_hold,
     eligible,
     gpus_touched,
     most_workers,
     place,
+    shape_of,
     workers_that_fit,
 )
 from gpu_scheduler.core.state import Entry, State
@@ -143,20 +146,61 @@ def explain_class(books: Ledger, job_class: JobClass, holds: Holds | None = None
     if job_class.booking is not None and holds is not None:
         return _inside_booking(books, job_class, holds)
     if place(books, job_class) is None:
-        return _no_room(books, [books.node(node_id) for node_id in books.node_ids()], job_class)
+        nearest = _nearest(books, job_class)
+        if nearest is not None:
+            return _busy_reason(books, [nearest], job_class)
+        return no_room(books, [books.node(node_id) for node_id in books.node_ids()], job_class)
     kept = None if holds is None else _first_in_the_way(books, job_class, holds)
     if kept is None or holds is None:
         return reason(ReasonCode.NEXT_CYCLE)
     return _kept_reason(kept, job_class, holds.now)
 
 
-def _no_room(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> Reason:
+def no_room(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> Reason:
+    """Why a class that may have what it asks for finds none of it on these nodes."""
     if not uses:
         return reason(ReasonCode.NO_NODE)
     if not could_ever_hold([use.node for use in uses], job_class):
         return never_reason(uses, job_class)
     able = [use for use in uses if any(most_workers(use.node, job_class).values())]
     return _busy_reason(books, able, job_class)
+
+
+def _nearest(books: Ledger, job_class: JobClass) -> NodeUse | None:
+    """The node on which one worker comes nearest to starting, by sorts of nodes; None where that
+    cannot tell, and every node must be looked at. What it finds is what a look at all would."""
+    request, where = job_class.request, job_class.request.where
+    by_type = books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+    if request.workers > 1 or where.gpus or where.not_gpus or where.exclusive:
+        return None
+    if by_type and request.gpu_type is None:
+        return None
+    shape, index = shape_of(request), books.index()
+    ranked: dict[tuple[bool, int], list[Group]] = {}
+    for gpu_type in index.types():
+        if allows_type(request, gpu_type):
+            for group in index.groups(gpu_type):
+                free = sum(free for free, kind in group.cells if shape.allows(kind))
+                if free:
+                    ranked.setdefault((group.capacity(shape) > 0, free), []).append(group)
+    for rank in sorted(ranked, reverse=True):
+        last = [_last_able(books, group.nodes, job_class, group.gpu_type) for group in ranked[rank]]
+        found = max((node_id for node_id in last if node_id is not None), default=None)
+        if found is not None:
+            return books.node(found)
+    full = _last_able(books, books.node_ids(), job_class)
+    return None if full is None else books.node(full)
+
+
+def _last_able(
+    books: Ledger, node_ids: list[NodeId], job_class: JobClass, gpu_type: str | None = None
+) -> NodeId | None:
+    """The last of these that could have a worker if it were free and well."""
+    for node_id in reversed(node_ids):
+        workers = most_workers(books.node(node_id).node, job_class)
+        if workers.get(gpu_type) if gpu_type is not None else any(workers.values()):
+            return node_id
+    return None
 
 
 def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
@@ -171,7 +215,7 @@ def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
     use = books.node(booking.node_id).copy()
     booked = tuple(gpu for gpu in use.node.gpus if gpu.index in booking.gpus)
     use.node = replace(use.node, gpus=booked)
-    return _no_room(books, [use], job_class)
+    return no_room(books, [use], job_class)
 
 
 def _first_in_the_way(books: Ledger, job_class: JobClass, holds: Holds) -> Hold | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_GROUPS: Final = 50_000
 _MOST_FINDERS: Final = 2_000
 _MOST_NEWS: Final = 100_000
+_FEW: Final = 64  # nodes that are looked at one by one rather than by group
 
 Indexes = tuple[int, ...]  # of GPUs, in the order of the cells
 Needs = tuple[int, int]  # cores in thousandths, MiB of memory
@@ -192,6 +193,7 @@ class NodeIndex:
         self._news: dict[str, list[Group]] = {}  # groups that got their first node, by type
         self._finders: dict[tuple[str, Shape, bool], Finder] = {}
         self._sizes: dict[str, list[int]] = {}  # of GPU memory, ever seen
+        self._labelled: dict[tuple[str, str], dict[NodeId, None]] = {}
         self._serial = 0
         self.refresh(nodes)
 
@@ -208,6 +210,14 @@ class NodeIndex:
     def groups(self, gpu_type: str) -> Collection[Group]:
         """Those with a node in them, in no order."""
         return self._populated.get(gpu_type, {}).values()
+
+    def usable(self, node_id: NodeId, gpu_type: str) -> list[tuple[Kind, int]]:
+        return self._records[node_id].usable.get(gpu_type, [])
+
+    def with_label(self, labels: Iterable[tuple[str, str]]) -> Collection[NodeId] | None:
+        """Nodes that have one of the labels, if that leaves few of them; None: look at all."""
+        fewest = min((self._labelled.get(label, {}) for label in labels), key=len)
+        return fewest.keys() if len(fewest) <= _FEW else None
 
     def indexes(self, node_id: NodeId, gpu_type: str) -> Indexes:
         return self._records[node_id].indexes[gpu_type]
@@ -262,6 +272,10 @@ class NodeIndex:
             self._regroup(record, use)
 
     def _read(self, record: _Record, node: Node) -> None:
+        for label in dict.fromkeys(record.node.labels if record.node is not None else ()):
+            del self._labelled[label][node.node_id]
+        for label in dict.fromkeys(node.labels):
+            self._labelled.setdefault(label, {})[node.node_id] = None
         record.node = node
         by_type: dict[str, list[Gpu]] = {}
         for gpu in node.gpus:

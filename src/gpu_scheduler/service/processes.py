@@ -127,7 +127,8 @@ class Ownership:
         key, is_lease = self._below_a_job(who)
         if key is None and who.mark is not None:
             folder = self.log_dir(who.mark.key)
-            if folder and who.mark.log_dir.startswith(folder):
+            # The workers of a gang have folders of their own in it.
+            if folder and f"{who.mark.log_dir}/".startswith(f"{folder}/"):
                 key = who.mark.key
         if key is not None and not is_lease:  # what a lease's holder runs is theirs to end
             self._seen[name] = key

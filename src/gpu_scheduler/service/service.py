@@ -339,9 +339,11 @@ class Service:
     async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
         """A lease of the GPUs that a process is on, for as long as it runs."""
         await self.lookout.look()  # it may have come to its GPU just now
-        return await self.lookout.adoption.adopt(
+        job_id = await self.lookout.adoption.adopt(
             self.jobs, self.state, pid, tenant_id=tenant_id, queue=queue, name=name
         )
+        await self.lookout.look()  # whoever asks now sees whose it is
+        return job_id
 
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)

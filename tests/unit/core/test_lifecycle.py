@@ -31,14 +31,15 @@ LEGAL = {
     ("running", "be preempted"): "preempted",
     ("running", "be stopped"): "running",
     ("running", "mark a checkpoint"): "running",
+    ("running", "be told something"): "running",
     ("preempted", "be requeued"): "pending",
     ("preempted", "be cancelled"): "cancelled",
 }
 PAIRS = [(state, move) for state in JobState for move in Move]
 
 
-def test_there_are_seven_states_and_twelve_moves() -> None:
-    assert len(PAIRS) == 84
+def test_there_are_seven_states_and_thirteen_moves() -> None:
+    assert len(PAIRS) == 91
 
 
 @pytest.mark.parametrize(("state", "move"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
@@ -76,6 +77,8 @@ def test_every_state_can_be_reached() -> None:
         (Move.STOP, lambda p: lifecycle.give_way(J, p, JobId("j2"), "why")),
         (Move.CLAIM, lambda p: lifecycle.claim(J, p, a_placement(0))),
         (Move.CHECKPOINT, lambda p: lifecycle.checkpoint(J, p, 5)),
+        (Move.NOTE, lambda p: lifecycle.note(J, p, "why")),
+        (Move.STOP, lambda p: lifecycle.put_back(J, p, "why")),
         (Move.HOLD, lambda p: lifecycle.hold(J, p, True)),
         (Move.RELEASE, lambda p: lifecycle.hold(J, p, False)),
     ],
@@ -173,6 +176,15 @@ def test_a_job_that_is_cancelled_while_it_gives_way_is_cancelled() -> None:
     cancelled = lifecycle.stop(J, victim, "cancelled")
     assert (cancelled.gives_way_to, cancelled.cause) == (None, "cancelled")
     assert lifecycle.give_way(J, cancelled, JobId("vip"), "for vip") == cancelled
+
+
+def test_a_job_that_is_cancelled_while_it_is_put_back_is_cancelled() -> None:
+    running = replace(PENDING, state=JobState.RUNNING, placement=a_placement(0))
+    back = lifecycle.put_back(J, running, "did nothing")
+    assert (back.stopping, back.held, back.cause) == (True, True, "did nothing")
+    cancelled = lifecycle.stop(J, back, "by its owner")
+    assert (cancelled.held, cancelled.cause) == (False, "by its owner")
+    assert lifecycle.put_back(J, cancelled, "did nothing") == cancelled
 
 
 def test_a_claim_is_gone_once_the_job_starts() -> None:

@@ -1,5 +1,7 @@
 """The index says what the nodes say, whatever happened before."""
 
+import pytest
+
 from gpu_scheduler.core import node_index
 from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import class_of
@@ -96,3 +98,16 @@ def test_cores_that_come_back_are_seen_by_who_was_refused() -> None:
     assert place(state.ledger, wanted) is None
     state.ledger.give(a_job("a", cpus=3), a_placement(0))
     assert place(state.ledger, wanted) == a_placement(0)
+
+
+@pytest.mark.parametrize("few", [0, 64], ids=["by group", "one by one"])
+def test_a_label_is_found_however_many_nodes_have_it(few: int, monkeypatch) -> None:
+    monkeypatch.setattr(node_index, "_FEW", few)
+    near = ("zone", "a")
+    state = a_state(nodes=[a_node("n0", 2), a_node("n1", 2, labels=(near,))])
+    wanted = class_of(a_job(labels=(near,)))
+    assert place(state.ledger, wanted) == a_placement(0, node="n1")
+    state.ledger.set_node(a_node("n1", 2))
+    assert place(state.ledger, wanted) is None
+    state.ledger.set_node(a_node("n0", 2, labels=(near, near)))
+    assert place(state.ledger, wanted) == a_placement(0, node="n0")

@@ -588,3 +588,13 @@ async def test_a_reservation_must_be_there_and_of_the_same_tenant(box: Box) -> N
         with pytest.raises(InvalidRequest, match=r"reservation: .* there are: r1"):
             await box.submit(a_submission("true", options=Options(booking=name)))
     assert await box.submit(a_submission("true", options=Options(booking="r1")))
+
+
+@pytest.mark.parametrize(("gpus", "fits"), [(0.25, True), (1, True), (1.5, True), (0.3, False)])
+async def test_parts_of_gpus_come_in_the_steps_that_are_set(gpus: float, fits: bool) -> None:
+    async with a_box(step_millis=250) as box:
+        if fits:
+            await box.submit(a_submission(gpus=gpus))
+        else:
+            with pytest.raises(InvalidRequest, match="GPUs come in steps of 0.25"):
+                await box.submit(a_submission(gpus=gpus))

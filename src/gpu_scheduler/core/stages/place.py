@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heapreplace, merge
 from typing import Final, NamedTuple
 
 from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import JobClass, Request
+from gpu_scheduler.core.job import JobClass, Request, Where
 from gpu_scheduler.core.ledger import Ledger, NodeUse
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
 from gpu_scheduler.core.node_index import (
@@ -154,12 +154,15 @@ def _allowed(node: Node, request: Request, gpu_type: str) -> list[Gpu]:
 
 
 def _allows_gpu(gpu: Gpu, request: Request, shape: Shape) -> bool:
-    where = request.where
-    if (where.gpus and gpu.index not in where.gpus) or gpu.index in where.not_gpus:
+    if not _allows_index(request.where, gpu.index):
         return False
     if gpu.mem_mib < shape.mem_each_mib:
         return False
     return gpu.slice_of is None or shape.millis <= GPU  # a program sees one MIG slice at most
+
+
+def _allows_index(where: Where, index: int) -> bool:
+    return (not where.gpus or index in where.gpus) and index not in where.not_gpus
 
 
 def _beside_gpus(use: NodeUse, request: Request, most: int) -> int:
@@ -215,6 +218,8 @@ class _Search:
         self._needs = request.of_a_worker()[1:] if self._has_limits else _NOTHING
         self._picks_gpus = bool(where.gpus or where.not_gpus)
         self._among = among if among is not None else where.nodes or None
+        if where.labels and self._among is None:
+            self._among = self._index.with_label(where.labels)
         # Where the job sees every node as the index does, its groups serve.
         self._uses_groups = not self._picks_gpus and self._among is None
         self._picks_nodes = bool(where.nodes or where.not_nodes or where.labels)
@@ -234,8 +239,14 @@ class _Search:
         if self._request.workers == 1:
             return self._best_of_one(gpu_type)
         groups = [group for group in self._groups(gpu_type) if group.capacity(shape)]
+        if self._has_limits and self._uses_groups:
+            groups = [group for group in groups if group.may_spare(self._needs)]
         counts = (self._scattered if shape.spread else self._packed)(groups)
-        return None if counts is None else self._gang(gpu_type, counts)
+        if counts is not None:
+            return self._gang(gpu_type, counts)
+        if groups and self._has_limits and self._uses_groups:
+            self._index.note_spare(gpu_type)
+        return None
 
     def _best_of_one(self, gpu_type: str) -> _Found | None:
         tried = False
@@ -257,8 +268,7 @@ class _Search:
 
     def _groups(self, gpu_type: str) -> Collection[Group]:
         if self._among is not None:
-            named = dict.fromkeys(NodeId(name) for name in self._among if name in self._nodes)
-            return [self._alone(node_id, gpu_type) for node_id in named]
+            return self._regrouped(gpu_type, map(NodeId, self._among))
         groups = self._index.groups(gpu_type)
         if self._where.exclusive:
             groups = [group for group in groups if group.is_idle]
@@ -266,14 +276,24 @@ class _Search:
             return groups
         # Which GPU is which is not in the groups; but who has no room at all has none here.
         able = [group for group in groups if group.capacity(self._shape)]
-        return [self._alone(node_id, gpu_type) for group in able for node_id in group.nodes]
+        return self._regrouped(gpu_type, (node_id for group in able for node_id in group.nodes))
 
-    def _alone(self, node_id: NodeId, gpu_type: str) -> Group:
-        """A group of one node, with only the GPUs that the job leaves to itself."""
-        use = self._nodes[node_id]
-        group = Group(gpu_type, self._cells(use, gpu_type)[0], not use.holdings)
-        group.nodes.append(node_id)
-        return group
+    def _regrouped(self, gpu_type: str, node_ids: Iterable[NodeId]) -> list[Group]:
+        """Groups of these nodes alone, with only the GPUs that the job leaves to itself."""
+        groups: dict[Cells, Group] = {}
+        for node_id in sorted({node_id for node_id in node_ids if node_id in self._nodes}):
+            use = self._nodes[node_id]
+            if use.holdings if self._where.exclusive else use.closed_by:
+                continue
+            gpus = self._index.usable(node_id, gpu_type)
+            if self._picks_gpus:
+                gpus = [one for one in gpus if _allows_index(self._where, one[1])]
+            cells, _ = cells_of(gpus, use.gpu_millis)
+            group = groups.get(cells)
+            if group is None:
+                group = groups[cells] = Group(gpu_type, cells, not use.holdings)
+            group.nodes.append(node_id)
+        return list(groups.values())
 
     def _cells(self, use: NodeUse, gpu_type: str) -> tuple[Cells, Indexes]:
         if use.holdings if self._where.exclusive else use.closed_by:

@@ -9,7 +9,6 @@ from gpu_scheduler.core.ledger import Ledger, NodeUse, Trial
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.stages.hold import FAR, Holds, ends_after
 from gpu_scheduler.core.stages.place import eligible, place, workers_that_fit
-from gpu_scheduler.core.units import GPU
 
 
 class Opening(NamedTuple):
@@ -124,7 +123,7 @@ def _placement_at(
     """Where it goes then, found by the code that places: on a trial in which others have ended."""
 
     def view(use: NodeUse) -> NodeUse:
-        return holds.seen(use, job_class, at) if use.node.node_id in node_ids else _full(use)
+        return holds.seen(use, job_class, at)
 
     mark = trial.mark()
     for node_id in sorted(node_ids):
@@ -133,10 +132,6 @@ def _placement_at(
             holding = holdings[job_id]
             if not ends_after(holding, at, holds.now):
                 trial.give(holding.job, holding.placement)
-    placement = place(trial.books, job_class, view)
+    placement = place(trial.books, job_class, view, node_ids)
     trial.undo(mark)
     return placement
-
-
-def _full(use: NodeUse) -> NodeUse:
-    return NodeUse(use.node, {gpu.index: GPU for gpu in use.node.gpus})

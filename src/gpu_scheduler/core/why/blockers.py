@@ -10,7 +10,7 @@ from gpu_scheduler.core.ledger import Holding, Trial
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.reasons import Reason, ReasonCode
 from gpu_scheduler.core.stages.hold import FAR, Holds
-from gpu_scheduler.core.stages.place import eligible
+from gpu_scheduler.core.stages.place import eligible, workers_that_fit
 from gpu_scheduler.core.stages.reserve import opening
 from gpu_scheduler.core.state import Entry, State, latest_end
 
@@ -39,20 +39,44 @@ class Blocker(NamedTuple):
 def in_the_way(
     trial: Trial, holds: Holds, job_class: JobClass, now: int, found: Reason
 ) -> list[Blocker]:
-    """Those on the node, or the nodes, where the job comes to start first if everybody stays as
-    long as their time limits allow."""
+    """Those whose end would make room where the job comes nearest to starting, and no more than
+    it takes: who ends first, first. A gang looks for the instant at which all its workers fit."""
     if found.code not in ROOM:
         return []
+    node_id = NodeId(str(found.fact("node")))
+    if node_id in trial.books.nodes:
+        return _sorted(_on_node(trial, holds, job_class, node_id))
     first = opening(trial, holds, job_class, now, patient=True)
-    if first is not None:
-        return _sorted(_on(trial, first.placement, job_class, found))
-    node_id = NodeId(str(found.fact("node")))  # its GPUs are out of order, paused or hot as well
-    use = trial.books.nodes.get(node_id)
-    if use is None:
-        return []
-    wanted = {gpu.index for gpus in eligible(use.node, job_class).values() for gpu in gpus}
-    blockers = [_of(one, node_id) for one in use.holdings.values()]
-    return _sorted(one for one in blockers if wanted.intersection(one.gpus))
+    return [] if first is None else _sorted(_on(trial, first.placement, job_class, found))
+
+
+def _on_node(trial: Trial, holds: Holds, job_class: JobClass, node_id: NodeId) -> list[Blocker]:
+    use = trial.books.node(node_id)
+    types = sorted(eligible(use.node, job_class))
+    on_it = sorted(use.holdings.values(), key=_by_end)
+
+    def fits_without(gone: list[Holding]) -> bool:
+        mark = trial.mark()
+        for holding in gone:
+            trial.give(holding.job, holding.placement)
+        view = holds.view(job_class) if job_class.booking is not None else None
+        seen = use if view is None else view(use)
+        fits = any(workers_that_fit(seen, job_class, gpu_type) for gpu_type in types)
+        trial.undo(mark)
+        return fits
+
+    # GPUs may be paused, hot or out of order besides: then everybody's end is not enough.
+    enough = next((n for n in range(1, len(on_it) + 1) if fits_without(on_it[:n])), len(on_it))
+    needed = on_it[:enough]
+    for holding in list(needed):
+        rest = [one for one in needed if one is not holding]
+        if rest and fits_without(rest):
+            needed = rest
+    return [_of(holding, node_id) for holding in needed]
+
+
+def _by_end(holding: Holding) -> tuple[int, JobId]:
+    return (FAR if holding.until is None else holding.until, holding.job.job_id)
 
 
 def _on(

@@ -408,7 +408,7 @@ class TestViews:
         state = a_state(nodes=[a_node("n0", 2), a_node("n1", 2)])
         one = class_of(a_job())
         assert place(state.ledger, one, among=[NodeId("n1")]) == a_placement(0, node="n1")
-        assert place(state.ledger, class_of(a_job(gpus=3, workers=3)), among=["n1"]) is None
+        assert place(state.ledger, class_of(a_job(gpus=3, workers=3)), among=[NodeId("n1")]) is None
         assert place(state.ledger, one, among=[]) is None
 
 
