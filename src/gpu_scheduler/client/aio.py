@@ -26,6 +26,7 @@ from gpu_scheduler.wire.keys_v1 import (
     KeyModel,
     WhoAmI,
 )
+from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.reservations_v1 import (
@@ -116,6 +117,10 @@ class AsyncClient:
 
     async def cluster_status(self) -> ClusterStatus:
         return await self.send(calls.cluster_status())
+
+    async def cluster_metrics(self) -> MetricsAnswer:
+        """How long jobs ran, how busy the GPUs were, and what waits by priority."""
+        return await self.send(calls.cluster_metrics())
 
     async def scheduler_info(self) -> SchedulerInfo:
         return await self.send(calls.scheduler_info())

@@ -24,6 +24,7 @@ from gpu_scheduler.wire.keys_v1 import (
     KeyModel,
     WhoAmI,
 )
+from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.reservations_v1 import (
@@ -94,6 +95,10 @@ def health() -> Call[Health]:
 
 def cluster_status() -> Call[ClusterStatus]:
     return Call("GET", "/api/v1/cluster/status", a(ClusterStatus))
+
+
+def cluster_metrics() -> Call[MetricsAnswer]:
+    return Call("GET", "/api/v1/cluster/metrics", a(MetricsAnswer))
 
 
 def scheduler_info() -> Call[SchedulerInfo]:

@@ -29,6 +29,7 @@ from gpu_scheduler.wire.keys_v1 import (
     KeyModel,
     WhoAmI,
 )
+from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.reservations_v1 import (
@@ -123,6 +124,10 @@ class Client:
 
     def cluster_status(self) -> ClusterStatus:
         return self.send(calls.cluster_status())
+
+    def cluster_metrics(self) -> MetricsAnswer:
+        """How long jobs ran, how busy the GPUs were, and what waits by priority."""
+        return self.send(calls.cluster_metrics())
 
     def scheduler_info(self) -> SchedulerInfo:
         return self.send(calls.scheduler_info())

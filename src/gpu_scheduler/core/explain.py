@@ -371,14 +371,18 @@ def _gpus_only(job_class: JobClass) -> JobClass:
 
 
 def _spots(able: list[NodeUse], job_class: JobClass) -> list[_Spot]:
+    """Only those that could hold all of its workers if they were free and well."""
+    workers = job_class.request.workers
     by_type: dict[str, list[_Spot]] = {}
+    room: dict[str, int] = {}
     for use in able:
         most = most_workers(use.node, job_class)
         for gpu_type, gpus in eligible(use.node, job_class).items():
             if most[gpu_type]:
                 spot = _Spot((use,), gpu_type, tuple((use, gpu) for gpu in gpus))
                 by_type.setdefault(gpu_type, []).append(spot)
-    if job_class.request.workers == 1:
+                room[gpu_type] = room.get(gpu_type, 0) + most[gpu_type]
+    if workers == 1:
         return [spot for spots in by_type.values() for spot in spots]
     return [
         _Spot(
@@ -387,6 +391,7 @@ def _spots(able: list[NodeUse], job_class: JobClass) -> list[_Spot]:
             tuple(pair for spot in spots for pair in spot.gpus),
         )
         for gpu_type, spots in by_type.items()
+        if room[gpu_type] >= workers
     ]
 
 

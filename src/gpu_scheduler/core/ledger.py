@@ -15,6 +15,7 @@ from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement
 from gpu_scheduler.core.node_index import NodeIndex
 from gpu_scheduler.core.reasons import Reason
+from gpu_scheduler.core.rules import PlacementRule
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.units import GPU
 
@@ -144,6 +145,7 @@ class Ledger:
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         self.arrays: dict[str, int] = {}  # elements placed, by array
         self.bookings: dict[str, Booking] = {}
+        self.placement_rule = PlacementRule.FRAGMENTATION
         self._node_ids: list[NodeId] | None = []
         self._index: NodeIndex | None = None
         self._changed: dict[NodeId, None] = {}  # nodes the index has not looked at since

@@ -5,6 +5,7 @@ nothing by itself: what it answers is what a look at every node would.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from heapq import merge
 from operator import itemgetter
@@ -172,6 +173,18 @@ def _node_id(pair: tuple[NodeId, Group]) -> NodeId:
     return pair[0]
 
 
+def fewest(rooms: Iterable[tuple[int, int]], workers: int) -> int:
+    """How many nodes so many workers need; `rooms` are workers a node can have, and how many such
+    nodes there are."""
+    nodes = 0
+    for room, count in sorted(rooms, reverse=True):
+        if not room or room * count >= workers:
+            return nodes + (-(-workers // room) if room else workers)
+        workers -= room * count
+        nodes += count
+    return nodes + workers
+
+
 class _Record:
     """A node as the index knows it."""
 
@@ -194,6 +207,7 @@ class NodeIndex:
         self._finders: dict[tuple[str, Shape, bool], Finder] = {}
         self._sizes: dict[str, list[int]] = {}  # of GPU memory, ever seen
         self._labelled: dict[tuple[str, str], dict[NodeId, None]] = {}
+        self._fewest: dict[tuple[str, Shape, int], int] = {}
         self._serial = 0
         self.refresh(nodes)
 
@@ -245,6 +259,19 @@ class NodeIndex:
             found.seen = len(news)
         return found
 
+    def fewest_nodes(self, gpu_type: str, shape: Shape, workers: int) -> int:
+        """On how many nodes so many workers are if nobody else is there; more where they are
+        never."""
+        key = (gpu_type, shape, workers)
+        known = self._fewest.get(key)
+        if known is None:
+            sorts: Counter[tuple[Kind, ...]] = Counter()
+            for record in self._records.values():
+                sorts[tuple([kind for kind, _ in record.usable.get(gpu_type, ())])] += 1
+            rooms = [(capacity(tuple((GPU, k) for k in ks), shape), n) for ks, n in sorts.items()]
+            known = self._fewest[key] = fewest(rooms, workers)
+        return known
+
     def note_spare(self, gpu_type: str) -> None:
         """Count what groups can really spare: somebody looked everywhere in vain."""
         for group in self.groups(gpu_type):
@@ -272,6 +299,7 @@ class NodeIndex:
             self._regroup(record, use)
 
     def _read(self, record: _Record, node: Node) -> None:
+        self._fewest.clear()
         for label in dict.fromkeys(record.node.labels if record.node is not None else ()):
             del self._labelled[label][node.node_id]
         for label in dict.fromkeys(node.labels):

@@ -35,6 +35,7 @@ class Shape(NamedTuple):
     mem_each_mib: int = 0
     same_island: bool = False
     spread: bool = False
+    tight: bool = False  # what is free of a node counts before anything else
 
     def allows(self, kind: Kind) -> bool:
         # A program sees one MIG slice at most.
@@ -80,7 +81,11 @@ def fit(cells: Cells, shape: Shape, workers: int = 1) -> Fit | None:
         if to_come:
             left = _without(left, best.picks)
     assert total is not None
-    return Fit((-room, *total) if shape.spread else (*total[:3], room, *total[3:]), tuple(picked))
+    if shape.spread:
+        score = (-room, *total)
+    else:
+        score = (room, *total) if shape.tight else (*total[:3], room, *total[3:])
+    return Fit(score, tuple(picked))
 
 
 def _allowed(cells: Cells, shape: Shape) -> list[_Free]:

@@ -14,6 +14,14 @@ class Passing(StrEnum):
     STRICT = "strict"  # nobody
 
 
+class PlacementRule(StrEnum):
+    """Which of the places that would do a job gets."""
+
+    FRAGMENTATION = "fragmentation"  # where the usual requests lose least; docs/adr/0012
+    # The fullest node that does; gangs on no more nodes than they would need if all were free.
+    CONSOLIDATED = "consolidated"
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionRules:
     by_priority: bool = True

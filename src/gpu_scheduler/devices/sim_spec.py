@@ -92,7 +92,7 @@ def has_nvlink(gpu_type: str) -> bool:
 
 
 def _gpus(item: str, text: str) -> list[SimGpu]:
-    match = re.fullmatch(r"([+-]?\d+)x([A-Za-z][A-Za-z0-9_-]*)(?::(.*))?", item, re.ASCII)
+    match = re.fullmatch(r"([+-]?\d+)x([A-Za-z][A-Za-z0-9_.-]*)(?::(.*))?", item, re.ASCII)
     if match is None:
         raise ValueError(
             f"{item!r} in GPU spec {text!r} is not <count>x<type>[:<memory>]: "

@@ -39,6 +39,7 @@ class _GpuState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remap_failed: bool | None = None
     xids: list[int] | None = None  # all errors so far, oldest first
     mps: bool | None = None
+    slice_of: int | None = None
 
     def over(self, other: "_GpuState") -> "_GpuState":
         """Both, and where both say something, this one's word."""
@@ -100,6 +101,7 @@ class SimulatedProvider:
         remap_failed: bool | None = None,
         xids: Sequence[int] | None = None,
         mps: bool | None = None,
+        slice_of: int | None = None,
     ) -> None:
         """Set some values of one GPU, over the state file's; None leaves a value as it is."""
         if not 0 <= index < len(self._facts):
@@ -119,6 +121,7 @@ class SimulatedProvider:
             remap_failed=remap_failed,
             xids=None if xids is None else list(xids),
             mps=mps,
+            slice_of=slice_of,
         )
         self._set[index] = new.over(self._set.get(index, _GpuState()))
 
@@ -208,7 +211,7 @@ def _islands(types: list[str]) -> list[int | None]:
 
 def _apply(facts: GpuReading, state: _GpuState) -> GpuReading:
     xids = tuple(state.xids or ())
-    facts = replace(facts, xids=xids, xid_count=len(xids))
+    facts = replace(facts, xids=xids, xid_count=len(xids), slice_of=state.slice_of)
     if state.lost:
         return facts.unmeasured("lost: simulated loss")
     processes = tuple(GpuProcess(p.pid, p.memory_mib, p.sm_percent) for p in state.processes or ())

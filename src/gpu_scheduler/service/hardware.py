@@ -283,6 +283,7 @@ class Hardware:
             return None
         there = self.processes.get(reading.index, GpuProcesses())
         ours = use is not None and use.gpu_millis.get(reading.index, 0) > 0
+        ours = ours or bool(there.of(Belongs.SURVIVOR))
         # Who cannot be seen may well be ours where we have jobs, and is not where we have none.
         others = there.of(Belongs.FOREIGN) + ([] if ours else there.of(Belongs.UNSEEN))
         watch = self._foreign.get(reading.uuid, ForeignWatch(taken=_is_taken(before)))

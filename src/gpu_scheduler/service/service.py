@@ -42,6 +42,7 @@ from gpu_scheduler.service.bookings import DEFAULT_LIMITS, BookingCommands, Book
 from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.enact import Enacted, enact
 from gpu_scheduler.service.feed import Feed
+from gpu_scheduler.service.gpu_use import GpuUse
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs import JobCommands, not_found
@@ -116,7 +117,8 @@ class Service:
         self.clock = clock
         self.settings = settings
         self._opened = time.monotonic()
-        self._observer = Observers(observers)
+        self.gpu_use = GpuUse()
+        self._observer = Observers((self.gpu_use, *observers))
         self.feed = Feed(self.state, store)
         self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)

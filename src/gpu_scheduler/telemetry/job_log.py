@@ -90,6 +90,11 @@ class JobLog(Observer):
                     _log.info("GPU is well again", **fields)
                 else:
                     _log.warning("GPU has a problem", **fields, problem=gpu.problem)
+            if gpu.foreign != (None if old is None else old.foreign):
+                if gpu.foreign is None:
+                    _log.info("GPU is no longer in foreign hands", **fields)
+                else:
+                    _log.warning("GPU is in foreign hands", **fields, foreign=gpu.foreign)
             if old is not None and gpu.paused != old.paused:
                 if gpu.paused is None:
                     _log.info("GPU takes jobs again", **fields)

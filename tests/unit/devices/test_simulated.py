@@ -195,3 +195,11 @@ def test_the_load_of_a_process_can_be_set() -> None:
     provider = SimulatedProvider("sim:1xA100")
     provider.set(0, processes=[GpuProcess(4711, 5, 60)])
     assert provider.read().gpus[0].processes == (GpuProcess(4711, 5, 60),)
+
+
+def test_a_gpu_can_be_a_slice_of_another() -> None:
+    provider = SimulatedProvider("sim:2xA100-1g.10gb:10G")
+    provider.set(0, slice_of=7)
+    one, other = provider.read().gpus
+    assert (one.gpu_type, one.memory_mib, one.slice_of) == ("A100-1g.10gb", 10_240, 7)
+    assert other.slice_of is None

@@ -596,5 +596,5 @@ async def test_parts_of_gpus_come_in_the_steps_that_are_set(gpus: float, fits: b
         if fits:
             await box.submit(a_submission(gpus=gpus))
         else:
-            with pytest.raises(InvalidRequest, match="GPUs come in steps of 0.25"):
+            with pytest.raises(InvalidRequest, match=r"GPUs come in steps of 0\.25"):
                 await box.submit(a_submission(gpus=gpus))

@@ -50,6 +50,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("WEBSOCKET", "/api/v1/events"): _READ,
     # The machine
     ("GET", "/api/v1/cluster/status"): _READ,
+    ("GET", "/api/v1/cluster/metrics"): _READ,
     ("GET", "/api/v1/gpus"): _READ,
     ("POST", "/api/v1/gpus/{index}/pause"): Permission.CONTROL_GPUS,
     ("POST", "/api/v1/gpus/{index}/resume"): Permission.CONTROL_GPUS,

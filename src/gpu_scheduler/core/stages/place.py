@@ -17,10 +17,12 @@ from gpu_scheduler.core.node_index import (
     Indexes,
     NodeIndex,
     cells_of,
+    fewest,
     in_order,
     kinds_of,
 )
 from gpu_scheduler.core.packing import Cells, Picks, Score, Shape, capacity, count_workers, fit
+from gpu_scheduler.core.rules import PlacementRule
 from gpu_scheduler.core.stages.admit import over_type_quota
 from gpu_scheduler.core.units import GPU
 
@@ -213,7 +215,11 @@ class _Search:
         self._request = request = job_class.request
         self._where = where = request.where
         self._view = view
-        self._asked = self._shape = shape_of(request)
+        shape = shape_of(request)
+        if books.placement_rule is PlacementRule.CONSOLIDATED and not shape.spread:
+            shape = shape._replace(tight=True)
+        self._class = job_class
+        self._asked = self._shape = shape
         self._has_limits = bool(request.cpu_millis or request.mem_mib)
         self._needs = request.of_a_worker()[1:] if self._has_limits else _NOTHING
         self._picks_gpus = bool(where.gpus or where.not_gpus)
@@ -242,6 +248,8 @@ class _Search:
         if self._has_limits and self._uses_groups:
             groups = [group for group in groups if group.may_spare(self._needs)]
         counts = (self._scattered if shape.spread else self._packed)(groups)
+        if counts is not None and shape.tight and len(counts) > self._fewest_nodes(gpu_type):
+            return None
         if counts is not None:
             return self._gang(gpu_type, counts)
         if groups and self._has_limits and self._uses_groups:
@@ -390,10 +398,22 @@ class _Search:
         self, groups: Collection[Group], workers: int, used: Collection[NodeId]
     ) -> tuple[NodeId, Group] | None:
         able = [group for group in groups if group.capacity(self._shape) >= workers]
-        for _, node_id, group in _ranked(able, self._shape, workers):
+        shape = self._shape
+        if shape.tight and used:
+            shape = shape._replace(spread=True)  # beside whole nodes, what is left over has room
+        for _, node_id, group in _ranked(able, shape, workers):
             if node_id not in used and self._most(node_id, group, workers) == workers:
                 return node_id, group
         return None
+
+    def _fewest_nodes(self, gpu_type: str) -> int:
+        """On how many nodes the gang would be if nobody else were there."""
+        workers = self._request.workers
+        if self._uses_groups and not self._picks_nodes and not self._has_limits:
+            return self._index.fewest_nodes(gpu_type, self._shape, workers)
+        nodes = (self._nodes[node_id].node for node_id in self._among or self._nodes)
+        rooms = [(most_workers(node, self._class).get(gpu_type, 0), 1) for node in nodes]
+        return fewest(rooms, workers)
 
     def _scattered(self, groups: Collection[Group]) -> dict[NodeId, tuple[Group, int]] | None:
         """Each worker where most is free by then; of equal nodes the first by id."""

@@ -61,9 +61,9 @@ def _on_node(trial: Trial, holds: Holds, job_class: JobClass, node_id: NodeId) -
             trial.give(holding.job, holding.placement)
         view = holds.view(job_class) if job_class.booking is not None else None
         seen = use if view is None else view(use)
-        fits = any(workers_that_fit(seen, job_class, gpu_type) for gpu_type in types)
+        most = max((workers_that_fit(seen, job_class, gpu_type) for gpu_type in types), default=0)
         trial.undo(mark)
-        return fits
+        return most >= job_class.request.workers
 
     # GPUs may be paused, hot or out of order besides: then everybody's end is not enough.
     enough = next((n for n in range(1, len(on_it) + 1) if fits_without(on_it[:n])), len(on_it))
