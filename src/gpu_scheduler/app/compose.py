@@ -101,7 +101,7 @@ def make_service(
             cost_per_gpu_hour=settings.billing.cost_per_gpu_hour,
             bookings=_booking_limits(settings),
             adjust=_adjust(settings),
-            watch=_watch_rules(settings),
+            watch=_watch_rules(settings, simulated=detected.provider.simulated),
             step_millis=max(GPU_STEP, math.ceil(settings.devices.allocation_precision * GPU)),
             gangs=settings.scheduler.enable_gang_scheduling,
         ),
@@ -140,10 +140,13 @@ def _hardware_rules(settings: Settings) -> HardwareRules:
     )
 
 
-def _watch_rules(settings: Settings) -> WatchRules:
+def _watch_rules(settings: Settings, *, simulated: bool) -> WatchRules:
     devices = settings.devices
+    window = devices.idle_window_seconds
+    if simulated and "idle_window_seconds" not in devices.model_fields_set:
+        window = 0  # simulated GPUs do nothing unless told: nobody should be warned of that
     return WatchRules(
-        IdleRules(devices.idle_percent, round(devices.idle_window_seconds * SECOND)),
+        IdleRules(devices.idle_percent, round(window * SECOND)),
         OveruseRules(
             OveruseAction(devices.memory_overuse), round(devices.memory_grace_seconds * SECOND)
         ),

@@ -145,7 +145,8 @@ def _show_made(made: "ReservationModel") -> None:
     note(f"use it with: tgpu submit --reservation {made.id} --gpus {len(made.gpus)} -- COMMAND")
     if made.unused_minutes is not None:
         back_at = millis(made.starts_at) + round(made.unused_minutes * 60_000)
-        note(f"given back if nothing ran or waits in it by {instant_text(back_at, now)}")
+        if back_at < millis(made.ends_at):
+            note(f"given back if nothing ran or waits in it by {instant_text(back_at, now)}")
 
 
 def _refused(error: "ClientError") -> "Failure":

@@ -515,7 +515,8 @@ class DeviceSettings(_Section):
     ] = Field(
         default=1800,
         description="A job whose GPUs do nothing over this long is told, after twice as long "
-        "warned, after three times dealt with as its queue says; 0 never.",
+        "warned, after three times dealt with as its queue says; 0 never. On simulated GPUs only "
+        "where it is set.",
     )
     memory_overuse: Literal["off", "warn", "end"] = Field(
         default="warn",
