@@ -217,6 +217,15 @@ def started(plan: Plan) -> list[str]:
     return [decided.job_id for decided in plan.starts]
 
 
+def a_copy(state: State) -> State:
+    """Another state that is the same. What is known by identity is known anew."""
+    copied = copy.deepcopy(state)
+    waiting = copied.waiting
+    waiting._open = {id(queue): queue for queue in waiting.all_classes() if queue.keys}
+    waiting._known.clear()
+    return copied
+
+
 def waiting_ids(state: State) -> list[str]:
     return sorted(job_id for queue in state.waiting.classes() for _, job_id in queue.keys)
 

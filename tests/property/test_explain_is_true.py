@@ -1,6 +1,5 @@
 """What `explain` names is the cause: take it away and, cause by cause, the job starts."""
 
-import copy
 from dataclasses import replace
 from random import Random
 
@@ -20,7 +19,7 @@ from gpu_scheduler.core.reasons import Reason, ReasonCode
 from gpu_scheduler.core.stages.place import could_ever_hold
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
-from tests.builders import a_gpu, a_node, end_anyhow, entry_of, hold, started
+from tests.builders import a_copy, a_gpu, a_node, end_anyhow, entry_of, hold, started
 from tests.property.world import a_lived_in_world
 
 # Removing one cause may show the next; there are fewer kinds of cause than this.
@@ -33,7 +32,7 @@ def test_a_job_starts_once_every_named_cause_is_removed(seed: int) -> None:
     world = a_lived_in_world(Random(seed), steps=30)
     world.submit(Random(seed))
     for job_id in world.facts.ids(JobState.PENDING)[:4]:
-        _peel(copy.deepcopy(world.state), job_id)
+        _peel(a_copy(world.state), job_id)
 
 
 def _peel(state: State, job_id: str) -> None:
@@ -214,8 +213,9 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
         if any(part.node_id == node_id for part in on):
             end_anyhow(state, entry.job.job_id)
     node = state.ledger.node(node_id).node
-    well = {"paused": None, "problem": None, "foreign": None, "heat": Heat.COOL}
-    gpus = tuple(replace(gpu, **well) for gpu in node.gpus)
+    gpus = tuple(
+        replace(gpu, paused=None, problem=None, foreign=None, heat=Heat.COOL) for gpu in node.gpus
+    )
     state.apply(NodeSet(0, replace(node, gpus=gpus)))
 
 

@@ -212,7 +212,7 @@ def _gpus_busy(reason: Reason, _: str) -> _Sentence:
     )
     parts = [f"{free} of {total} free on {'this node' if reason.fact('node') else 'all nodes'}"]
     if paused:
-        parts.append(f"{paused} paused")
+        parts.append(f"{paused} paused ({reason.fact('pauses')})")
     if hot:
         parts.append(f"{hot} too hot")
     if problem:

@@ -11,7 +11,7 @@ from gpu_scheduler.core.adjust import AdjustRules
 from gpu_scheduler.core.foreign import ForeignRules
 from gpu_scheduler.core.heat import HeatLimits
 from gpu_scheduler.core.idle import IdleRules
-from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId
+from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId, TenantId
 from gpu_scheduler.core.overuse import OveruseAction, OveruseRules
 from gpu_scheduler.core.policies import OrderOptions, order_policies
 from gpu_scheduler.core.policy import Policy
@@ -25,6 +25,7 @@ from gpu_scheduler.engines.api import Engine
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE
 from gpu_scheduler.policies import load_policy
+from gpu_scheduler.predictors import load_predictor
 from gpu_scheduler.quota import (
     LocalQuotaProvider,
     NotConfigured,
@@ -37,7 +38,9 @@ from gpu_scheduler.service.bookings import BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
 from gpu_scheduler.service.job_watch import WatchRules
+from gpu_scheduler.service.jobs_file import JobsFileSettings
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.settings.process import process_environ
@@ -58,6 +61,8 @@ def make_service(
     size = node_size(detected.provider)
     clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else WallClock()
     environ = process_environ()
+    predictions = _predictions(settings)
+    options = _order_options(settings, predictions)
     hardware = Hardware(
         LOCAL_NODE,
         int(size.cores * settings.devices.cpu_overcommit * CPU),
@@ -73,9 +78,9 @@ def make_service(
         hardware=hardware,
         clock=clock,
         settings=ServiceSettings(
-            policy=_policy(settings),
-            policies=order_policies(settings.scheduler.aging_seconds, _order_options(settings)),
-            rules=_rules(settings),
+            policy=_policy(settings, options),
+            policies=order_policies(settings.scheduler.aging_seconds, options),
+            rules=_rules(settings, predictions),
             fair_share_half_life_ms=round(
                 settings.scheduler.fair_share_half_life_hours * 3_600_000
             ),
@@ -104,10 +109,19 @@ def make_service(
             watch=_watch_rules(settings, simulated=detected.provider.simulated),
             step_millis=max(GPU_STEP, math.ceil(settings.devices.allocation_precision * GPU)),
             gangs=settings.scheduler.enable_gang_scheduling,
+            jobs_file=_jobs_file(settings),
+            size_table=settings.files.llm_config_file,
         ),
         quota=_quota(settings),
         observers=observers,
+        predictions=predictions,
     )
+
+
+def _predictions(settings: Settings) -> Predictions:
+    """One that cannot be had is a problem to report, and no reason to start nothing."""
+    name = settings.prediction.predictor
+    return Predictions(lambda: load_predictor(name)(), name)
 
 
 def _booking_limits(settings: Settings) -> BookingLimits:
@@ -116,6 +130,19 @@ def _booking_limits(settings: Settings) -> BookingLimits:
         unused_ms=round(scheduler.booking_unused_minutes * 60_000) or None,
         longest_ms=round(scheduler.booking_max_hours * 3_600_000),
         ahead_ms=round(scheduler.booking_max_days_ahead * 86_400_000),
+    )
+
+
+def _jobs_file(settings: Settings) -> JobsFileSettings | None:
+    files, jobs = settings.files, settings.jobs
+    if files.jobs_file is None:
+        return None
+    return JobsFileSettings(
+        files.jobs_file,
+        interval_seconds=files.monitor_interval_s,
+        tenant_id=TenantId(files.jobs_tenant),
+        most_tries=jobs.max_assignment_attempts,
+        wait_ms=round(jobs.assignment_retry_wait_s * SECOND),
     )
 
 
@@ -160,22 +187,25 @@ def _heat_limits(settings: Settings) -> HeatLimits | None:
     return HeatLimits(round(scheduler.thermal_threshold), round(scheduler.thermal_margin))
 
 
-def _policy(settings: Settings) -> Policy:
+def _policy(settings: Settings, options: OrderOptions) -> Policy:
     try:
         scheduler = settings.scheduler
-        return load_policy(scheduler.policy, scheduler.aging_seconds, _order_options(settings))
+        return load_policy(scheduler.policy, scheduler.aging_seconds, options)
     except ValueError as error:
         raise CannotServe(f"scheduler.policy: {error}") from error
 
 
-def _order_options(settings: Settings) -> OrderOptions:
+def _order_options(settings: Settings, predictions: Predictions) -> OrderOptions:
     scheduler = settings.scheduler
     return OrderOptions(
-        scheduler.aging_step, scheduler.shortest_bound_seconds, scheduler.backfill_over
+        scheduler.aging_step,
+        scheduler.shortest_bound_seconds,
+        scheduler.backfill_over,
+        predictions.of_class,
     )
 
 
-def _rules(settings: Settings) -> Rules:
+def _rules(settings: Settings, predictions: Predictions) -> Rules:
     scheduler = settings.scheduler
     passing = Passing(scheduler.passing)
     if scheduler.policy == "backfill" and passing is not Passing.CONSERVATIVE:
@@ -184,17 +214,18 @@ def _rules(settings: Settings) -> Rules:
         passing=passing,
         depth=scheduler.reservation_depth,
         hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
-        preemption=_preemption(settings) if scheduler.enable_preemption else None,
+        preemption=_preemption(settings, predictions) if scheduler.enable_preemption else None,
     )
 
 
-def _preemption(settings: Settings) -> PreemptionRules:
+def _preemption(settings: Settings, predictions: Predictions) -> PreemptionRules:
     scheduler = settings.scheduler
     return PreemptionRules(
         margin=scheduler.preempt_margin,
         min_run_ms=scheduler.preempt_min_run_seconds * SECOND,
         spare_ms=scheduler.preempt_spare_seconds * SECOND,
         most_times=scheduler.preempt_most_times,
+        left=predictions.left_ms,
     )
 
 

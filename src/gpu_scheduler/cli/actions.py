@@ -7,14 +7,17 @@ import typer
 from gpu_scheduler.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpu_scheduler.cli.targets import Done
     from gpu_scheduler.client.http import Client
+    from gpu_scheduler.wire.v1 import JobModel
 
 CANCEL_EPILOG = examples("tgpu cancel 12", "tgpu cancel 12 13 last", "tgpu cancel --all-pending")
 HOLD_EPILOG = examples("tgpu hold 12", "tgpu release 12")
 RELEASE_EPILOG = examples("tgpu release 12")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
-RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed")
+RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
 
 SomeJobIds = Annotated[
     list[str] | None,
@@ -81,6 +84,14 @@ def rerun(
         bool,
         typer.Option("--failed", help="Every failed job of yours that was not run again since."),
     ] = False,
+    *,
+    since: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Of --failed: that ended this lately.")
+    ] = None,
+    failure: Annotated[
+        str | None,
+        typer.Option(metavar="CODE[,CODE]", help="Of --failed: only these, such as xid,node."),
+    ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
@@ -88,8 +99,9 @@ def rerun(
     from gpu_scheduler.cli.connect import connected
     from gpu_scheduler.cli.targets import on_each
 
+    given, wanted = _given(jobs, failed, "--failed"), _wanted(failed, since, failure)
     with connected(api_url) as client:
-        ids = _given(jobs, failed, "--failed") or _mine_failed(client)
+        ids = given or [job.job_id for job in _mine_failed(client) if wanted(job)]
         results = on_each(client, ids, client.rerun_job, ["failed"])
         return _report(results, as_json, "no failed job of yours is left to run again")
 
@@ -115,7 +127,37 @@ def _mine_pending(client: "Client") -> list[str]:
     return [job.job_id for job in client.iter_jobs(states=["pending"], user=user_name())]
 
 
-def _mine_failed(client: "Client") -> list[str]:
+def _wanted(failed: bool, since: str | None, failure: str | None) -> "Callable[[JobModel], bool]":
+    """Which of the failed jobs --since and --failure choose."""
+    from gpu_scheduler.cli.durations import parse_duration
+    from gpu_scheduler.cli.environment import now_ms
+    from gpu_scheduler.cli.failures import bad_input
+    from gpu_scheduler.cli.options import read_option
+    from gpu_scheduler.cli.render.words import instant_ms
+
+    if (since or failure) and not failed:
+        raise bad_input("--since and --failure choose among failed jobs", "add --failed")
+    span = None if since is None else read_option("--since", parse_duration, since)
+    earliest = None if span is None else now_ms() - span * 1000
+    codes = None if failure is None else read_option("--failure", _read_codes, failure)
+
+    def is_wanted(job: "JobModel") -> bool:
+        lately = earliest is None or instant_ms(job.ended_at or job.submitted_at) >= earliest
+        return lately and (codes is None or job.failure in codes)
+
+    return is_wanted
+
+
+def _read_codes(text: str) -> frozenset[str]:
+    from gpu_scheduler.cli.render.failures import CODES
+
+    codes = frozenset(word.strip().replace("-", "_") for word in text.split(","))
+    if unknown := sorted(codes - CODES.keys()):
+        raise ValueError(f"{unknown[0]!r} is no kind of failure: {', '.join(CODES)}")
+    return codes
+
+
+def _mine_failed(client: "Client") -> "list[JobModel]":
     """Oldest first. Newer jobs come first in the list, so a rerun is seen before its origin."""
     from gpu_scheduler.cli.environment import user_name
 
@@ -125,7 +167,7 @@ def _mine_failed(client: "Client") -> list[str]:
         if job.rerun_of is not None:
             again.add(job.rerun_of)
         if job.state == "failed" and job.job_id not in again:
-            failed.append(job.job_id)
+            failed.append(job)
     return failed[::-1]
 
 

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from gpu_scheduler.cli import (
     about,
     actions,
+    add,
     agent,
     budget,
     cluster,
@@ -20,21 +21,28 @@ from gpu_scheduler.cli import (
     db,
     doctor,
     gateway,
+    jobs_file,
     keys,
     listing,
     logs,
     nodes,
+    pausing,
+    predict,
     preemption,
     queues,
+    receipt,
     reservations,
     service,
     share,
+    size,
+    status,
     submit,
     tenants,
 )
 from gpu_scheduler.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from gpu_scheduler.cli.failures import Failure, bad_input, of_client_error, of_validation
 from gpu_scheduler.cli.options import ApiUrl
+from gpu_scheduler.cli.top import command as top
 from gpu_scheduler.client.errors import ClientError, StartFailed
 
 _EPILOG = "\n".join(
@@ -105,6 +113,7 @@ def _add(
 
 # The command begins where the options end, so that its own options need no quoting.
 _add("submit", submit.submit, submit.EPILOG, _JOBS, settings={"allow_interspersed_args": False})
+_add("add", add.add, add.EPILOG, _JOBS)
 _add("list", listing.list_jobs, listing.LIST_EPILOG, _JOBS)
 _add("watch", listing.watch, listing.WATCH_EPILOG, _JOBS)
 _add("show", listing.show, listing.SHOW_EPILOG, _JOBS)
@@ -117,12 +126,18 @@ _add("release", actions.release, actions.RELEASE_EPILOG, _JOBS)
 _add("rerun", actions.rerun, actions.RERUN_EPILOG, _JOBS)
 _add("complete", actions.complete, actions.COMPLETE_EPILOG, _JOBS)
 _add("checkpoint", preemption.checkpoint, preemption.CHECKPOINT_EPILOG, _JOBS)
+_add("receipt", receipt.receipt, receipt.EPILOG, _JOBS)
 _add("preemptions", preemption.preemptions, preemption.PREEMPTIONS_EPILOG, _JOBS)
-_add("status", cluster.status, cluster.STATUS_EPILOG, _MACHINE)
+_add("size", size.size, size.EPILOG, _JOBS)
+_add("status", status.status, status.STATUS_EPILOG, _MACHINE)
+_add("top", top.top, top.EPILOG, _MACHINE)
+_add("metrics", status.metrics, status.METRICS_EPILOG, _MACHINE)
+_add("health", status.health, status.HEALTH_EPILOG, _MACHINE)
 _add("gpus", cluster.gpus, cluster.GPUS_EPILOG, _MACHINE)
-_add("pause-gpu", cluster.pause_gpu, cluster.PAUSE_EPILOG, _MACHINE)
+_add("pause-gpu", pausing.pause_gpu, pausing.PAUSE_EPILOG, _MACHINE)
 _add("adopt", cluster.adopt, cluster.ADOPT_EPILOG, _MACHINE)
-_add("resume-gpu", cluster.resume_gpu, cluster.RESUME_EPILOG, _MACHINE)
+_add("resume-gpu", pausing.resume_gpu, pausing.RESUME_EPILOG, _MACHINE)
+_add("drain", pausing.drain, pausing.DRAIN_EPILOG, _MACHINE)
 _add("reserve", reservations.reserve, reservations.RESERVE_EPILOG, _MACHINE)
 _add("reservations", reservations.reservations, reservations.LIST_EPILOG, _MACHINE)
 _add("unreserve", reservations.unreserve, reservations.UNRESERVE_EPILOG, _MACHINE)
@@ -137,12 +152,14 @@ _add("gateway", gateway.gateway, gateway.EPILOG, _SERVICE)
 _add("doctor", doctor.doctor, doctor.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)
+app.add_typer(jobs_file.app, name="jobs-file", rich_help_panel=_JOBS)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=_TENANTS)
 app.add_typer(queues.app, name="queues", rich_help_panel=_TENANTS)
 app.add_typer(queues.quota_app, name="quota", rich_help_panel=_TENANTS)
 app.add_typer(config.app, name="config", rich_help_panel=_SERVICE)
 app.add_typer(db.app, name="db", rich_help_panel=_SERVICE)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVICE)
+app.add_typer(predict.app, name="predict", rich_help_panel=_SERVICE)
 _add("audit", keys.audit, keys.AUDIT_EPILOG, _SERVICE)
 _add("whoami", keys.whoami, keys.WHOAMI_EPILOG, _SERVICE)
 # Spellings that people bring from elsewhere.

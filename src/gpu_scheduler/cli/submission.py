@@ -56,6 +56,10 @@ _OPTIONS: Final = {
     "after": "--after",
     "array": "--array",
     "params": "--param",
+    "size_by": "--auto",
+    "conda": "--conda",
+    "venv": "--venv",
+    "uv": "--uv",
 }
 
 
@@ -64,7 +68,7 @@ class Typed:
     """The options and the command as they were typed."""
 
     command: Sequence[str]
-    gpus: str = "1"
+    gpus: str | None = None  # 1, unless the model decides
     gpu_type: str | None = None
     gpu_mem: str | None = None
     cpus: float = 0
@@ -100,6 +104,11 @@ class Typed:
     deadline: str | None = None
     preemptible: bool = True
     checkpoint_signal: str | None = None
+    auto: bool = False
+    conda: str = ""
+    venv: str = ""
+    uv: str = ""
+    size_by: str = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,9 @@ def build_request(
     `find_id` turns `last` into an id. Raises Failure for bad input.
     """
     command = read_command(typed.command, typed.lease)
-    gpus = read_option("--gpus", amounts.parse_gpu_count, typed.gpus)
+    if typed.auto and typed.gpus is not None:
+        raise bad_input("--auto and --gpus exclude each other", "leave one of them out")
+    gpus = read_option("--gpus", amounts.parse_gpu_count, typed.gpus or "1")
     sendable, left_out = _sendable(submitter.variables if typed.send_env else {})
     fields: dict[str, object] = {
         "job_id": typed.job_id,
@@ -151,7 +162,7 @@ def build_request(
         "array": _array(typed.array),
         "params": read_option("--param", lambda _: amounts.parse_params(typed.params), ""),
     }
-    fields |= _gpus(typed, gpus) | _where(typed)
+    fields |= _gpus(typed, gpus) | _where(typed) | _surroundings(typed)
     if typed.backoff:
         fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
     try:
@@ -209,6 +220,16 @@ def _where(typed: Typed) -> dict[str, object]:
         "exclusive": typed.exclusive,
         "same_island": typed.same_island,
         "spread": typed.spread,
+    }
+
+
+def _surroundings(typed: Typed) -> dict[str, object]:
+    """The size by a model, and the Python environment."""
+    return {
+        "size_by": "learned" if typed.auto else typed.size_by,
+        "conda": typed.conda,
+        "venv": typed.venv,
+        "uv": typed.uv,
     }
 
 

@@ -16,6 +16,7 @@ EPILOG = examples(
     "tgpu submit --workers 4 --gpus 8 --type H100,A100 -- python train.py",
     "tgpu submit --gpus 2 --deadline 'tomorrow 9:00' --checkpoint-signal USR1 -- python t.py",
     "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
+    "tgpu submit --conda ml --auto -- python eval.py --llm qwen2.5-7b-inst",
     "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
 )
 
@@ -33,13 +34,21 @@ def submit(
     ] = None,
     *,
     gpus: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="N",
-            help="GPUs, of each worker; 0.5 is half of one.",
+            help="GPUs, of each worker; 0.5 is half of one. Default: 1.",
             rich_help_panel=_RESOURCES,
         ),
-    ] = "1",
+    ] = None,
+    auto: Annotated[
+        bool,
+        typer.Option(
+            "--auto",
+            help="As many GPUs as past runs of its --llm or --model needed; see `tgpu size`.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = False,
     workers: Annotated[
         int,
         typer.Option(
@@ -250,6 +259,22 @@ def submit(
         bool,
         typer.Option("--no-env", help="Do not pass on my environment.", rich_help_panel=_SETTING),
     ] = False,
+    conda: Annotated[
+        str,
+        typer.Option(
+            metavar="ENV", help="Run in this conda environment.", rich_help_panel=_SETTING
+        ),
+    ] = "",
+    venv: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="Run in this virtual environment.", rich_help_panel=_SETTING
+        ),
+    ] = "",
+    uv: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Run in this uv project.", rich_help_panel=_SETTING),
+    ] = "",
     lease: Annotated[
         bool,
         typer.Option(
@@ -318,5 +343,9 @@ def submit(
         deadline=deadline,
         preemptible=not no_preempt,
         checkpoint_signal=checkpoint_signal,
+        auto=auto,
+        conda=conda,
+        venv=venv,
+        uv=uv,
     )
     return send(typed, Answering(cwd, api_url, wait, quiet, as_json))

@@ -18,6 +18,7 @@ from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
+from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
     KeyCreate,
@@ -29,6 +30,7 @@ from gpu_scheduler.wire.keys_v1 import (
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
     ReservationCreate,
     ReservationList,
@@ -43,6 +45,7 @@ from gpu_scheduler.wire.root_v1 import (
     TickAnswer,
 )
 from gpu_scheduler.wire.share_v1 import ShareList
+from gpu_scheduler.wire.sizes_v1 import SizeAnswer
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,
@@ -174,6 +177,10 @@ class AsyncClient:
     async def rerun_job(self, job_id: str) -> SubmitAnswer:
         return await self.send(calls.rerun_job(job_id))
 
+    async def receipt(self, job_id: str) -> ReceiptModel:
+        """What a job has used up so far."""
+        return await self.send(calls.receipt(job_id))
+
     async def why(self, job_id: str) -> WhyAnswer:
         return await self.send(calls.why(job_id))
 
@@ -288,6 +295,14 @@ class AsyncClient:
     async def budgets(self, tenant_id: str | None = None) -> BudgetList:
         """What tenants spent of their budgets in the present window."""
         return await self.send(calls.budgets(tenant_id))
+
+    async def size(self, model: str) -> SizeAnswer:
+        """How many GPUs a model needs, and why."""
+        return await self.send(calls.size(model))
+
+    async def jobs_file(self) -> JobsFileAnswer:
+        """What became of the lines of the jobs file that the service watches."""
+        return await self.send(calls.jobs_file())
 
     async def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
         return await self.send(calls.list_reservations(tenant_id))

@@ -16,6 +16,7 @@ from gpu_scheduler.client.call import (
 )
 from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList
+from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
     KeyCreate,
@@ -27,6 +28,7 @@ from gpu_scheduler.wire.keys_v1 import (
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
     ReservationCreate,
     ReservationList,
@@ -41,6 +43,7 @@ from gpu_scheduler.wire.root_v1 import (
     TickAnswer,
 )
 from gpu_scheduler.wire.share_v1 import ShareList
+from gpu_scheduler.wire.sizes_v1 import SizeAnswer
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueList,
@@ -163,6 +166,10 @@ def preemptions(tenant_id: str | None, limit: int) -> Call[PreemptionList]:
 
 def rerun_job(job_id: str) -> Call[SubmitAnswer]:
     return Call("POST", path_of("jobs", job_id, "rerun"), a(SubmitAnswer))
+
+
+def receipt(job_id: str) -> Call[ReceiptModel]:
+    return Call("GET", path_of("jobs", job_id, "receipt"), a(ReceiptModel))
 
 
 def why(job_id: str) -> Call[WhyAnswer]:
@@ -324,6 +331,14 @@ def sync_quota(project_id: str) -> Call[QuotaModel]:
 
 def budgets(tenant_id: str | None) -> Call[BudgetList]:
     return Call("GET", "/api/v1/budgets", a(BudgetList), {"tenant_id": tenant_id})
+
+
+def size(model: str) -> Call[SizeAnswer]:
+    return Call("GET", "/api/v1/sizes", a(SizeAnswer), {"model": model})
+
+
+def jobs_file() -> Call[JobsFileAnswer]:
+    return Call("GET", "/api/v1/jobs-file", a(JobsFileAnswer))
 
 
 def list_reservations(tenant_id: str | None) -> Call[ReservationList]:

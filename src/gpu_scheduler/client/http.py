@@ -21,6 +21,7 @@ from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.budgets_v1 import BudgetList
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
+from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
     AuditList,
     KeyCreate,
@@ -32,6 +33,7 @@ from gpu_scheduler.wire.keys_v1 import (
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
+from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
     ReservationCreate,
     ReservationList,
@@ -46,6 +48,7 @@ from gpu_scheduler.wire.root_v1 import (
     TickAnswer,
 )
 from gpu_scheduler.wire.share_v1 import ShareList
+from gpu_scheduler.wire.sizes_v1 import SizeAnswer
 from gpu_scheduler.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,
@@ -179,6 +182,10 @@ class Client:
     def rerun_job(self, job_id: str) -> SubmitAnswer:
         return self.send(calls.rerun_job(job_id))
 
+    def receipt(self, job_id: str) -> ReceiptModel:
+        """What a job has used up so far."""
+        return self.send(calls.receipt(job_id))
+
     def why(self, job_id: str) -> WhyAnswer:
         return self.send(calls.why(job_id))
 
@@ -293,6 +300,14 @@ class Client:
     def budgets(self, tenant_id: str | None = None) -> BudgetList:
         """What tenants spent of their budgets in the present window."""
         return self.send(calls.budgets(tenant_id))
+
+    def size(self, model: str) -> SizeAnswer:
+        """How many GPUs a model needs, and why."""
+        return self.send(calls.size(model))
+
+    def jobs_file(self) -> JobsFileAnswer:
+        """What became of the lines of the jobs file that the service watches."""
+        return self.send(calls.jobs_file())
 
     def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
         return self.send(calls.list_reservations(tenant_id))

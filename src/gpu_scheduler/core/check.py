@@ -98,7 +98,7 @@ def _check_books(state: State) -> None:
         placement = entry.progress.placement
         if entry.progress.state in PLACED and placement is not None:
             counted.take(entry.job, placement, latest_end(entry))
-    for what in ("nodes", "tenants", "queues", "arrays"):
+    for what in ("known_ends", "nodes", "tenants", "queues", "arrays"):
         booked, real = getattr(state.ledger, what), getattr(counted, what)
         _require(booked == real, "the ledger's {} say {}, the jobs {}", what, booked, real)
     _check_pools(state.ledger, counted)

@@ -41,9 +41,12 @@ from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TenantQueue
 
 _NONE: Final[Mapping[str, OrderPolicy]] = {}
+_NO_PLAN: Final = Plan()
 
 # Searches for somebody to give way are dear, and whoever is not among the first waits its turn.
 _MOST_SEARCHES: Final = 32
+# Under `easy`, looks for an opening where the first have none; `conservative` has its depth.
+_MOST_OPENINGS: Final = 4
 
 
 class Witness(Protocol):
@@ -71,6 +74,8 @@ def schedule(
     orders that queues may name for themselves. `promises` are the reservations of the cycle
     before: under `conservative` each is kept, or bettered.
     """
+    if state.is_quiet():
+        return _NO_PLAN
     with Trial(state.ledger) as trial:
         cycle = _Cycle(state, now, closed, rules, trial)
         cycle.witness = witness
@@ -119,9 +124,11 @@ class _Cycle:
         self._candidates: Candidates | None = None
         self._borrowers = frozenset() if rules.preemption is None else borrowers(trial.books)
         self._searches = 0
+        self._openings = 0
         self._served: set[JobId] = set()  # apart from the line
         self._promises: dict[JobId, Reservation] = {}
         self._is_over = False  # nobody may pass any more
+        self._untaken: tuple[Job, Placement, int | None] | None = None
         self.starts: list[Start] = []
         self.preemptions: list[Preemption] = []
         self.claims: list[Claim] = []
@@ -168,6 +175,7 @@ class _Cycle:
             placement = self._place(entry.queue)
             if placement is not None:
                 self._start(entry, placement)
+                self._take_started()
                 continue
             self._testify(job_class, entry.job.job_id)
             if entry.progress.claim is not None:
@@ -196,6 +204,8 @@ class _Cycle:
         if aside:
             self._served.update(start.job_id for start in self.starts)
             self._serve(Lines(self._books, order, own, aside, self._served), is_lending=False)
+        # Jobs that were not reached, behind others of their class: their word stands as well.
+        self.reservations += self._promises.values()
 
     def _serve(self, lines: Lines, *, is_lending: bool) -> list[ClassQueue]:
         """Start whom one can, in order. Only what is idle is lent: who needs more than its own
@@ -208,7 +218,7 @@ class _Cycle:
                 line.drop(head)
                 aside.append(head.queue)
                 continue
-            promise = self._promises.get(head.key[2]) if self._promises else None
+            promise = self._promises.pop(head.key[2], None) if self._promises else None
             if promise is not None:
                 self._holds.drop(promise.job_id, promise.placement)
                 self._full_around_holds.clear()  # it alone sees more than those before it did
@@ -217,10 +227,12 @@ class _Cycle:
                 line.drop(head)
                 self._testify(head.queue.job_class, head.key[2])
                 if not is_plain:
-                    self._cannot_start(head.queue.job_class, head.key[2])
+                    self._cannot_start(head.queue, head.key[2], promise)
                 continue
             self._start(self._entry(head.key[2]), placement)
             line.advance(head)
+            if aside or lines.has_more():
+                self._take_started()
         return aside
 
     def _open_classes(self) -> Iterable[ClassQueue]:
@@ -247,6 +259,7 @@ class _Cycle:
                 placement = self._place(self._entry(job.job_id).queue)
                 if placement is not None:
                     self._start(self._entry(job.job_id), placement)
+                    self._take_started()
                     continue
                 self._testify(job_class, job.job_id)
                 if (search := self._search(job_class, whoever=True)) is not None:
@@ -283,12 +296,19 @@ class _Cycle:
 
     def _start(self, entry: Entry, placement: Placement) -> None:
         limit = entry.job.options.time_limit_ms
-        self._trial.take(entry.job, placement, None if limit is None else self._now + limit)
+        until = None if limit is None else self._now + limit
+        self._untaken = (entry.job, placement, until)
         self.starts.append(Start(entry.job.job_id, placement))
 
-    def _cannot_start(self, job_class: JobClass, job_id: JobId) -> None:
+    def _take_started(self) -> None:
+        """Let the books show the last start. Nobody looks at them after the last of a cycle."""
+        if self._untaken is not None:
+            self._trial.take(*self._untaken)
+            self._untaken = None
+
+    def _cannot_start(self, queue: ClassQueue, job_id: JobId, promise: Reservation | None) -> None:
         """The head of a class is in nobody's way unless the rules put it there."""
-        rules = self._rules
+        rules, job_class = self._rules, queue.job_class
         if rules.preemption is not None and self._others_give_way(job_class, job_id):
             return
         entry = self._entry(job_id)
@@ -300,22 +320,37 @@ class _Cycle:
             return  # not for want of room: nobody behind it makes it wait
         if rules.passing is Passing.STRICT:
             # What can never start would keep everybody waiting for ever.
-            nodes = [self._books.node(node_id).node for node_id in self._books.node_ids()]
-            self._is_over = could_ever_hold(nodes, job_class)
-            self.stopped_by = job_id
+            self._is_over = self._could_ever_hold(queue)
+            self.stopped_by = job_id if self._is_over else None
         elif len(self.reservations) < self._most_reservations():
-            self._reserve(entry, job_class, is_overdue)
+            found = self._opening(job_class, promise, is_overdue)
+            if found is not None:
+                self._reserve(entry, found)
+
+    def _could_ever_hold(self, queue: ClassQueue) -> bool:
+        known = self._books.ever_holds.get(queue.shape)
+        if known is None:
+            nodes = [self._books.node(node_id).node for node_id in self._books.node_ids()]
+            known = could_ever_hold(nodes, queue.job_class)
+            self._books.ever_holds[queue.shape] = known
+        return known
 
     def _most_reservations(self) -> int:
         return self._rules.depth if self._rules.passing is Passing.CONSERVATIVE else 1
 
-    def _reserve(self, entry: Entry, job_class: JobClass, is_overdue: bool) -> None:
-        found = opening(self._trial, self._holds, job_class, self._now, patient=is_overdue)
-        promise = self._promises.pop(entry.job.job_id, None)
+    def _opening(
+        self, job_class: JobClass, promise: Reservation | None, is_overdue: bool
+    ) -> Opening | None:
+        """Where and when it will have room; what it was told before, if that is no later."""
+        found = None
+        if self._openings < max(_MOST_OPENINGS, self._most_reservations()):
+            self._openings += 1
+            found = opening(self._trial, self._holds, job_class, self._now, patient=is_overdue)
         if promise is not None and (found is None or promise.at < found.at):
-            found = Opening(promise.at, promise.placement)
-        if found is None:
-            return
+            return Opening(promise.at, promise.placement)
+        return found
+
+    def _reserve(self, entry: Entry, found: Opening) -> None:
         # Where nobody knows when it can start, nobody new may come onto the GPUs it waits for.
         starts_at = self._now if found.at == FAR else found.at
         self._holds.add(entry.job, found.placement, starts_at)

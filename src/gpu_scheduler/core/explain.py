@@ -451,6 +451,8 @@ def _gpus_reason(spot: _Spot, job_class: JobClass) -> Reason:
         free=sum(free),
         empty=sum(millis == GPU for millis in free),
         paused=sum(gpu.paused is not None for gpu in gpus),
+        # Each reason once: a drained node has the same on all its GPUs.
+        pauses="; ".join(dict.fromkeys(gpu.paused for gpu in gpus if gpu.paused)),
         hot=sum(gpu.heat is Heat.HOT for gpu in gpus),
         problem=sum(gpu.problem is not None for gpu in gpus),
         foreign=sum(gpu.foreign is not None for gpu in gpus),

@@ -144,8 +144,11 @@ class Ledger:
         self.pools: dict[str, Pool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         self.arrays: dict[str, int] = {}  # elements placed, by array
+        self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
         self.bookings: dict[str, Booking] = {}
         self.placement_rule = PlacementRule.FRAGMENTATION
+        # Whether the nodes, all free and well, would hold what classes of a shape ask for.
+        self.ever_holds: dict[int, bool] = {}
         self._node_ids: list[NodeId] | None = []
         self._index: NodeIndex | None = None
         self._changed: dict[NodeId, None] = {}  # nodes the index has not looked at since
@@ -157,9 +160,12 @@ class Ledger:
             use.add(job, part, +1)
             use.holdings[job.job_id] = holding
             self._changed[part.node_id] = None
+        self.known_ends += until is not None
         self._count(job, placement, +1)
 
     def give(self, job: Job, placement: Placement) -> None:
+        held = self._node(placement.node_id).holdings.get(job.job_id)
+        self.known_ends -= held is not None and held.until is not None
         for part in placement.parts():
             use = self._node(part.node_id)
             use.add(job, part, -1)
@@ -201,6 +207,7 @@ class Ledger:
         return index
 
     def set_node(self, node: Node) -> None:
+        self.ever_holds.clear()
         self._changed[node.node_id] = None
         use = self.nodes.get(node.node_id)
         if use is None:

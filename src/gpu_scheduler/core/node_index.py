@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_GROUPS: Final = 50_000
 _MOST_FINDERS: Final = 2_000
 _MOST_NEWS: Final = 100_000
+_MOST_SEEN: Final = 4_096
 _FEW: Final = 64  # nodes that are looked at one by one rather than by group
 
 Indexes = tuple[int, ...]  # of GPUs, in the order of the cells
@@ -185,14 +186,19 @@ def fewest(rooms: Iterable[tuple[int, int]], workers: int) -> int:
     return nodes + workers
 
 
+# What was found for nodes of which this is taken, by whether nobody is there.
+_Seen = dict[tuple[bool, tuple[tuple[int, int], ...]], tuple[Group | None, Indexes]]
+
+
 class _Record:
     """A node as the index knows it."""
 
-    __slots__ = ("groups", "indexes", "node", "usable")
+    __slots__ = ("groups", "indexes", "node", "seen", "usable")
 
     def __init__(self) -> None:
         self.node: Node | None = None
         self.usable: dict[str, list[tuple[Kind, int]]] = {}  # by type
+        self.seen: dict[str, _Seen] = {}  # by type; shared by nodes with the same usable GPUs
         self.groups: list[Group] = []
         self.indexes: dict[str, Indexes] = {}
 
@@ -207,6 +213,7 @@ class NodeIndex:
         self._finders: dict[tuple[str, Shape, bool], Finder] = {}
         self._sizes: dict[str, list[int]] = {}  # of GPU memory, ever seen
         self._labelled: dict[tuple[str, str], dict[NodeId, None]] = {}
+        self._seen: dict[tuple[str, tuple[tuple[Kind, int], ...]], _Seen] = {}
         self._fewest: dict[tuple[str, Shape, int], int] = {}
         self._serial = 0
         self.refresh(nodes)
@@ -313,14 +320,25 @@ class NodeIndex:
                 if gpu.mem_mib not in sizes:
                     insort(sizes, gpu.mem_mib)
         record.usable = {gpu_type: kinds_of(gpus) for gpu_type, gpus in by_type.items()}
+        record.seen = {
+            gpu_type: self._seen.setdefault((gpu_type, tuple(usable)), {})
+            for gpu_type, usable in record.usable.items()
+        }
 
     def _regroup(self, record: _Record, use: "NodeUse") -> None:
         groups: list[Group] = []
         if not use.closed_by:
-            for gpu_type, gpus in record.usable.items():
-                cells, indexes = cells_of(gpus, use.gpu_millis)
-                if cells:
-                    groups.append(self._group(gpu_type, not use.holdings, cells))
+            key = (not use.holdings, tuple(sorted(use.gpu_millis.items())))
+            for gpu_type, seen in record.seen.items():
+                found = seen.get(key)
+                if found is None:
+                    found = self._look(record, gpu_type, use)
+                    if len(seen) >= _MOST_SEEN:
+                        seen.clear()
+                    seen[key] = found
+                group, indexes = found
+                if group is not None:
+                    groups.append(group)
                     record.indexes[gpu_type] = indexes
         spare_cpu, spare_mem = use.node.cpu_millis - use.cpu_millis, use.node.mem_mib - use.mem_mib
         for group in groups:
@@ -334,6 +352,10 @@ class NodeIndex:
         for group in groups:
             self._join(group, node_id)
         record.groups = groups
+
+    def _look(self, record: _Record, gpu_type: str, use: "NodeUse") -> tuple[Group | None, Indexes]:
+        cells, indexes = cells_of(record.usable[gpu_type], use.gpu_millis)
+        return self._group(gpu_type, not use.holdings, cells) if cells else None, indexes
 
     def _group(self, gpu_type: str, is_idle: bool, cells: Cells) -> Group:
         key = (gpu_type, is_idle, cells)

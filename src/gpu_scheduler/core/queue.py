@@ -6,14 +6,15 @@ thousand jobs cost.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from sortedcontainers import SortedList
 
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import JobClass, Request
+from gpu_scheduler.core.job import Job, JobClass, Options, Request, class_of
 
 _MOST_SHAPES: Final = 100_000
+_MOST_KNOWN: Final = 10_000
 
 QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every class
 
@@ -30,11 +31,21 @@ class ClassQueue:
         self.members = 0
 
 
+class _Known(NamedTuple):
+    """The class of jobs with this very request and these options, which live as long as it."""
+
+    queue: ClassQueue
+    request: Request
+    options: Options
+
+
 class WaitingQueue:
     """Eligible jobs by class, oldest first. Nothing in it is held, asleep or dependent."""
 
     def __init__(self) -> None:
         self._classes: dict[JobClass, ClassQueue] = {}
+        self._open: dict[int, ClassQueue] = {}  # those in which somebody waits
+        self._known: dict[tuple[object, ...], _Known] = {}
         self._size = 0
         self._shapes: dict[Request, int] = {}
         self._last_shape = 0
@@ -49,6 +60,22 @@ class WaitingQueue:
             shape = self._shape_of(job_class.request)
             queue = self._classes[job_class] = ClassQueue(job_class, shape)
         queue.members += count
+        return queue
+
+    def queue_of(self, job: Job) -> ClassQueue:
+        """As `join(class_of(job))`, without working the class out again for jobs that share their
+        request and options with one that came before."""
+        if job.array is not None:
+            return self.join(class_of(job))
+        key = (job.tenant_id, job.queue, job.priority, id(job.request), id(job.options))
+        known = self._known.get(key)
+        if known is not None and known.queue.members:
+            known.queue.members += 1
+            return known.queue
+        queue = self.join(class_of(job))
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = _Known(queue, job.request, job.options)
         return queue
 
     def _shape_of(self, request: Request) -> int:
@@ -68,15 +95,22 @@ class WaitingQueue:
 
     def add_all(self, queue: ClassQueue, keys: list[QueueKey]) -> None:
         """As `add` for each of them, in much less time where they are many."""
+        if not keys:
+            return
         queue.keys.update(keys)
+        self._open[id(queue)] = queue
         self._size += len(keys)
 
     def add(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
+        if not queue.keys:
+            self._open[id(queue)] = queue
         queue.keys.add((submitted_at, job_id))
         self._size += 1
 
     def discard(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
         queue.keys.remove((submitted_at, job_id))
+        if not queue.keys:
+            del self._open[id(queue)]
         self._size -= 1
 
     def all_classes(self) -> Iterator[ClassQueue]:
@@ -93,4 +127,4 @@ class WaitingQueue:
 
     def classes(self) -> Iterator[ClassQueue]:
         """The classes in which somebody waits."""
-        return (queue for queue in self._classes.values() if queue.keys)
+        return iter(self._open.values())

@@ -1,8 +1,15 @@
 """The settings of the scheduling cycle, apart from the order of jobs."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from gpu_scheduler.core.job import Job
+
+# How much longer a job that has run for so long will run, in ms, at this instant; None where
+# nobody can tell. The same for all of a cycle.
+Left = Callable[[Job, int, int], int | None]
 
 
 class Passing(StrEnum):
@@ -30,6 +37,8 @@ class PreemptionRules:
     min_run_ms: int = 0  # nobody gives way before having run this long
     spare_ms: int = 0  # nobody gives way who ends by itself within this
     most_times: int = 3  # nobody gives way more often than this
+    # Who ends by itself is told by this too; None: by time limits alone.
+    left: Left | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

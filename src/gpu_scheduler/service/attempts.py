@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence
 from gpu_scheduler.core.events import Event, JobMoved, NodeSet
 from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.lifecycle import JobState, Move
@@ -29,6 +30,7 @@ from gpu_scheduler.engines.api import (
 )
 from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.evidence import gather
 from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
@@ -200,10 +202,12 @@ class Attempts:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
+        evidence = await gather(self._engine, batch)
         while True:
             try:
                 await self._writer.do(
-                    lambda state: self._decide(state, batch), {seen.key.job_id for seen in batch}
+                    lambda state: self._decide(state, batch, evidence),
+                    {seen.key.job_id for seen in batch},
                 )
                 break
             except StoreUnavailable as error:
@@ -218,7 +222,12 @@ class Attempts:
         with contextlib.suppress(EngineUnavailable):
             await self._engine.forget(keys)
 
-    def _decide(self, state: State, batch: Sequence[Observation]) -> Decision[None]:
+    def _decide(
+        self,
+        state: State,
+        batch: Sequence[Observation],
+        evidence: Mapping[AttemptKey, Evidence],
+    ) -> Decision[None]:
         now = self._clock.now()
         events: list[Event] = []
         receipts: list[Receipt] = []
@@ -227,8 +236,8 @@ class Attempts:
             entry = state.entry(JobId(seen.key.job_id))
             if entry is None or seen.key.job_id in done:
                 continue
-            fault = self._lookout.cause_of(entry) if self._lookout is not None else None
-            moves = conclude(entry, seen, now, fault)
+            hardware = self._lookout.cause_of(entry) if self._lookout is not None else None
+            moves = conclude(entry, seen, now, hardware, evidence.get(seen.key, NO_EVIDENCE))
             events += moves
             if moves:
                 done.add(seen.key.job_id)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -42,6 +42,10 @@ class Submitted:
     base_id: JobId
     job_ids: tuple[JobId, ...]
     repeated: bool = False
+    notes: tuple[str, ...] = ()  # what was decided for the caller: the size
+
+
+Prepare = Callable[[Submission], tuple[Submission, tuple[str, ...]]]
 
 
 class JobCommands:
@@ -57,7 +61,10 @@ class JobCommands:
         last_number: int,
         step_millis: int = GPU_STEP,
         gangs: bool = True,
+        prepare: Prepare | None = None,
     ) -> None:
+        """`prepare` makes the size and the command that a submission only describes."""
+        self._prepare = prepare
         self._state = state
         self._writer = writer
         self._store = store
@@ -70,6 +77,12 @@ class JobCommands:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
+        notes: tuple[str, ...] = ()
+        if self._prepare is not None:
+            submission, notes = self._prepare(submission)
+        return replace(await self._submit(submission), notes=notes)
+
+    async def _submit(self, submission: Submission) -> Submitted:
         self._check_shape(submission)
         submission = replace(submission, after=await self._with_arrays_unfolded(submission.after))
         if submission.priority is None:
@@ -123,6 +136,7 @@ class JobCommands:
                 [JobsSubmitted(now, jobs, held)],
                 {job.job_id: detail for job, detail in unfolded},
                 environments,
+                documents=submission.documents(base_id) if submission.documents else {},
             )
 
         touches = {*job_ids, *(d.job_id for d in submission.after)}

@@ -10,6 +10,7 @@ from gpu_scheduler.core.node import Gpu, Node, Part
 from gpu_scheduler.core.units import GPU, gpus_text
 from gpu_scheduler.engines.api import AttemptKey, Launch, RunAs
 from gpu_scheduler.service.accounts import Account
+from gpu_scheduler.wire.script_command import ASSIGNED
 
 _NO_NODES: Final[Mapping[NodeId, Node]] = {}
 
@@ -44,7 +45,7 @@ def launch_of(
     env = {**base, **dict(detail.env), **assigned, "TGPU_LOG_DIR": log_dir}
     return Launch(
         key=AttemptKey(job.job_id, progress.attempt),
-        argv=detail.argv,
+        argv=_with_gpus(detail.argv, assigned["TGPU_GPUS"]) if len(parts) == 1 else detail.argv,
         cwd=detail.cwd or home,
         env=env,
         time_limit_ms=job.options.time_limit_ms,
@@ -52,6 +53,11 @@ def launch_of(
         user=_run_as(detail.uid, account),
         workers=workers,
     )
+
+
+def _with_gpus(argv: tuple[str, ...], gpus: str) -> tuple[str, ...]:
+    """The GPUs in place of their name; the workers of a gang have different ones and no such."""
+    return tuple(word.replace(ASSIGNED, gpus) for word in argv)
 
 
 def _run_as(uid: int | None, account: Account | None) -> RunAs | None:

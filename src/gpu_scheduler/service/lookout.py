@@ -12,6 +12,7 @@ from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.job_watch import JobWatch, WatchRules
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.peaks import Peaks
 from gpu_scheduler.service.sweep import Sweeper
 from gpu_scheduler.service.writer import Writer
 from gpu_scheduler.store.api import Store, StoreUnavailable
@@ -43,10 +44,12 @@ class Lookout:
         self._sweeper = Sweeper(grace_seconds)
         self.adoption = Adoption(hardware, writer, clock)
         self.jobs = JobWatch(hardware, rules)
+        self.peaks = Peaks(hardware)
 
     async def open(self, store: Store) -> None:
         await self._hardware.open(store)
         await self.adoption.open(store)
+        await self.peaks.open(store)
 
     async def look(self) -> None:
         """Read the GPUs, record what has changed, and act on it."""
@@ -55,6 +58,7 @@ class Lookout:
         await self.adoption.watch(self._state)
         self.jobs.adopted = self.adoption.job_ids
         await self.jobs.observe(self._state, self._writer, self._clock)
+        await self.peaks.observe(self._state, self._writer)
 
     def pause_seconds(self, usual: float) -> float:
         """How long until the next look."""

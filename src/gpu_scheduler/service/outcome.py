@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence, Fault, of_exit, of_hardware, sentence
 from gpu_scheduler.core.events import JobMoved
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
@@ -14,10 +15,16 @@ _FREE_RESTART_MS = 1_000
 _LONGEST_BACKOFF_MS = 3_600_000
 
 
-def conclude(entry: Entry, seen: Observation, now: int, fault: str | None = None) -> list[JobMoved]:
+def conclude(
+    entry: Entry,
+    seen: Observation,
+    now: int,
+    hardware: str | None = None,
+    evidence: Evidence = NO_EVIDENCE,
+) -> list[JobMoved]:
     """The moves that follow; none where the observation tells nothing new.
 
-    `fault` is what its GPUs have had since it started: a job that fails then is not to blame.
+    `hardware` is what its GPUs have had since it started: a job that fails then is not to blame.
     """
     if seen.key.attempt != entry.progress.attempt or entry.progress.state not in lifecycle.PLACED:
         return []
@@ -29,11 +36,11 @@ def conclude(entry: Entry, seen: Observation, now: int, fault: str | None = None
         case Phase.RUNNING:
             return _running(entry, seen)
         case Phase.EXITED:
-            return [_exited(entry, seen, now, fault)]
+            return [_exited(entry, seen, now, hardware, evidence)]
         case Phase.NOT_STARTED:
             return [_not_started(entry, seen, now)]
         case Phase.LOST:
-            return [_lost(entry, seen, now, fault)]
+            return [_lost(entry, seen, now, hardware)]
 
 
 def preempted(
@@ -44,6 +51,7 @@ def preempted(
     gone = lifecycle.preempt(job.job_id, progress, at, gpu_millis)
     cause = progress.cause or "gave way"
     again = lifecycle.requeue(job.job_id, gone, eligible_at, cause, counts=False)
+    again = replace(again, fault=Fault.PREEMPTED)
     return [
         JobMoved(at, job.job_id, Move.PREEMPT, gone),
         JobMoved(at, job.job_id, Move.REQUEUE, again),
@@ -79,47 +87,51 @@ def _stopped(entry: Entry, seen: Observation, now: int) -> JobMoved:
     return replace(move, progress=replace(move.progress, held=True))
 
 
-def _exited(entry: Entry, seen: Observation, now: int, fault: str | None) -> JobMoved:
+def _exited(
+    entry: Entry, seen: Observation, now: int, hardware: str | None, evidence: Evidence
+) -> JobMoved:
     progress, options = entry.progress, entry.job.options
     if _was_cancelled(progress):
         return _stopped(entry, seen, now)
     if seen.cause == "time_limit":
-        limit = options.time_limit_ms or 0
-        return _end(entry, seen, JobState.FAILED, f"time limit of {limit / 1000:g} s reached")
+        cause = f"time limit of {(options.time_limit_ms or 0) / 1000:g} s reached"
+        return _end(entry, seen, JobState.FAILED, cause, Fault.TIME_LIMIT)
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
-    cause = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
-    if fault is not None:
-        cause = f"{fault} ({cause})"
-        if options.requeue:
-            return _again(entry, seen, now, cause, counts=False)
+    finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
+    how = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
+    cause, fault = sentence(finding, how), finding.fault
+    if hardware is not None and options.requeue:
+        return _again(entry, seen, now, cause, fault, counts=False)
     if progress.failures < options.max_retries:
         delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
-        return _again(entry, seen, now + delay, cause, counts=True)
-    return _end(entry, seen, JobState.FAILED, cause)
+        return _again(entry, seen, now + delay, cause, fault, counts=True)
+    return _end(entry, seen, JobState.FAILED, cause, fault)
 
 
 def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
     cause = seen.cause or "the engine did not start it"
     if _was_cancelled(entry.progress):
         return _stopped(entry, seen, now)
-    if not seen.retry:
-        return _end(entry, seen, JobState.FAILED, cause)
-    return _again(entry, seen, now + _FREE_RESTART_MS, cause, counts=False)
+    if not seen.retry:  # what it asks for is not there, and will not be
+        return _end(entry, seen, JobState.FAILED, cause, Fault.USER_ERROR)
+    return _again(entry, seen, now + _FREE_RESTART_MS, cause, Fault.NODE, counts=False)
 
 
-def _lost(entry: Entry, seen: Observation, now: int, fault: str | None) -> JobMoved:
-    cause = seen.cause or "nobody saw how it ended"
-    if fault is not None:
-        cause = f"{fault} ({cause})"
+def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> JobMoved:
+    cause, fault = seen.cause or "nobody saw how it ended", Fault.NODE
+    if hardware is not None:
+        cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
     if _was_cancelled(entry.progress):
         return _stopped(entry, seen, now)
     if entry.job.options.requeue:
-        return _again(entry, seen, now, cause, counts=False)
-    return _end(entry, seen, JobState.FAILED, cause)
+        return _again(entry, seen, now, cause, fault, counts=False)
+    return _end(entry, seen, JobState.FAILED, cause, fault)
 
 
-def _end(entry: Entry, seen: Observation, to: JobState, cause: str | None) -> JobMoved:
+def _end(
+    entry: Entry, seen: Observation, to: JobState, cause: str | None, fault: Fault | None = None
+) -> JobMoved:
     job_id = entry.job.job_id
     progress = lifecycle.end(
         job_id,
@@ -135,13 +147,23 @@ def _end(entry: Entry, seen: Observation, to: JobState, cause: str | None) -> Jo
         JobState.FAILED: Move.FAIL,
         JobState.CANCELLED: Move.CANCEL,
     }[to]
+    if fault is not None:
+        progress = replace(progress, fault=fault)
     return JobMoved(seen.at, job_id, move, progress)
 
 
 def _again(
-    entry: Entry, seen: Observation, eligible_at: int, cause: str, *, counts: bool
+    entry: Entry,
+    seen: Observation,
+    eligible_at: int,
+    cause: str,
+    fault: Fault | None = None,
+    *,
+    counts: bool,
 ) -> JobMoved:
     job_id = entry.job.job_id
     last = replace(entry.progress, exit_code=seen.exit_code)
     progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts)
+    if fault is not None:
+        progress = replace(progress, fault=fault)
     return JobMoved(seen.at, job_id, Move.REQUEUE, progress)

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import structlog
@@ -26,6 +27,7 @@ from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
 from gpu_scheduler.core.meter import DEFAULT_HALF_LIFE_MS, Meters
 from gpu_scheduler.core.plan import Plan, Reservation
 from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
+from gpu_scheduler.core.predict import History, Prediction
 from gpu_scheduler.core.reasons import Reason
 from gpu_scheduler.core.rules import PLAIN, Rules
 from gpu_scheduler.core.state import State, doom_cause
@@ -46,10 +48,14 @@ from gpu_scheduler.service.gpu_use import GpuUse
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs import JobCommands, not_found
+from gpu_scheduler.service.jobs_file import JobsFileSettings, JobsFileWatch
 from gpu_scheduler.service.lookout import Lookout
 from gpu_scheduler.service.observer import Observer, Observers
+from gpu_scheduler.service.predictions import Predictions
+from gpu_scheduler.service.prepare import Preparation
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
 from gpu_scheduler.service.receipts import Receipts
+from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.spending import (
     NOTICE,
     SPEND,
@@ -92,6 +98,8 @@ class ServiceSettings:
     adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
     step_millis: int = GPU_STEP  # parts of GPUs come in steps of this
     watch: WatchRules | None = None  # None: nobody looks at what jobs do with their GPUs
+    jobs_file: JobsFileSettings | None = None  # None: no file is watched
+    size_table: Path | None = None  # of models
 
 
 class Service:
@@ -108,6 +116,7 @@ class Service:
         settings: ServiceSettings,
         quota: QuotaProvider | None = None,
         observers: Sequence[Observer] = (),
+        predictions: Predictions | None = None,
     ) -> None:
         self.state = State()
         self.state.meters = Meters(settings.fair_share_half_life_ms)
@@ -118,7 +127,8 @@ class Service:
         self.settings = settings
         self._opened = time.monotonic()
         self.gpu_use = GpuUse()
-        self._observer = Observers((self.gpu_use, *observers))
+        self.predictions = predictions or Predictions(History)
+        self._observer = Observers((self.gpu_use, self.predictions, *observers))
         self.feed = Feed(self.state, store)
         self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
@@ -158,6 +168,18 @@ class Service:
                 lookout=self.lookout,
             )
         self.jobs: JobCommands
+        self.sizes = Sizes(
+            self.state, self.lookout.peaks, settings.size_table, settings.step_millis
+        )
+        self.jobs_file: JobsFileWatch | None = None
+        if settings.jobs_file is not None:
+            self.jobs_file = JobsFileWatch(
+                settings.jobs_file,
+                self.state,
+                store,
+                clock,
+                run_as_uid=settings.launch.run_as_uid,
+            )
         self.tenants = TenantCommands(self.state, self.writer, clock)
         self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
         self._policy_trouble: str | None = None
@@ -204,6 +226,7 @@ class Service:
             last_number=loaded.last_number,
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
+            prepare=Preparation(self.sizes, self.settings.launch),
         )
         self.feed.open(loaded.last_seq)
         await self.agents.open()
@@ -225,8 +248,15 @@ class Service:
                 async with asyncio.timeout(_FIRST_LOOK_SECONDS):
                     await self._reconciled.wait()
         self._spawn("devices", self._keep_watching)
+        if self.clock.manual:  # whoever says what time it is wants the same answers each time
+            await self.predictions.load(self.store)
+        self._spawn("predictions", lambda: self.predictions.run(self.store))
         if not self.clock.manual:
             self._spawn("cycles", self._keep_scheduling)
+        if self.jobs_file is not None:
+            await self.jobs_file.open()
+            self._spawn("jobs file", self._keep_reading_jobs_file)
+            self._spawn("jobs file events", self.jobs_file.follow)
 
     async def _doom_of(self, job: Job, live: set[JobId]) -> str | None:
         """Why a loaded job can never start: a job it needs failed just before we were killed."""
@@ -267,6 +297,10 @@ class Service:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
         found += self.lookout.problems()
         found += self.bookings.problems()
+        found += self.sizes.problems()
+        if self.jobs_file is not None:
+            found += self.jobs_file.problems()
+        found += self.predictions.problems()
         return found
 
     def uptime_seconds(self) -> float:
@@ -292,6 +326,10 @@ class Service:
     def reason(self, job_id: JobId) -> Reason | None:
         """Why a pending job waits; None for any other."""
         return self.reasons.reason(job_id)
+
+    def prediction(self, stored: StoredJob) -> Prediction | None:
+        """How long a job that is not over will run in all; None where nothing can be said."""
+        return self.predictions.of_job(stored, self.clock.now())
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
         """Return when the job is over or the service ends, at the latest after the timeout."""
@@ -467,6 +505,10 @@ class Service:
             except EngineUnavailable as error:
                 _log.warning("the engine is out of reach", problem=str(error))
             await asyncio.sleep(self.settings.reconcile_seconds)
+
+    async def _keep_reading_jobs_file(self) -> None:
+        assert self.jobs_file is not None
+        await self.jobs_file.run(self.jobs)
 
     async def _set_tenants(self) -> None:
         """Take over tenants from the settings that are new or changed there since the last start.

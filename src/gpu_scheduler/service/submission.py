@@ -1,7 +1,8 @@
 """What a caller asks to run, and how it becomes jobs: arrays and sweeps are unfolded here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import product
 from typing import Final
 
@@ -22,6 +23,25 @@ from gpu_scheduler.core.job import (
 # A slip of the finger (1-10000000) must not fill the queue; a real sweep this large is ten calls.
 MAX_ELEMENTS: Final = 100_000
 
+Documents = Mapping[tuple[str, str], bytes | None]
+
+
+class SizeBy(StrEnum):
+    """Where the number of GPUs comes from."""
+
+    GIVEN = "given"  # as the request says
+    MODEL = "model"  # what the model that the command names needs, by table or estimate
+    LEARNED = "learned"  # … by the peaks of its past runs, where there are any
+
+
+@dataclass(frozen=True, slots=True)
+class RunIn:
+    """The Python environment a command runs in; one of the three, or none."""
+
+    conda: str = ""  # a name, or a path
+    venv: str = ""
+    uv: str = ""  # the directory of a project
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -40,6 +60,10 @@ class Submission:
     held: bool = False
     detail: Detail = NO_DETAIL
     base_environment: Mapping[str, str] = field(default_factory=dict)
+    size_by: SizeBy = SizeBy.GIVEN
+    run_in: RunIn | None = None
+    # Documents to be written in the commit that queues it, which gets this id.
+    documents: Callable[[JobId], Documents] | None = None
 
     @property
     def size(self) -> int:

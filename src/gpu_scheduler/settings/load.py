@@ -39,6 +39,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "logging.level": "--log-level",
     "logging.format": "--log-format",
 }
+_BESIDE: Final = (("files", "jobs_file"), ("files", "llm_config_file"))
 # Kubernetes sets these for every service whose name begins with gpu-scheduler; they are not ours.
 _KUBERNETES = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=.*|\w+_PORT=\w+://.*"
@@ -134,6 +135,7 @@ class _Merged:
             if value is None:
                 continue  # "api:" with all its keys commented out is an empty section
             self.content[section] = dict(value) if isinstance(value, Mapping) else value
+        self._beside_the_file(Path(name))
         for key in all_keys():
             section, leaf = key.section, key.leaf
             place = self.content.get(section) if section else self.content
@@ -145,6 +147,19 @@ class _Merged:
             if isinstance(place, dict) and leaf in place:
                 self._take_foreign(foreign, place.pop(leaf), self._in_file((section, leaf)))
         self._clear_foreign_sections()
+
+    def _beside_the_file(self, file: Path) -> None:
+        """Paths of files that the service reads are relative to the settings file.
+
+        Where the service is started in the background, it has another working directory.
+        """
+        for section, leaf in _BESIDE:
+            place = self.content.get(section)
+            if not isinstance(place, dict):
+                continue
+            given = place.get(leaf)
+            if isinstance(given, str) and given and not given.startswith(("~", "/")):
+                place[leaf] = str(file.absolute().parent / given)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         for variable, name in foreign_variables().items():

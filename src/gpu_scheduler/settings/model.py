@@ -399,6 +399,16 @@ class RedisSettings(_Section):
 GpuCount = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False), NOT_BOOL]
 
 
+class PredictionSettings(_Section):
+    """How long jobs will run."""
+
+    predictor: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        default="history",
+        description="history (from similar past jobs), limit (the time limit alone), none, or the "
+        "name of an installed predictor.",
+    )
+
+
 class QuotaSettings(_Section):
     """Who says how much each tenant may have."""
 
@@ -667,6 +677,44 @@ class AgentSettings(_Section):
     ] = Field(default=30, description="A node that is silent for this long is shown as offline.")
 
 
+class FileSettings(_Section):
+    """Files that the service reads while it runs."""
+
+    jobs_file: FilePath | None = Field(
+        default=None,
+        description="File with a job on each line, for example jobs.txt; each new line is queued.",
+    )
+    jobs_tenant: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s/]+$")] = Field(
+        default="default", description="Tenant of the jobs in the jobs file."
+    )
+    monitor_interval_s: Annotated[
+        float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=30.0,
+        description="The jobs file is read as soon as it changes, and at least this often.",
+    )
+    llm_config_file: FilePath | None = Field(
+        default=None,
+        description="File with the GPUs that models need, for example llm_config.json.",
+    )
+
+
+class JobSettings(_Section):
+    """How often the lines of the jobs file are tried."""
+
+    max_assignment_attempts: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=5,
+        description="A line whose job failed is tried again when the file is saved, this often "
+        "in all.",
+    )
+    assignment_retry_wait_s: Annotated[
+        float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), NOT_BOOL
+    ] = Field(
+        default=5.0,
+        description="Seconds before a line that failed, or could not be queued, is tried again.",
+    )
+
+
 class LoggingSettings(_Section):
     """What the service says about itself, and where."""
 
@@ -707,11 +755,14 @@ class Settings(_Section):
     engine: EngineSettings = EngineSettings()
     agents: AgentSettings = AgentSettings()
     quota: QuotaSettings = QuotaSettings()
+    prediction: PredictionSettings = PredictionSettings()
     billing: BillingSettings = BillingSettings()
     tenants: tuple[TenantSettings, ...] = Field(
         default=(),
         description="Who may have how much. Left out: one tenant named default, without limits.",
     )
+    files: FileSettings = FileSettings()
+    jobs: JobSettings = JobSettings()
     logging: LoggingSettings = LoggingSettings()
 
     @property

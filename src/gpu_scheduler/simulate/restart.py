@@ -1,6 +1,7 @@
 """What giving way costs a job: what it has to do again, and what starting anew takes."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from gpu_scheduler.core.units import GPU
 
@@ -26,5 +27,7 @@ class Restart:
         return left_ms - kept + (self.large_overhead_ms if is_large else self.overhead_ms)
 
 
+LOSES_ALL: Final = Restart()
+
 # The costs that published comparisons on the public traces use.
-PUBLISHED = Restart(keeps_work=True, overhead_ms=40_000, large_overhead_ms=60_000)
+PUBLISHED: Final = Restart(keeps_work=True, overhead_ms=40_000, large_overhead_ms=60_000)

@@ -1,61 +1,40 @@
-"""Drive the core by a trace: instants from a heap, at each first ends, then arrivals, then a cycle.
+"""Drive the core by a trace: at each instant first the ends, then the arrivals, then one cycle.
 
 Nothing here decides: who starts where is `core.cycle.schedule`, what a move changes is
-`core.lifecycle`, what is true is `core.state`.
+`core.lifecycle`, what is true is `core.state`. Partitions have nothing to do with each other, so
+each is a cluster of its own, run from its first arrival to its last end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import groupby
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.fragmentation import MIX, unusable
+from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policy import OrderPolicy, Policy
+from gpu_scheduler.core.plan import Plan, Preemption, Reservation, Start
+from gpu_scheduler.core.policies.fifo import Fifo
+from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.rules import PLAIN, Passing, PlacementRule, Rules
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.simulate.restart import Restart
+from gpu_scheduler.simulate.restart import LOSES_ALL, Restart
+from gpu_scheduler.simulate.result import Outcome, Result, Sample, Span
 from gpu_scheduler.simulate.world import Arrival, Cluster
 
-Progress = Callable[[int], None]  # is told now and then how many jobs more are over
-Planned = Callable[[int, Plan], None]  # is shown every plan that a cycle made
+Tell = Callable[[int], None]  # is told now and then how many more jobs are over
+Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its instant
 
-_LOSES_ALL: Final = Restart()
-_TELL_EVERY: Final = 1000
-
-
-class Outcome(NamedTuple):
-    """What became of one job; instants in milliseconds of the trace."""
-
-    arrival: Arrival
-    started_at: int | None  # the first time; None: it never did
-    ended_at: int | None
-    preemptions: int
-    placement_nodes: tuple[str, ...]  # where it was last
-
-    @property
-    def jct_ms(self) -> int:
-        return (self.ended_at or 0) - self.arrival.job.submitted_at
-
-    @property
-    def wait_ms(self) -> int:
-        """All the time it did not get on: the queue, and what giving way cost it."""
-        return self.jct_ms - self.arrival.run_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    outcomes: tuple[Outcome, ...]  # in the order of arrival
-    cycles: int
-    unfinished: int  # jobs that could never start
+_TELL_EVERY: Final = 2_000
+_SAMPLES: Final = 400  # between the first arrival and the last
+# Cycles at one instant: each is made because jobs gave way in the one before.
+_MOST_ROUNDS: Final = 1_000
+_WEIGHT: Final = sum(weight for _, weight in MIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +44,10 @@ class Setting:
     policy: Policy
     rules: Rules = PLAIN
     placement: PlacementRule = PlacementRule.FRAGMENTATION
-    restart: Restart = _LOSES_ALL
+    restart: Restart = LOSES_ALL
     # A cycle at least this often while somebody waits, for orders that change with time alone.
     tick_ms: int | None = None
-    # Also cycles that can change nothing: slower, and the same result.
+    # Also the cycles of which it is known that they change nothing: slower, with the same result.
     every_cycle: bool = False
 
 
@@ -77,27 +56,41 @@ def simulate(
     cluster: Cluster,
     setting: Setting,
     *,
-    progress: Progress | None = None,
-    planned: Planned | None = None,
+    tell: Tell | None = None,
+    show: Show | None = None,
 ) -> Result:
-    """Run the trace until its last job is over."""
+    """Run a trace until its last job is over, or can never start."""
     by_partition: dict[str, list[Arrival]] = {}
     for arrival in arrivals:
         by_partition.setdefault(arrival.partition, []).append(arrival)
+    for members in by_partition.values():
+        members.sort(key=_by_age)
+    step = _step(by_partition.values())
     outcomes: list[Outcome] = []
-    cycles = unfinished = 0
+    samples: dict[int, Sample] = {}
+    cycles = 0
     for name in sorted(by_partition):
-        run = _Run(cluster.partitions[name], cluster.tenants, setting, progress, planned)
+        run = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, step)
+        run.tell, run.show = tell, show
         outcomes += run.through(by_partition[name])
         cycles += run.cycles
-        unfinished += run.state.live_count()
-    outcomes.sort(key=_by_arrival)
-    return Result(tuple(outcomes), cycles, unfinished)
+        for sample in run.samples:
+            known = samples.get(sample.at)
+            samples[sample.at] = sample if known is None else known.plus(sample)
+    outcomes.sort(key=lambda outcome: _by_age(outcome.arrival))
+    return Result(tuple(outcomes), tuple(samples[at] for at in sorted(samples)), cycles)
 
 
-def _by_arrival(outcome: Outcome) -> tuple[int, str]:
-    job = outcome.arrival.job
-    return job.submitted_at, job.job_id
+def _by_age(arrival: Arrival) -> tuple[int, str]:
+    return arrival.job.submitted_at, arrival.job.job_id
+
+
+def _step(partitions: Iterable[list[Arrival]]) -> int:
+    """How far samples lie apart."""
+    spans = [(some[0].job.submitted_at, some[-1].job.submitted_at) for some in partitions]
+    if not spans:
+        return 1
+    return max(1, (max(end for _, end in spans) - min(start for start, _ in spans)) // _SAMPLES)
 
 
 @dataclass(slots=True)
@@ -106,107 +99,238 @@ class _Life:
 
     arrival: Arrival
     left_ms: int
+    state: JobState = JobState.PENDING
     attempt: int = 0
-    started_at: int | None = None  # the first time
-    runs_since: int = 0
+    started_at: int | None = None
+    last_start: int | None = None
     ended_at: int | None = None
     preemptions: int = 0
-    nodes: tuple[str, ...] = ()
+    earlier: tuple[Span, ...] = ()
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            self.arrival,
+            self.state,
+            self.started_at,
+            self.ended_at,
+            self.preemptions,
+            self.earlier,
+            self.last_start,
+        )
 
 
 class _Run:
-    """One partition, from its first arrival to its last end."""
+    """One partition."""
 
     def __init__(
-        self,
-        nodes: Sequence[Node],
-        tenants: Sequence[Tenant],
-        setting: Setting,
-        progress: Progress | None,
-        planned: Planned | None,
+        self, nodes: Sequence[Node], tenants: Sequence[Tenant], setting: Setting, step: int
     ) -> None:
         self.state = State()
+        self.samples: list[Sample] = []
         self.cycles = 0
+        self.tell: Tell | None = None
+        self.show: Show | None = None
         self._setting = setting
-        self._progress = progress
-        self._planned = planned
+        self._step = step
         self._lives: dict[JobId, _Life] = {}
-        self._ends: list[tuple[int, JobId, int]] = []  # (when, who, which attempt)
-        self._told = 0
-        self._over = 0
-        self._stopped_by: JobId | None = None
-        self.state.ledger.placement_rule = setting.placement
+        self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
+        self._promises: tuple[Reservation, ...] = ()
+        self._over = self._told = 0
+        self._is_stopped = False
+        self._may_skip = not setting.every_cycle and _keeps_its_head(setting)
         for tenant in tenants:
             self.state.apply(TenantSet(0, tenant))
         for node in nodes:
             self.state.apply(NodeSet(0, node))
+        self.state.ledger.placement_rule = setting.placement
+        has_budgets = any(tenant.budget is not None for tenant in tenants)
+        self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
+        self._wakes = has_budgets
 
     def through(self, arrivals: list[Arrival]) -> list[Outcome]:
-        arrivals = sorted(arrivals, key=lambda one: (one.job.submitted_at, one.job.job_id))
-        known = self.state.ledger.tenants
-        for tenant_id in dict.fromkeys(one.job.tenant_id for one in arrivals):
-            if tenant_id not in known:
-                self.state.apply(TenantSet(0, Tenant(TenantId(tenant_id))))
+        """`arrivals` are in order of time."""
+        self._prepare(arrivals)
         position, count = 0, len(arrivals)
-        while True:
-            now = self._next_instant(arrivals[position].job.submitted_at if position < count else None)
-            if now is None:
-                break
-            freed = self._end(now)
-            first = position
-            while position < count and arrivals[position].job.submitted_at == now:
-                position += 1
-            if position > first:
+        sample_at = arrivals[0].job.submitted_at if arrivals else 0
+        arrives_at = sample_at if arrivals else None
+        while (now := self._next_instant(arrives_at)) is not None:
+            while sample_at < now:
+                sample_at = self._sample(sample_at)
+            freed = bool(self._ends) and self._ends[0][0] <= now
+            if freed:
+                self._end(now)
+            if arrives_at is not None and arrives_at <= now:
+                first = position
+                while position < count and arrivals[position].job.submitted_at == now:
+                    position += 1
                 self._submit(now, arrivals[first:position])
-            self._cycle(now, freed, arrivals[first:position])
-        if self._progress is not None:
-            self._progress(self._over - self._told)
-        return [self._outcome(one) for one in arrivals]
+                arrives_at = arrivals[position].job.submitted_at if position < count else None
+            if freed or not self._is_stopped:
+                self._decide(now)
+        self._say(self._over - self._told)
+        return [self._lives[arrival.job.job_id].outcome() for arrival in arrivals]
+
+    def _prepare(self, arrivals: list[Arrival]) -> None:
+        known = self.state.ledger.tenants
+        for tenant_id in dict.fromkeys(arrival.job.tenant_id for arrival in arrivals):
+            if tenant_id not in known:
+                self.state.apply(TenantSet(0, Tenant(tenant_id)))
+        self._wakes = self._wakes or any(
+            arrival.job.options.lease or arrival.job.options.booking is not None
+            for arrival in arrivals
+        )
+
+    # -- time --------------------------------------------------------------------------------------
 
     def _next_instant(self, arrives_at: int | None) -> int | None:
         found = arrives_at
         if self._ends and (found is None or self._ends[0][0] < found):
             found = self._ends[0][0]
+        if self._wakes:
+            wakes_at = self.state.wakes_at()
+            if wakes_at is not None and wakes_at > self.state.now:
+                found = wakes_at if found is None else min(found, wakes_at)
+        tick = self._setting.tick_ms
+        # Without anything under way, ticks would go on for ever.
+        if tick is not None and found is not None and len(self.state.waiting):
+            found = min(found, self.state.now + tick)
         return found
 
-    def _end(self, now: int) -> bool:
-        ends, freed = self._ends, False
-        while ends and ends[0][0] == now:
+    def _sample(self, at: int) -> int:
+        """What is true from the last instant on; the next one to look at."""
+        used = wasted = 0
+        for use in self.state.ledger.nodes.values():
+            taken = use.gpu_millis
+            if taken:
+                used += sum(taken.values())
+                free = [1000 - taken.get(gpu.index, 0) for gpu in use.node.gpus]
+                wasted += unusable([millis for millis in free if millis])
+        self.samples.append(Sample(at, used, len(self.state.waiting), wasted // _WEIGHT))
+        return at + self._step
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def _submit(self, now: int, arrivals: list[Arrival]) -> None:
+        lives = self._lives
+        for arrival in arrivals:
+            lives[arrival.job.job_id] = _Life(arrival, arrival.run_ms)
+        self.state.apply(JobsSubmitted(now, tuple([arrival.job for arrival in arrivals])))
+
+    def _end(self, now: int) -> None:
+        ends = self._ends
+        while ends and ends[0][0] <= now:
             _, job_id, attempt = heappop(ends)
             life = self._lives[job_id]
             if life.attempt != attempt or life.ended_at is not None:
                 continue  # it gave way meanwhile
-            entry = self.state.entry(job_id)
-            assert entry is not None
-            ended = lifecycle.end(job_id, entry.progress, JobState.COMPLETED, now, exit_code=0)
-            self.state.apply(JobMoved(now, job_id, Move.COMPLETE, ended))
-            life.ended_at = now
-            freed = True
-            self._over += 1
-        return freed
+            limit = life.arrival.job.options.time_limit_ms
+            if limit is not None and limit < life.left_ms:
+                self._finish(self._entry(job_id), JobState.FAILED, now, "time limit reached")
+            else:
+                self._finish(self._entry(job_id), JobState.COMPLETED, now, None)
 
-    def _submit(self, now: int, arrivals: list[Arrival]) -> None:
-        for arrival in arrivals:
-            self._lives[arrival.job.job_id] = _Life(arrival, arrival.run_ms)
-        self.state.apply(JobsSubmitted(now, tuple([one.job for one in arrivals])))
+    def _finish(self, entry: Entry, to: JobState, now: int, cause: str | None) -> None:
+        job_id = entry.job.job_id
+        code = 0 if to is JobState.COMPLETED else None
+        ended = lifecycle.end(job_id, entry.progress, to, now, exit_code=code, cause=cause)
+        self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
+        life = self._lives[job_id]
+        life.state, life.ended_at = to, now
+        self._over += 1
+        if self._over - self._told >= _TELL_EVERY:
+            self._say(self._over - self._told)
 
-    def _cycle(self, now: int, freed: bool, fresh: list[Arrival]) -> None:
+    def _say(self, more: int) -> None:
+        self._told += more
+        if self.tell is not None:
+            self.tell(more)
+
+    # -- what is decided ---------------------------------------------------------------------------
+
+    def _decide(self, now: int) -> None:
         state, setting = self.state, self._setting
+        if not setting.every_cycle and state.is_quiet():
+            return
         state.apply(TimePassed(now))
-        plan = schedule(state, now, setting.policy, rules=setting.rules)
-        self.cycles += 1
-        for start in plan.starts:
-            entry = state.entry(start.job_id)
-            assert entry is not None
-            placed = lifecycle.place(start.job_id, entry.progress, start.placement, now)
-            state.apply(JobMoved(now, start.job_id, Move.START, placed))
-            life = self._lives[start.job_id]
-            life.attempt = placed.attempt
-            life.runs_since = now
-            if life.started_at is None:
-                life.started_at = now
-            heappush(self._ends, (now + life.left_ms, start.job_id, placed.attempt))
+        for _ in range(_MOST_ROUNDS):
+            plan = schedule(
+                state, now, setting.policy, rules=setting.rules, promises=self._promises
+            )
+            self.cycles += 1
+            if self.show is not None:
+                self.show(now, plan)
+            self._promises = plan.reservations
+            self._is_stopped = self._may_skip and plan.stopped_by is not None
+            self._carry_out(plan, now)
+            if not plan.preemptions:
+                break
 
-    def _outcome(self, arrival: Arrival) -> Outcome:
-        life = self._lives[arrival.job.job_id]
-        return Outcome(arrival, life.started_at, life.ended_at, life.preemptions, life.nodes)
+    def _carry_out(self, plan: Plan, now: int) -> None:
+        for job_id in plan.expired:
+            self._finish(self._entry(job_id), JobState.COMPLETED, now, "its time was up")
+        for job_id, cause in plan.doomed:
+            self._finish(self._entry(job_id), JobState.CANCELLED, now, cause)
+        for preemption in plan.preemptions:
+            self._preempt(preemption, now)
+        for claim in plan.claims:
+            progress = self._entry(claim.job_id).progress
+            if progress.claim != claim.placement:
+                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
+                self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+        for start in plan.starts:
+            self._start(start, now)
+
+    def _start(self, start: Start, now: int) -> None:
+        job_id = start.job_id
+        entry = self._entry(job_id)
+        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
+        self.state.apply(JobMoved(now, job_id, Move.START, placed))
+        life = self._lives[job_id]
+        life.attempt = placed.attempt
+        life.last_start = now
+        if life.started_at is None:
+            life.started_at = now
+        limit = entry.job.options.time_limit_ms
+        runs = life.left_ms if limit is None else min(limit, life.left_ms)
+        heappush(self._ends, (now + runs, job_id, placed.attempt))
+
+    def _preempt(self, preemption: Preemption, now: int) -> None:
+        """It is gone at once: nobody waits for a grace here."""
+        entry, life = self._entry(preemption.victim), self._lives[preemption.victim]
+        job, began = entry.job, life.last_start
+        assert began is not None  # who gives way was running
+        left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
+        kept_until = min(now, began + max(0, life.left_ms - left))
+        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = replace(asked, checkpoint_at=kept_until)
+        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
+        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
+        self.state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
+        self.state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
+        life.left_ms = left
+        life.earlier = (*life.earlier, (began, now))
+        life.preemptions += 1
+        life.last_start = None
+
+    def _entry(self, job_id: JobId) -> Entry:
+        entry = self.state.entry(job_id)
+        assert entry is not None  # it is not over
+        return entry
+
+
+_MOVES: Final = {
+    JobState.COMPLETED: Move.COMPLETE,
+    JobState.FAILED: Move.FAIL,
+    JobState.CANCELLED: Move.CANCEL,
+}
+
+
+def _keeps_its_head(setting: Setting) -> bool:
+    """Whether the first job that cannot start stays first, and stops the others, until GPUs become
+    free: then arrivals alone change nothing."""
+    rules = setting.rules
+    return (
+        isinstance(setting.policy, Fifo)
+        and rules.passing is Passing.STRICT
+        and rules.preemption is None
+    )

@@ -152,6 +152,13 @@ class SubmitRequest(_Request):
     after: Annotated[list[AfterModel], Field(max_length=10_000)] = []
     array: ArrayRequest | None = None
     params: dict[Word, list[Argument]] = {}  # a sweep: {name} in the command is replaced
+    # Where the number of GPUs comes from: gpu_count, or what the model needs that the command names
+    # by --llm or --model, by table and estimate (model) or by its past runs (learned).
+    size_by: Literal["given", "model", "learned"] = "given"
+    # The Python environment that the command runs in: one of these.
+    conda: Text = ""  # name or path
+    venv: Text = ""  # its directory
+    uv: Text = ""  # the directory of a project
 
 
 class SubmitAnswer(_Model):
@@ -196,6 +203,15 @@ class ConstraintsModel(_Model):
     exclusive: bool = False
     same_island: bool = False
     spread: bool = False
+
+
+class PredictionModel(_Model):
+    """How long a job will run, from its start on, by how long similar ones ran."""
+
+    p50_seconds: float  # half of such jobs are over by then
+    p90_seconds: float  # … and nine of ten by then
+    level: str  # how alike they are: command, name, user, tenant, size, any; or elapsed, limit
+    samples: int  # how many they are
 
 
 class PlacementModel(_Model):
@@ -256,6 +272,10 @@ class JobModel(_Model):
     reservation: str | None = None
     preemptions: int = 0  # times it had to give way
     lost_gpu_seconds: float = 0  # what those times cost it
+    # Whose fault it was that it failed or had to run again: user_error, cuda_out_of_memory,
+    # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node. `cause` is the sentence.
+    failure: str | None = None
+    prediction: PredictionModel | None = None  # only where one job is asked for that is not over
 
 
 class JobList(_Model):

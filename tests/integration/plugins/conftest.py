@@ -27,6 +27,10 @@ one-gpu = "third_party:OneGpuEach"
 lost = "third_party:Lost"
 failing = "third_party:Failing"
 
+[project.entry-points."gpu_scheduler.predictors"]
+one-hour = "third_party:OneHour"
+clueless = "third_party:Clueless"
+
 [tool.setuptools]
 py-modules = ["third_party", "third_party_broken"]
 """
@@ -34,6 +38,7 @@ py-modules = ["third_party", "third_party_broken"]
 PLUGINS = '''
 from pathlib import Path
 from gpu_scheduler.policies import SchedulingPolicy
+from gpu_scheduler.predictors import Confidence, Level, Prediction
 from gpu_scheduler.quota import NotConfigured, QuotaInfo, QuotaProvider
 
 
@@ -80,6 +85,19 @@ class OneGpuEach(QuotaProvider):
 class Lost(OneGpuEach):
     def __init__(self):
         raise NotConfigured("nobody told me where the quotas are")
+
+
+class OneHour:
+    def learn(self, facts, duration_ms, at):
+        pass
+
+    def predict(self, facts, elapsed_ms=0, at=0):
+        return Prediction(3_600_000, 7_200_000, Confidence(Level.MODEL, 12))
+
+
+class Clueless(OneHour):
+    def predict(self, facts, elapsed_ms=0, at=0):
+        raise KeyError("crystal ball")
 
 
 class Failing(OneGpuEach):

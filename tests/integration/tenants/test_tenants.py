@@ -157,6 +157,8 @@ def test_a_quota_is_set_and_read_in_cores_gibibytes_and_gpus(service):
         "used_gpu": 2.0,
         "available_gpu": 6.0,
         "gpu_usage_percent": 25.0,
+        "borrowed_gpu": 0.0,
+        "lent_gpu": 0.0,
         "enforce_quota": True,
         "provider": "local",
     }

@@ -21,6 +21,7 @@ FACTS: dict[str, int | str] = {
     "free": 1000,
     "total": 8000,
     "paused": 0,
+    "pauses": "fan is loud",
     "hot": 0,
     "problem": 0,
     "queue": "night",
@@ -67,7 +68,7 @@ def test_paused_gpus_and_those_out_of_order_are_counted() -> None:
     facts = {**FACTS, "paused": 1, "problem": 2, "foreign": 3}
     message = reason_model(reason(ReasonCode.GPUS_BUSY, **facts), "7").message
     assert "needs 3 A100" in message
-    assert "1 paused" in message
+    assert "1 paused (fan is loud)" in message
     assert "2 out of order" in message
     assert "3 in use by others" in message
 

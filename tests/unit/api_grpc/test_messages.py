@@ -16,6 +16,7 @@ PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
     (pb.CancelJobReply, v1.ActionAnswer, set()),
     (pb.Job, v1.JobModel, set()),
     (pb.Reason, v1.ReasonModel, set()),
+    (pb.Prediction, v1.PredictionModel, set()),
     (pb.Array, v1.ArrayModel, set()),
     (pb.ListJobsReply, v1.JobList, set()),
     (pb.ClusterStatus, v1.ClusterStatus, set()),

@@ -44,7 +44,7 @@ def test_show_has_every_setting_and_its_source(tgpu, write, monkeypatch):
 
 
 def test_show_as_json_has_values_and_sources(tgpu, write):
-    file = write("files: {monitor_interval_s: 0.5}\ndatabase: {host: db, password: hunter2}\n")
+    file = write("files: {state_file: s.json}\ndatabase: {host: db, password: hunter2}\n")
     outcome = tgpu("config", "show", "-c", file, "--json")
     assert "hunter2" not in outcome.out
     found = json.loads(outcome.out)
@@ -57,8 +57,8 @@ def test_show_as_json_has_values_and_sources(tgpu, write):
     }
     assert found["without_effect"] == [
         {
-            "key": "files.monitor_interval_s",
-            "value": 0.5,
+            "key": "files.state_file",
+            "value": "s.json",
             "source": f"{file}, line 1",
             "note": "accepted, has no effect in this version",
         }
@@ -66,9 +66,9 @@ def test_show_as_json_has_values_and_sources(tgpu, write):
 
 
 def test_show_names_what_has_no_effect_apart_from_the_answer(tgpu, write):
-    outcome = tgpu("config", "show", "-c", write("files: {monitor_interval_s: 0.5}"))
-    assert "files.monitor_interval_s: accepted, has no effect in this version" in outcome.err
-    assert "files." not in outcome.out
+    outcome = tgpu("config", "show", "-c", write("files: {state_file: s.json}"))
+    assert "files.state_file: accepted, has no effect in this version" in outcome.err
+    assert "files.state_file" not in outcome.out
 
 
 def test_show_prints_no_secret(tgpu, write):

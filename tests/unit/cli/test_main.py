@@ -22,6 +22,7 @@ COMMANDS = [
     *("tenants", "queues", "quota", "config"),
     *("config-sample", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
+    "predict",
 ]
 
 
@@ -46,7 +47,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 def test_every_command_that_answers_programs_takes_json():
     no_json = {"agent", "gateway", "serve", "watch", "config-sample"}
-    no_json |= {"db", "keys", "tenants", "queues", "quota", "config"}  # their subcommands do
+    no_json |= {"db", "keys", "tenants", "queues", "quota", "config", "predict"}  # their subcommands do
     commands = build_command().commands
     without = {
         name

@@ -194,6 +194,7 @@ def test_gpus_busy_counts_what_is_free_and_what_is_not_well() -> None:
         "free": 1000,
         "empty": 1,
         "paused": 1,
+        "pauses": "for repair",
         "hot": 0,
         "problem": 1,
         "foreign": 0,

@@ -22,6 +22,7 @@ from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.store.api import Record, Store, StoreUnavailable
@@ -118,6 +119,7 @@ async def a_box(
     clock: Clock | None = None,
     observers: Sequence[Observer] = (),
     hardware_rules: HardwareRules | None = None,
+    predictions: Predictions | None = None,
     **settings: Any,
 ) -> AsyncIterator[Box]:
     """A service on a clock that stands still; `leases`: without an engine."""
@@ -131,6 +133,7 @@ async def a_box(
         hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True, rules=hardware_rules),
         clock=clock,
         observers=observers,
+        predictions=predictions,
         settings=replace(
             ServiceSettings(
                 policy=PriorityWithAging(),

@@ -42,6 +42,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", f"{_JOB}/why"): _READ,
     ("GET", f"{_JOB}/logs"): _READ,
     ("GET", f"{_JOB}/events"): _READ,
+    ("GET", f"{_JOB}/receipt"): _READ,
     ("GET", "/api/v1/jobs/scheduler/info"): _READ,
     ("POST", "/api/v1/jobs/scheduler/trigger"): Permission.TRIGGER,
     ("GET", "/api/v1/preemptions"): _READ,
@@ -75,6 +76,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("POST", f"{_QUOTA}/sync"): _TENANTS,
     ("GET", "/api/v1/budgets"): _READ,
     ("GET", "/api/v1/share"): _READ,
+    ("GET", "/api/v1/sizes"): _READ,
+    ("GET", "/api/v1/jobs-file"): Permission.SEE_CLUSTER,
     # Reservations
     ("GET", "/api/v1/reservations"): _READ,
     ("POST", "/api/v1/reservations"): _CHANGE,

@@ -14,6 +14,7 @@ from gpu_scheduler.api.rest.access import checked_submission, visible_job, visib
 from gpu_scheduler.api.rest.cluster import cluster_model, visible_status
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.jobs import cancel_answer, states_of, submit_answer
+from gpu_scheduler.api.rest.prediction import predicted_job_model
 from gpu_scheduler.api.rest.tenants import core_fields, tenant_model
 from gpu_scheduler.api.rest.view import iso, job_model
 from gpu_scheduler.core.errors import InvalidRequest, Unavailable
@@ -59,7 +60,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
-        return fill(pb.Job(), job_model(service, stored))
+        return fill(pb.Job(), predicted_job_model(service, stored))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:

@@ -19,7 +19,7 @@ from gpu_scheduler.core.job import (
     Where,
 )
 from gpu_scheduler.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
-from gpu_scheduler.service.submission import Submission, parse_indexes
+from gpu_scheduler.service.submission import RunIn, SizeBy, Submission, parse_indexes
 from gpu_scheduler.wire.v1 import WIDEST, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,6 +68,10 @@ def submission_of(body: SubmitRequest) -> Submission:
             image=body.image,
         ),
         base_environment=_environment("base_environment", body.base_environment),
+        size_by=SizeBy(body.size_by),
+        run_in=RunIn(body.conda, body.venv, body.uv)
+        if body.conda or body.venv or body.uv
+        else None,
     )
 
 

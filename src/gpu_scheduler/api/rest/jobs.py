@@ -15,6 +15,7 @@ from gpu_scheduler.api.rest.access import (
 )
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.logs import read_log
+from gpu_scheduler.api.rest.prediction import predicted_job_model
 from gpu_scheduler.api.rest.view import job_model
 from gpu_scheduler.api.rest.why import why_answer
 from gpu_scheduler.core.errors import InvalidRequest
@@ -83,7 +84,7 @@ async def list_jobs(
 async def get_job(request: Request, job: str) -> JobModel:
     """A job as it stands. `last` names the newest one, here and everywhere below."""
     service = service_of(request)
-    return job_model(service, await visible_job(service, caller_of(request), job))
+    return predicted_job_model(service, await visible_job(service, caller_of(request), job))
 
 
 @router.delete("/{job}")
@@ -223,6 +224,7 @@ def submit_answer(submitted: Submitted) -> SubmitAnswer:
         job_id=submitted.base_id,
         message=message,
         job_ids=list(submitted.job_ids) if many else [],
+        warnings=list(submitted.notes),
     )
 
 

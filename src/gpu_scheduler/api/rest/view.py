@@ -88,6 +88,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         reservation=options.booking,
         preemptions=progress.preemptions,
         lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),
+        failure=progress.fault,
     )
 
 

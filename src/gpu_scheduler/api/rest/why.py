@@ -54,7 +54,7 @@ def _ahead(service: Service, ahead: Ahead, sees: Sees) -> AheadModel:
 
 
 def _change(service: Service, stored: StoredJob, change: Change) -> ChangeModel:
-    sentence, fields = _WRITERS[change.kind](stored.job, change)
+    sentence, fields = in_words(stored.job, change)
     command = ""
     if stored.job.array is None:  # an element of an array cannot be submitted alone
         env = {name: value for name, value in masked(stored.detail).items() if value != MASK}
@@ -66,6 +66,11 @@ def _change(service: Service, stored: StoredJob, change: Change) -> ChangeModel:
 
 
 _Written = tuple[str, dict[str, FieldValue]]
+
+
+def in_words(old: Job, change: Change) -> _Written:
+    """A sentence, and the fields of a submission that would be others."""
+    return _WRITERS[change.kind](old, change)
 
 
 def _queue(_: Job, change: Change) -> _Written:

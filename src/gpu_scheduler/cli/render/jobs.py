@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpu_scheduler.cli.durations import duration_text
+from gpu_scheduler.cli.render.failures import failure_text
 from gpu_scheduler.cli.render.grid import Cell, Column, Grid, Line, clean, facts
+from gpu_scheduler.cli.render.prediction import prediction_text
 from gpu_scheduler.cli.render.words import (
     between,
     clock_text,
@@ -141,6 +143,8 @@ def waiting_line(job: JobModel) -> str:
 def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
     """What was queued, and the command to look at it."""
     gpus = gpus_text(float(request.gpu_count), request.gpu_type or " or ".join(request.gpu_types))
+    if request.size_by != "given":
+        gpus = "GPUs by its model"
     if request.workers > 1:
         gpus = f"{request.workers} workers of {gpus}"
     many = len(answer.job_ids) > 1
@@ -181,6 +185,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("reason", clean(job.reason.message) if job.reason else ""),
         ("next", clean(job.reason.remedy) if job.reason else ""),
         ("result", ending(job) if job.state in ENDED else ""),
+        ("failure", clean(failure_text(job.failure))),
         ("command", command_text(job.command)),
         ("directory", job.working_dir),
         ("image", job.image),
@@ -198,6 +203,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
         ("ran", _span(job, now_ms) if job.started_at else ""),
         ("time limit", _minutes(job.max_runtime_minutes)),
+        ("predicted", prediction_text(job.prediction)),
         ("deadline", _deadline(job, now_ms)),
         ("reservation", job.reservation or ""),
         ("preemption", _preemption(job)),

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from gpu_scheduler.core.policies.fair_share import FairShare
 from gpu_scheduler.core.policies.fifo import Fifo
 from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.policies.shortest import Shortest
+from gpu_scheduler.core.policies.shortest import Predicted, Shortest
 from gpu_scheduler.core.policy import Order, OrderPolicy
 from gpu_scheduler.core.state import State
 
@@ -21,6 +21,7 @@ class OrderOptions:
     aging_step: int = 1
     shortest_bound_seconds: int = 3600
     backfill_over: str = "priority"
+    predicted: Predicted | None = None  # how long jobs will run, for `shortest`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def order_policy(
         case "fairshare":
             return FairShare(aging_ms, options.aging_step)
         case "shortest":
-            return Shortest(options.shortest_bound_seconds * 1000)
+            return Shortest(options.shortest_bound_seconds * 1000, options.predicted)
         case "fifo":
             return Fifo()
         case "backfill":

@@ -1,10 +1,11 @@
-"""The least GPU time first, by the time limit; who does not say how long comes last.
+"""The least GPU time first: as predicted, else by the time limit; who has neither comes last.
 
 Nobody is passed over for ever: who has waited longer than the bound comes before all others, the
 oldest first.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from gpu_scheduler.core.ids import JobId
@@ -13,6 +14,10 @@ from gpu_scheduler.core.ledger import TenantUse
 from gpu_scheduler.core.policy import SortKey, Standing
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import TenantQueue
+
+# How long jobs of a class will run, in ms, at this instant; None where nobody can tell. The same
+# for all of a cycle: the order must not change under it.
+Predicted = Callable[[JobClass, int], int | None]
 
 _OVERDUE: Final = -1
 _UNKNOWN: Final = 1 << 80  # more than any limit times any number of GPUs
@@ -24,6 +29,7 @@ class ShortestOrder:
 
     now: int
     bound_ms: int
+    predicted: Predicted | None = None
 
     def standing(self, use: TenantUse, user: str) -> Standing:
         return (0, 0)  # whoever has how much, the key alone decides
@@ -33,9 +39,13 @@ class ShortestOrder:
     ) -> SortKey:
         if self.now - submitted_at > self.bound_ms:
             return (_OVERDUE, submitted_at, job_id)
-        limit = job_class.time_limit_ms
-        length = _UNKNOWN if limit is None else limit * job_class.request.gpu_millis
-        return (length, submitted_at, job_id)
+        length = self._length_ms(job_class)
+        gpu_time = _UNKNOWN if length is None else length * job_class.request.gpu_millis
+        return (gpu_time, submitted_at, job_id)
+
+    def _length_ms(self, job_class: JobClass) -> int | None:
+        length = None if self.predicted is None else self.predicted(job_class, self.now)
+        return job_class.time_limit_ms if length is None else length
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,8 @@ class Shortest:
     name: ClassVar[str] = "shortest"
 
     bound_ms: int = 3_600_000
+    # None: by time limits alone.
+    predicted: Predicted | None = field(default=None, compare=False)
 
     def at(self, state: State, now: int) -> ShortestOrder:
-        return ShortestOrder(now, self.bound_ms)
+        return ShortestOrder(now, self.bound_ms, self.predicted)

@@ -42,6 +42,9 @@ class Line:
         self._heads = [head for queue in queues if (head := self._head(queue, 0)) is not None]
         heapify(self._heads)
 
+    def has_more(self) -> bool:
+        return bool(self._heads)
+
     def next(self) -> Head | None:
         while self._heads:
             head = self._heads[0]
@@ -124,6 +127,9 @@ class Lines:
             rules = queue_of(books, own[name][0].job_class)
             assert rules is not None  # it was looked at just now
             self._own.append(Line(books, own_orders[rules.policy], own[name], skip))
+
+    def has_more(self) -> bool:
+        return self._plain.has_more() or any(line.has_more() for line in self._own)
 
     def next(self) -> tuple[Line, Head] | None:
         """Who is served next, and the line to tell what became of it."""

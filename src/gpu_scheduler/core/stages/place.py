@@ -411,7 +411,8 @@ class _Search:
         workers = self._request.workers
         if self._uses_groups and not self._picks_nodes and not self._has_limits:
             return self._index.fewest_nodes(gpu_type, self._shape, workers)
-        nodes = (self._nodes[node_id].node for node_id in self._among or self._nodes)
+        ids = self._nodes if self._among is None else map(NodeId, self._among)
+        nodes = [self._nodes[node_id].node for node_id in ids if node_id in self._nodes]
         rooms = [(most_workers(node, self._class).get(gpu_type, 0), 1) for node in nodes]
         return fewest(rooms, workers)
 

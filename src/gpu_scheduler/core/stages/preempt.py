@@ -132,7 +132,14 @@ def _may_be_asked(books: Ledger, entry: Entry, rules: PreemptionRules, now: int)
     limit = options.time_limit_ms
     if now - started_at < rules.min_run_ms:
         return False
-    return limit is None or started_at + limit - now > rules.spare_ms
+    if limit is not None and started_at + limit - now <= rules.spare_ms:
+        return False
+    return not rules.spare_ms or not _ends_soon(entry.job, now - started_at, rules, now)
+
+
+def _ends_soon(job: Job, elapsed_ms: int, rules: PreemptionRules, now: int) -> bool:
+    left = None if rules.left is None else rules.left(job, elapsed_ms, now)
+    return left is not None and left <= rules.spare_ms
 
 
 class Search:

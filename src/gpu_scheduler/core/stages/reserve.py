@@ -1,6 +1,7 @@
 """When a job that cannot start now will be able to, and where: from the time limits of others."""
 
 from collections.abc import Collection, Iterator
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from gpu_scheduler.core.ids import NodeId
@@ -35,6 +36,8 @@ def opening(
     if job_class.booking is not None:
         return None  # it starts when its booking does
     books = trial.books
+    if not (patient or books.known_ends or holds):
+        return None  # nobody's end is known
     if job_class.request.workers == 1:
         room = _first_room(books, holds, job_class, now, patient)
         found = None if room is None else (room.at, {room.node_id})
@@ -50,16 +53,28 @@ def opening(
 def _first_room(
     books: Ledger, holds: Holds, job_class: JobClass, now: int, patient: bool
 ) -> _Room | None:
-    best: _Room | None = None
+    """Node after node as something of it becomes free, so that few are looked at."""
+    turns: list[tuple[int, int, NodeId, list[int]]] = []
     for node_id in books.node_ids():
-        limit = FAR if best is None else best.at
-        for room in _rooms(books.node(node_id), holds, job_class, now, patient):
-            if room.at > limit:
-                break
-            if room.workers:
-                best = room if best is None else min(best, room)
-                break
-    return best
+        use = books.node(node_id)
+        # There is no room now: only nodes on which somebody ends, and from then on.
+        later = [at for at in _instants(use, holds, now, patient) if at > now]
+        if later:
+            turns.append((later[0], sum(use.gpu_millis.values()), node_id, later))
+    heapify(turns)
+    while turns:
+        at, taken, node_id, later = turns[0]
+        use = books.node(node_id)
+        seen = holds.seen(use, job_class, at)
+        for gpu_type in sorted(eligible(use.node, job_class)):
+            workers = workers_that_fit(seen, job_class, gpu_type)
+            if workers:
+                return _Room(at, taken, node_id, gpu_type, workers)
+        if len(later) > 1:
+            heapreplace(turns, (later[1], taken, node_id, later[1:]))
+        else:
+            heappop(turns)
+    return None
 
 
 def _room_for_gang(

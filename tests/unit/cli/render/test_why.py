@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from gpu_scheduler.cli.render.why import next_line, why_lines
@@ -11,12 +13,12 @@ def text_of(answer: WhyAnswer, width: int | None = None) -> str:
     return "\n".join([*texts, next_line(answer)]).rstrip()
 
 
-def an_answer(message: str = "needs 4 A100; 3 free", **fields: object) -> WhyAnswer:
+def an_answer(message: str = "needs 4 A100; 3 free", **fields: Any) -> WhyAnswer:
     return WhyAnswer(job_id="12", state="pending", reason=a_reason(message), **fields)
 
 
-def a_blocker(job_id: str | None = "3", **fields: object) -> BlockerModel:
-    given = {
+def a_blocker(job_id: str | None = "3", **fields: Any) -> BlockerModel:
+    given: dict[str, Any] = {
         "job_id": job_id,
         "tenant_id": "default" if job_id else None,
         "user": "ann" if job_id else None,
@@ -51,7 +53,7 @@ def test_those_in_the_way_stand_in_columns():
     assert lines[1].split() == ["IN", "ITS", "WAY", "USER", "GPUS", "ON", "ENDS", "BY"]
     assert lines[2].startswith("  job 3")
     assert lines[2].endswith("(in 2m00s)")
-    assert lines[3].split() == "job 10 bob 0.5 GPU 2 of n0 no time limit".split()
+    assert " ".join(lines[3].split()) == "job 10 bob 0.5 GPU 2 of n0 no time limit"
     assert lines[2].index("GPU ") == lines[3].index("GPU 2")
     assert lines[4] == "  and 1 more"
 

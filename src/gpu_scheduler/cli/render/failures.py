@@ -1,0 +1,24 @@
+"""Whose fault a failure was, in words."""
+
+from types import MappingProxyType
+from typing import Final
+
+CODES: Final = MappingProxyType(
+    {
+        "user_error": "its own program ended it",
+        "cuda_out_of_memory": "it wanted more memory than its GPUs have",
+        "host_out_of_memory": "it wanted more memory than the machine has, or it may have",
+        "xid": "its GPU had an error",
+        "lost_gpu": "its GPU was lost or broke",
+        "time_limit": "its time was up",
+        "preempted": "it gave way to another job",
+        "node": "the machine failed, not the job",
+    }
+)
+
+
+def failure_text(code: str | None) -> str:
+    """ "xid: its GPU had an error"; a code that is not known here stands alone."""
+    if code is None:
+        return ""
+    return f"{code}: {CODES[code]}" if code in CODES else code

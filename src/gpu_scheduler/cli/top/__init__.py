@@ -1,0 +1,1 @@
+"""`tgpu top`: the scheduler on one screen that stays open."""

@@ -1,0 +1,67 @@
+"""One look at the service: what the screen shows and nothing more, however many jobs there are."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_scheduler.cli.render.jobs import in_order
+from gpu_scheduler.client.errors import ClientError
+from gpu_scheduler.client.http import Client
+from gpu_scheduler.wire.v1 import ClusterStatus, GpuList, JobModel
+
+PAGE: Final = 100  # rows of a page: more than any screen has, and quick to ask for
+_LOG_BYTES: Final = 8192  # a screenful of long lines
+_RUNNING: Final = ("running", "scheduled")
+_WAITING: Final = ("pending", "preempted")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the screen is about to show."""
+
+    cursor: int | None = None  # of the page of waiting jobs; None: the first
+    log_of: str | None = None
+    stream: str = "stdout"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    status: ClusterStatus
+    gpus: GpuList
+    running: tuple[JobModel, ...]
+    waiting: tuple[JobModel, ...]
+    next_cursor: int | None  # there are further jobs that wait
+    log: str = ""
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        return (*self.running, *self.waiting)
+
+
+def look(client: Client, wish: Wish) -> Look:
+    """A fixed number of requests, whatever there is. Raises ClientError."""
+    running = client.list_jobs(states=_RUNNING, limit=PAGE).jobs
+    waiting = client.list_jobs(states=_WAITING, limit=PAGE, cursor=wish.cursor)
+    is_all = wish.cursor is None and waiting.next_cursor is None
+    return Look(
+        client.cluster_status(),
+        client.gpus(),
+        tuple(in_order(running)),
+        # The service gives the newest first; who is next can be told only where all are here.
+        tuple(in_order(waiting.jobs) if is_all else waiting.jobs),
+        waiting.next_cursor,
+        _log(client, wish),
+    )
+
+
+def _log(client: Client, wish: Wish) -> str:
+    if wish.log_of is None:
+        return ""
+    try:
+        piece = client.read_log(wish.log_of, wish.stream, offset=-_LOG_BYTES, limit=_LOG_BYTES)
+    except ClientError as error:
+        if error.code == "NO_LOG":  # it has not started, or is a lease
+            return error.message
+        raise
+    text = piece.data.decode(errors="replace")
+    # Where the piece does not begin with the file, its first line is torn.
+    return text.partition("\n")[2] if piece.offset > 0 else text

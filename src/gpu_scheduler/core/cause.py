@@ -1,0 +1,125 @@
+"""Why an attempt failed: whose fault it was, and the line that says so.
+
+From facts that others gathered: how it exited, what its GPUs had, the end of its log, whom the
+kernel killed. A log proves only what its own program did: it never makes a failure the machine's.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Fault(StrEnum):
+    USER_ERROR = "user_error"
+    CUDA_OUT_OF_MEMORY = "cuda_out_of_memory"
+    HOST_OUT_OF_MEMORY = "host_out_of_memory"
+    XID = "xid"
+    LOST_GPU = "lost_gpu"  # or one that broke in another way than by an Xid
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    NODE = "node"  # the machine, the engine: nobody saw how it ended, or it could not be started
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKill:
+    """A process that the kernel ended for want of memory."""
+
+    pid: int
+    ago_ms: int  # before the attempt's end was seen
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found about an attempt that failed; nothing of it need be there."""
+
+    log_tail: str = ""
+    kills: tuple[KernelKill, ...] = ()  # oldest first
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    fault: Fault
+    detail: str = ""  # the line that tells; "" where there is none
+
+
+_LONGEST_DETAIL: Final = 200
+_KILLED: Final = 137  # 128 + SIGKILL, as a shell reports a child that was killed
+# A kill this long before the end was seen may have been a child's; earlier ones were others'.
+_RECENT_MS: Final = 15_000
+
+# As PyTorch, TensorFlow, JAX, cuBLAS, CuPy, llama.cpp and the CUDA libraries themselves say it.
+_CUDA_MEMORY: Final = re.compile(
+    r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|CUDA error: out of memory|cudaMalloc failed: out of memory"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
+    r"|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)"
+    r"|(?i:OOM when allocating tensor).*GPU|cupy\.cuda\.memory\.OutOfMemoryError"
+)
+_HOST_MEMORY: Final = re.compile(
+    r"\bMemoryError\b|std::bad_alloc|[Cc]annot allocate memory|not enough memory: you tried"
+    r"|DefaultCPUAllocator: can't allocate memory|DataLoader worker .* killed by signal: Killed"
+    r"|java\.lang\.OutOfMemoryError|oom-kill event"
+)
+_EXCEPTION: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::.*)?")
+_TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+def of_exit(
+    exit_code: int | None, pid: int | None, hardware: str | None, evidence: Evidence
+) -> Finding:
+    """Of an attempt that ended by itself, and not well. `hardware` is what its GPUs had."""
+    if hardware is not None:
+        return of_hardware(hardware)
+    kill = _kill(exit_code, pid, evidence.kills)
+    if kill is not None:
+        return Finding(Fault.HOST_OUT_OF_MEMORY, _short(kill.text))
+    lines = evidence.log_tail.splitlines()
+    for line in reversed(lines):
+        if _CUDA_MEMORY.search(line):
+            return Finding(Fault.CUDA_OUT_OF_MEMORY, _short(line))
+        if _HOST_MEMORY.search(line):
+            return Finding(Fault.HOST_OUT_OF_MEMORY, _short(line))
+    return Finding(Fault.USER_ERROR, _exception(lines))
+
+
+def of_hardware(cause: str) -> Finding:
+    return Finding(Fault.XID if "Xid" in cause else Fault.LOST_GPU, cause)
+
+
+def sentence(finding: Finding, how: str) -> str:
+    """For people: `how` is "exit code 1" or "signal 9"."""
+    detail = f": {finding.detail}" if finding.detail else ""
+    match finding.fault:
+        case Fault.CUDA_OUT_OF_MEMORY:
+            return f"out of GPU memory ({how}){detail}"
+        case Fault.HOST_OUT_OF_MEMORY:
+            return f"out of main memory ({how}){detail}"
+        case Fault.XID | Fault.LOST_GPU:
+            return f"{finding.detail} ({how})"
+    return how + detail
+
+
+def _kill(exit_code: int | None, pid: int | None, kills: Iterable[KernelKill]) -> KernelKill | None:
+    if exit_code != _KILLED:
+        return None
+    found = [kill for kill in kills if kill.pid == pid or kill.ago_ms <= _RECENT_MS]
+    return found[-1] if found else None
+
+
+def _exception(lines: list[str]) -> str:
+    """The last line of a Python traceback. Without a traceback, a word proves nothing."""
+    if not any(_TRACEBACK in line for line in lines):
+        return ""
+    found = (line for line in reversed(lines) if _EXCEPTION.fullmatch(line.strip()))
+    return _short(next(found, ""))
+
+
+def _short(line: str) -> str:
+    text = "".join(char if char.isprintable() else " " for char in line).strip()
+    return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"

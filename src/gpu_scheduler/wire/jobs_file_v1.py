@@ -1,0 +1,27 @@
+"""The jobs file over `/api/v1/jobs-file`."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobsFileLine(_Model):
+    """A line that is no comment."""
+
+    line: int
+    text: str  # script and arguments; empty where it could not be read
+    job_id: str | None  # the newest job made of it
+    state: str | None  # of that job
+    tries: int  # jobs made of it
+    problem: str | None  # why it is not used
+
+
+class JobsFileAnswer(_Model):
+    """The file that is watched, as it was read last."""
+
+    path: str | None  # null: none is watched
+    exists: bool
+    problem: str | None  # of the file as a whole
+    lines: list[JobsFileLine]

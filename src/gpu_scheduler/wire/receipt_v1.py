@@ -1,0 +1,36 @@
+"""What a job has used up, as /api/v1 shows it."""
+
+from pydantic import BaseModel, Field
+
+
+class AttemptUseModel(BaseModel):
+    """One try at running the job."""
+
+    attempt: int
+    started_at: str
+    ended_at: str | None
+    run_seconds: float
+    gpu_hours: float
+    gpus: list[int]
+    failure: str | None = Field(description="whose fault it was that it did not end well")
+
+
+class ReceiptModel(BaseModel):
+    job_id: str
+    tenant_id: str
+    user: str
+    name: str
+    state: str
+    failure: str | None
+    cause: str | None
+    submitted_at: str
+    ended_at: str | None
+    wait_seconds: float = Field(description="without GPUs, also between attempts")
+    run_seconds: float = Field(description="with them, all attempts together")
+    gpu_count: float
+    gpu_hours: float
+    lost_gpu_hours: float = Field(description="of these, what giving way cost it")
+    peak_gpu_memory_mb: int | None = Field(description="on all its GPUs; null where not known")
+    cost: float | None = Field(description="null where no price is set")
+    attempts: list[AttemptUseModel]
+    complete: bool = Field(description="false: the record does not reach back to its beginning")

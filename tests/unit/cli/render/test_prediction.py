@@ -1,0 +1,35 @@
+"""Predictions in words."""
+
+import pytest
+
+from gpu_scheduler.cli.render.prediction import prediction_text
+from gpu_scheduler.wire.v1 import PredictionModel
+
+
+def model(level: str, samples: int = 12) -> PredictionModel:
+    return PredictionModel(p50_seconds=200, p90_seconds=7500, level=level, samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "words"),
+    [
+        (None, ""),
+        (
+            model("name"),
+            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs of its user with this name",
+        ),
+        (
+            model("size", 1),
+            "runs 3m20s, nine of ten end within 2h05m; by 1 job with as many GPUs",
+        ),
+        (
+            model("elapsed"),
+            "runs 3m20s, nine of ten end within 2h05m; it runs longer than any job known",
+        ),
+        (model("limit"), "runs 3m20s: its time limit, nothing else is known"),
+        (model("model"), "runs 3m20s, nine of ten end within 2h05m"),
+    ],
+    ids=lambda value: getattr(value, "level", ""),
+)
+def test_a_prediction_says_what_it_rests_on(prediction, words):
+    assert prediction_text(prediction) == words

@@ -1,0 +1,132 @@
+"""Why jobs wait, as the service tells it: cheap in lists, at length for one."""
+
+import pytest
+
+from gpu_scheduler.core.explain import explain_waiting
+from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.job import JobClass, Options
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policy import ChoicePolicy
+from gpu_scheduler.core.reasons import Reason, ReasonCode
+from gpu_scheduler.core.rules import Passing, Rules
+from gpu_scheduler.core.stages.hold import Holds
+from gpu_scheduler.core.state import State
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.why.changes import ChangeKind
+from gpu_scheduler.service import why as module
+from gpu_scheduler.service.why import Told
+from tests.unit.service.world import Box, a_box, a_submission
+
+EASY = Rules(passing=Passing.EASY)
+RED, BLUE = Tenant(TenantId("red")), Tenant(TenantId("blue"))
+
+
+async def told(box: Box, job_id: str, *tenants: str) -> Told:
+    service = box.service
+    sees = (lambda tenant_id: tenant_id in tenants) if tenants else None
+    found = await service.reasons.why(JobId(job_id), service.clock.now(), sees)
+    assert found is not None
+    return found
+
+
+async def a_line(box: Box, tenant: str = "red") -> None:
+    """On two GPUs `a` has one until 60 000, `big` of blue is promised both, `j` comes after it."""
+    limit = Options(time_limit_ms=60_000)
+    await box.submit(a_submission(job_id="a", tenant="blue", gpu_type="H100", options=limit))
+    assert await box.tick(0) == ["a"]
+    await box.submit(a_submission(job_id="big", tenant="blue", gpus=2, gpu_type="H100"))
+    await box.tick(1)
+    await box.submit(a_submission(job_id="j", tenant=tenant, gpu_type="H100"))
+    assert await box.tick(2) == []
+
+
+async def test_what_the_last_cycle_kept_for_others_is_the_reason_in_lists() -> None:
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box, "blue")
+        found = box.service.reason(JobId("j"))
+        assert found is not None
+        assert (found.code, found.fact("job")) == (ReasonCode.BEHIND_RESERVATION, "big")
+
+
+async def test_in_lists_a_job_of_another_tenant_has_no_name() -> None:
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        found = box.service.reason(JobId("j"))
+        assert found is not None
+        assert (found.code, found.fact("job")) == (ReasonCode.BEHIND_RESERVATION, "")
+
+
+async def test_who_may_see_the_other_tenant_is_told_the_name() -> None:
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        assert (await told(box, "j", "red")).reason.fact("job") == ""
+        assert (await told(box, "j", "red", "blue")).reason.fact("job") == "big"
+
+
+async def test_at_length_there_are_blockers_those_ahead_and_a_change() -> None:
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        found = await told(box, "j", "red", "blue")
+        assert [blocker.job_id for blocker in found.blockers] == ["big"]
+        assert found.ahead == (1, ("big",))
+        assert found.change is not None
+        assert found.change.kind is ChangeKind.TIME_LIMIT
+        big = await told(box, "big", "blue")
+        assert big.starts_by == 60_000
+        assert [blocker.job_id for blocker in big.blockers] == ["a"]
+
+
+async def test_the_offered_change_starts_the_job_when_it_is_submitted() -> None:
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        change = (await told(box, "j")).change
+        assert change is not None
+        job = change.job
+        again = a_submission(
+            job_id="k", tenant="red", request=job.request, options=job.options, queue=job.queue
+        )
+        await box.submit(again)
+        await box.service.jobs.cancel(JobId("j"))
+        assert "k" in await box.tick(3)
+
+
+async def test_between_two_commits_a_class_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[JobClass] = []
+
+    def counted(state: State, job_class: JobClass, decided: Plan, holds: Holds) -> Reason:
+        asked.append(job_class)
+        return explain_waiting(state, job_class, decided, holds)
+
+    monkeypatch.setattr(module, "explain_waiting", counted)
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        await box.submit(a_submission(job_id="k", tenant="red", gpu_type="H100"))
+        asked.clear()
+        for job_id in ("j", "k", "j", "k"):
+            assert box.service.reason(JobId(job_id)) is not None
+        assert len(asked) == 1
+        await box.tick(3)
+        box.service.reason(JobId("j"))
+        assert len(asked) == 2
+
+
+async def test_an_installed_policy_is_not_asked_for_a_question() -> None:
+    calls = []
+    policy = ChoicePolicy("mine", lambda queue, jobs: calls.append(queue))
+    async with a_box(leases=True, policy=policy) as box:
+        await box.submit(a_submission(job_id="j"))
+        assert await box.tick(1) == []
+        calls.clear()
+        found = await told(box, "j")
+        assert found.reason.code is ReasonCode.NOT_CHOSEN
+        assert (found.ahead, found.change, calls) == (None, None, [])
+
+
+async def test_a_job_that_does_not_wait_has_no_reason_to() -> None:
+    async with a_box(leases=True) as box:
+        await box.submit(a_submission(job_id="j"))
+        await box.tick(1)
+        assert await box.service.reasons.why(JobId("j"), 1) is None
+        assert box.service.reason(JobId("j")) is None
