@@ -29,7 +29,7 @@ def test_a_service_predicts_after_a_few_jobs_and_still_after_a_restart(service):
     found = eventually(known, "the three jobs to be learned")
     assert found["level"] == "name"
     assert 0 <= found["p50_seconds"] <= found["p90_seconds"] < 60
-    service.stop()
+    service.terminate()
     service.start()
     assert eventually(known, "the store to be read")["level"] == "name"
 

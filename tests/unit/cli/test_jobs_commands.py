@@ -101,6 +101,34 @@ def test_rerun_failed_skips_what_was_run_again(tgpu, service):
     )
 
 
+def test_rerun_failed_takes_what_ended_lately_and_failed_so(tgpu, service, monkeypatch):
+    monkeypatch.setattr(environment, "now_ms", lambda: NOW_MS)
+    early = {"state": "failed", "ended_at": "2023-11-14T20:00:00Z"}
+    service.add(
+        an_ended_job("3", state="failed", failure="xid"),
+        an_ended_job("2", state="failed", failure="user_error"),
+        an_ended_job("1", **early, failure="xid"),
+    )
+    lately = tgpu("rerun", "--failed", "--since", "1h").out
+    assert [line.split()[6] for line in lately.splitlines()] == ["2", "3"]
+    xid = tgpu("rerun", "--failed", "--failure", "xid,node").out
+    assert [line.split()[6] for line in xid.splitlines()] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--failed", "--failure", "bad luck"), "'bad luck' is no kind of failure: user_error"),
+        (("--failed", "--since", "5"), "has no unit"),
+        (("1", "--since", "5m"), "choose among failed jobs"),
+    ],
+)
+def test_a_choice_among_failures_that_cannot_be_is_refused(tgpu, arguments, complaint):
+    outcome = tgpu("rerun", *arguments)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+
+
 def test_logs_keep_the_two_streams_apart(tgpu, service):
     service.add(an_ended_job("1"))
     service.logs = {("1", "stdout"): b"out\n", ("1", "stderr"): b"err\n"}

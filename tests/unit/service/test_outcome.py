@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.cause import Evidence, Fault
 from gpu_scheduler.core.events import JobMoved
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
@@ -332,3 +333,44 @@ def test_one_that_was_ended_to_be_held_waits_on_hold(phase: Phase) -> None:
     assert moved.progress.cause == "did nothing"
     world.apply(moved)
     assert entry.progress.state is JobState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("observation", "fault"),
+    [
+        (exited(1), Fault.USER_ERROR),
+        (exited(137, signal=9), Fault.USER_ERROR),
+        (exited(143, cause="time_limit"), Fault.TIME_LIMIT),
+        (seen(Phase.LOST, cause="the machine was rebooted"), Fault.NODE),
+        (seen(Phase.NOT_STARTED, cause="no such directory: /x", retry=False), Fault.USER_ERROR),
+        (seen(Phase.NOT_STARTED, cause="no runner"), Fault.NODE),
+        (exited(0), None),
+    ],
+    ids=["exit", "signal", "time limit", "lost", "cannot", "not yet", "well"],
+)
+def test_every_end_says_whose_fault_it_was(observation: Observation, fault: Fault | None) -> None:
+    _, entry = placed()
+    assert the_move(entry, observation).progress.fault is fault
+
+
+def test_what_the_log_says_is_in_the_cause_and_spends_a_retry() -> None:
+    _, entry = placed(max_retries=1, requeue=True)
+    evidence = Evidence("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n")
+    (moved,) = conclude(entry, exited(1), NOW, None, evidence)
+    assert (moved.move, moved.progress.failures) == (Move.REQUEUE, 1)
+    assert moved.progress.fault is Fault.CUDA_OUT_OF_MEMORY
+    assert "Tried to allocate 2 GiB" in (moved.progress.cause or "")
+
+
+def test_who_gave_way_says_so_and_forgets_it_at_the_next_start() -> None:
+    world, entry = giving_way("running")
+    for moved in conclude(entry, exited(143, cause="stopped"), NOW):
+        world.apply(moved)
+    assert entry_of(world, "j1").progress.fault is Fault.PREEMPTED
+    start(world, "j1", 0)
+    assert entry_of(world, "j1").progress.fault is None
+
+
+def test_a_cancelled_job_is_nobody_s_fault() -> None:
+    _, entry = placed("running, stopping")
+    assert the_move(entry, exited(143, signal=15)).progress.fault is None

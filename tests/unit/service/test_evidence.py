@@ -1,0 +1,88 @@
+"""What is gathered of attempts that failed, and that nothing missing does harm."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
+from gpu_scheduler.engines.fake import FakeEngine
+from gpu_scheduler.service.evidence import gather, kernel_kills, log_tail
+
+KEY = AttemptKey("7", 1)
+
+
+class LoggedEngine(FakeEngine):
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def log_dir(self, key: AttemptKey) -> str | None:
+        return str(self.root)
+
+
+def seen(code: int = 1, cause: str | None = None, phase: Phase = Phase.EXITED) -> Observation:
+    return Observation(KEY, phase, 900, exit_code=code, cause=cause)
+
+
+async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> None:
+    (tmp_path / "stdout.log").write_bytes(b"x" * 100_000 + b"out\n")
+    (tmp_path / "stderr.log").write_bytes(b"err\xff\n")
+    found = await gather(LoggedEngine(tmp_path), [seen()])
+    tail = found[KEY].log_tail
+    assert tail.endswith("out\n\nerr\N{REPLACEMENT CHARACTER}\n")
+    assert len(tail) < 40_000
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        seen(0),
+        seen(1, "time_limit"),
+        seen(1, "stopped"),
+        seen(phase=Phase.LOST),
+        seen(phase=Phase.RUNNING),
+    ],
+    ids=["well", "time limit", "stopped", "lost", "running"],
+)
+async def test_of_others_nothing_is_read(tmp_path: Path, observation: Observation) -> None:
+    (tmp_path / "stdout.log").write_text("CUDA out of memory")
+    assert await gather(LoggedEngine(tmp_path), [observation]) == {}
+
+
+def test_logs_that_are_not_there_tell_nothing(tmp_path: Path) -> None:
+    assert log_tail(tmp_path).strip() == ""
+
+
+def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "stdout.log")
+    (tmp_path / "stderr.log").symlink_to("/etc/passwd")
+    assert log_tail(tmp_path).strip() == ""
+
+
+RECORDS = b"""\
+6,100,1000,-;usb 1-1: new device
+3,101,2000,-;Out of memory: Killed process 4711 (python) total-vm:1kB
+3,102,3000,-,caller=T1;Memory cgroup out of memory: Killed process 4712 (sh) total-vm:1kB
+"""
+
+
+def test_whom_the_kernel_killed_is_read_from_its_messages(tmp_path: Path) -> None:
+    messages = tmp_path / "kmsg"
+    messages.write_bytes(RECORDS)
+    first, second = kernel_kills(messages)
+    assert (first.pid, second.pid) == (4711, 4712)
+    assert first.text == "Out of memory: Killed process 4711 (python) total-vm:1kB"
+    assert first.ago_ms >= second.ago_ms > 0
+
+
+def test_messages_that_nobody_may_read_tell_nothing(tmp_path: Path) -> None:
+    assert kernel_kills(tmp_path / "nothing") == ()
+
+
+async def test_the_kernel_is_asked_only_where_somebody_was_killed(tmp_path: Path) -> None:
+    messages = tmp_path / "kmsg"
+    messages.write_bytes(RECORDS)
+    engine = LoggedEngine(tmp_path)
+    assert (await gather(engine, [seen(1)], messages))[KEY].kills == ()
+    assert len((await gather(engine, [seen(137)], messages))[KEY].kills) == 2
