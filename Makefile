@@ -14,7 +14,7 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test suite check smoke bench ci format lock clean system-packages
+.PHONY: help install run test suite check smoke bench quality ci format lock clean system-packages
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ smoke: install ## Start the real service, exercise it over HTTP, stop it
 bench: install system-packages ## Measure what is promised (ARGS="cycle" for one of them)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
+quality: install ## Measure scheduling quality on the public traces: TRACES=DIR (writes docs/results.md)
+	$(BIN)/python -m benchmarks.quality $(if $(TRACES),$(TRACES),$(error say TRACES=DIR)) $(ARGS)
+
 ci: check test smoke ## All of the above that must pass before a change is merged
 
 format: install ## Format the code and mend what lint can mend
@@ -67,7 +70,7 @@ lock: ## Pin the newest allowed versions of all requirements, with hashes
 	$(LOCK) --upgrade --output-file requirements/dev.txt requirements/dev.in
 
 system-packages: ## Install what the tests need (a C compiler, promtool, servers), or say so
-	@sh scripts/system_packages.sh compiler promtool postgres redis
+	@sh scripts/system_packages.sh compiler screen systemd promtool postgres redis
 
 clean: ## Remove what was made here: .venv, caches, builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

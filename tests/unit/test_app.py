@@ -23,6 +23,7 @@ from gpu_scheduler.core.policies.priority import PriorityWithAging
 from gpu_scheduler.core.policies.shortest import Shortest
 from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
 from gpu_scheduler.devices.detect import detect
+from gpu_scheduler.engines.api import NO_LIMITS, Limits
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.store.memory import MemoryStore
@@ -246,3 +247,23 @@ def test_the_orders_take_their_numbers_from_the_settings(tmp_path: Path) -> None
     assert service.settings.policy == Backfill(Shortest(9000))
     assert service.settings.policies["priority"] == PriorityWithAging(5000, 2)
     assert service.state.meters.half_life_ms == 5_400_000
+
+
+def limits_of(directory: Path, **security: Any) -> Limits:
+    settings = some_settings(directory, database={"kind": "memory"}, security=security)
+    return make_service(settings, directory, detect("sim:1xT4")).settings.launch.limits
+
+
+def test_limits_of_jobs_are_those_of_the_settings(tmp_path: Path) -> None:
+    asked = {"max_memory_per_job_gb": 0.5, "max_cpu_hours": 2, "max_open_files": 100}
+    assert limits_of(tmp_path, **asked) == Limits(2**29, 7200, 100)
+    assert limits_of(tmp_path, **asked, enable_resource_limits=False) == NO_LIMITS
+    assert limits_of(tmp_path) == NO_LIMITS
+
+
+def test_sessions_need_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = some_settings(tmp_path, database={"kind": "memory"}, engine={"screen": True})
+    assert make_service(settings, tmp_path, detect("sim:1xT4")).settings.launch.screen
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotServe, match="GNU screen is not installed"):
+        make_service(settings, tmp_path, detect("sim:1xT4"))

@@ -77,6 +77,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "scheduler.policy": "fifo",
         "scheduler.backfill_over": "fairshare",
         "scheduler.passing": "conservative",
+        "scheduler.placement": "consolidated",
         "scheduler.enable_preemption": "true",
         "scheduler.clock": "manual",
         "scheduler.enable_thermal_aware": "false",
@@ -94,7 +95,10 @@ def test_every_key_can_be_set_by_its_variable(key):
         "database.path": "/elsewhere/jobs.db",
         "devices.gpus": "sim:2xH100",
         "engine.kind": "none",
+        "engine.screen": "true",
         "tenants": '[{"tenant_id": "vision"}]',
+        "security.allowed_script_paths": '["/data"]',
+        "security.enable_resource_limits": "false",
         "logging.level": "DEBUG",
         "logging.format": "json",
         "logging.file": "/elsewhere/log",
@@ -394,3 +398,20 @@ def test_loopback_addresses_are_known(host):
 def test_an_unknown_sample_format_is_refused():
     with pytest.raises(ValueError, match="must be one of yaml, json, toml"):
         sample("xml")
+
+
+def test_the_files_that_the_service_reads_are_beside_the_settings_file(write, tmp_path):
+    file = write("files: {jobs_file: jobs.txt, llm_config_file: /etc/sizes.json}")
+    files = load_settings(file, environ=NOBODY).files
+    assert files.jobs_file == tmp_path / "jobs.txt"
+    assert files.llm_config_file == Path("/etc/sizes.json")
+
+
+def test_a_log_is_beside_the_settings_file_too(write, tmp_path):
+    file = write("logging: {file: tgpu.log}")
+    assert load_settings(file, environ=NOBODY).logging.file == tmp_path / "tgpu.log"
+
+
+def test_a_file_named_by_the_environment_is_where_that_says():
+    environ = NOBODY | {"GPU_SCHEDULER_FILES_JOBS_FILE": "jobs.txt"}
+    assert load_settings(environ=environ).files.jobs_file == Path("jobs.txt")

@@ -3,6 +3,7 @@
 import math
 import os
 import pwd
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,13 +16,13 @@ from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId, TenantId
 from gpu_scheduler.core.overuse import OveruseAction, OveruseRules
 from gpu_scheduler.core.policies import OrderOptions, order_policies
 from gpu_scheduler.core.policy import Policy
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
+from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import CPU, GPU, GPU_STEP, SECOND
 from gpu_scheduler.database import make_store
 from gpu_scheduler.devices.detect import Detected, node_size
 from gpu_scheduler.devices.watch import DeviceWatch
-from gpu_scheduler.engines.api import Engine
+from gpu_scheduler.engines.api import NO_LIMITS, Engine, Limits
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE
 from gpu_scheduler.policies import load_policy
@@ -41,6 +42,7 @@ from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs_file import JobsFileSettings
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.predictions import Predictions
+from gpu_scheduler.service.scripts import ScriptRule
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.settings.process import process_environ
@@ -81,6 +83,7 @@ def make_service(
             policy=_policy(settings, options),
             policies=order_policies(settings.scheduler.aging_seconds, options),
             rules=_rules(settings, predictions),
+            placement=PlacementRule(settings.scheduler.placement),
             fair_share_half_life_ms=round(
                 settings.scheduler.fair_share_half_life_hours * 3_600_000
             ),
@@ -98,6 +101,9 @@ def make_service(
                     if name in environ
                 },
                 run_as_uid=_run_as_uid(settings),
+                scripts=ScriptRule(settings.security.allowed_script_paths),
+                limits=_limits(settings),
+                screen=_screen(settings),
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             monitor_seconds=settings.devices.monitor_interval_seconds,
@@ -122,6 +128,26 @@ def _predictions(settings: Settings) -> Predictions:
     """One that cannot be had is a problem to report, and no reason to start nothing."""
     name = settings.prediction.predictor
     return Predictions(lambda: load_predictor(name)(), name)
+
+
+def _screen(settings: Settings) -> bool:
+    if settings.engine.screen and shutil.which("screen") is None:
+        raise CannotServe(
+            "engine.screen (--screen): GNU screen is not installed; apt install screen"
+        )
+    return settings.engine.screen
+
+
+def _limits(settings: Settings) -> Limits:
+    security = settings.security
+    if not security.enable_resource_limits:
+        return NO_LIMITS
+    memory, cpu = security.max_memory_per_job_gb, security.max_cpu_hours
+    return Limits(
+        memory_bytes=None if memory is None else math.ceil(memory * 1024**3),
+        cpu_seconds=None if cpu is None else math.ceil(cpu * 3600),
+        open_files=security.max_open_files,
+    )
 
 
 def _booking_limits(settings: Settings) -> BookingLimits:

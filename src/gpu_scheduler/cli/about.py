@@ -1,4 +1,4 @@
-"""Commands that need no service: version, config-sample."""
+"""Commands that need no service: version, config-sample, config-schema."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,6 +13,9 @@ CONFIG_EPILOG = examples(
     "tgpu config-sample > tgpu.yaml",
     "tgpu serve --config tgpu.yaml",
     "tgpu config-sample --format toml",
+)
+SCHEMA_EPILOG = examples(
+    "tgpu config-schema > tgpu.schema.json", "check-jsonschema --schemafile tgpu.schema.json x.yaml"
 )
 
 
@@ -37,3 +40,14 @@ def config_sample(
     from gpu_scheduler.settings import sample
 
     say(sample(format.value).rstrip("\n"))
+
+
+def config_schema() -> None:
+    """Print the JSON schema of a settings file, for editors and for checks by other programs.
+
+    `tgpu config check` knows more: rules between keys, and which line is wrong.
+    """
+    from gpu_scheduler.cli.output import show_json
+    from gpu_scheduler.settings import json_schema
+
+    show_json(json_schema())

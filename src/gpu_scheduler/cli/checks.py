@@ -5,15 +5,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from gpu_scheduler import __version__
-from gpu_scheduler.cli import connect
-from gpu_scheduler.cli.environment import home_relative
+from gpu_scheduler.cli import connect, machine_checks
+from gpu_scheduler.cli.environment import config_home, home_relative, variables
 from gpu_scheduler.cli.failures import Failure
+from gpu_scheduler.cli.findings import Check, Level
 from gpu_scheduler.cli.render.gpus import provider_line
 from gpu_scheduler.client.errors import ClientError, NoService
 from gpu_scheduler.client.http import Client
@@ -24,32 +23,19 @@ _FAIL_FREE_BYTES: Final = 64 * 1024**2  # about where SQLite refuses to grow its
 _OLDEST_PYTHON: Final = (3, 11)
 
 
-class Level(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    level: Level
-    finding: str
-    remedy: str = ""
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "level": self.level.value,
-            "finding": self.finding,
-            "remedy": self.remedy,
-        }
-
-
 def examine(api_url: str | None) -> list[Check]:
     """All checks, in the order in which a person would go."""
     service = connect.personal_service()
-    checks = [_python(sys.version_info[:3]), data_dir(service.data_dir), disk(service.data_dir)]
+    checks = [
+        _python(sys.version_info[:3]),
+        machine_checks.settings(variables()),
+        data_dir(service.data_dir),
+        machine_checks.file_system(service.data_dir),
+        disk(service.data_dir),
+        machine_checks.open_files(),
+        machine_checks.screen(),
+        *machine_checks.units(config_home()),
+    ]
     try:
         with connect.open_client(api_url, timeout_seconds=10) as client:
             is_mine = client.target == service.target()

@@ -10,8 +10,9 @@ def doctor(as_json: Json = False, api_url: ApiUrl = None) -> int:
 
     The exit code is 1 if something fails; warnings do not count.
     """
-    from gpu_scheduler.cli.checks import Level, examine
+    from gpu_scheduler.cli.checks import examine
     from gpu_scheduler.cli.exit_codes import ExitCode
+    from gpu_scheduler.cli.findings import Level
     from gpu_scheduler.cli.output import show_json, show_lines
     from gpu_scheduler.cli.render.checks import check_lines
 

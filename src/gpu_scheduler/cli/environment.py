@@ -23,6 +23,12 @@ def data_dir() -> Path:
     return surroundings.data_dir(variables())
 
 
+def config_home() -> Path:
+    """Where this user's programs keep their settings."""
+    told = variables().get("XDG_CONFIG_HOME", "")
+    return Path(told) if told.startswith("/") else Path.home() / ".config"
+
+
 def working_dir(named: str | None) -> str:
     """Absolute. The path that the shell shows is kept: behind a link it may mean another place."""
     shown = variables().get("PWD", "")

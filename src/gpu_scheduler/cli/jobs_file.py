@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from gpu_scheduler.cli.render.grid import Grid
     from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 
-app = typer.Typer(
-    help="Jobs from a file: check it, and see what became of its lines.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
 _CHECK_EPILOG = examples("tgpu jobs-file check jobs.txt", "tgpu jobs-file check --json")
 _LIST_EPILOG = examples("tgpu jobs-file list", "tgpu jobs-file list --json | jq .lines")
+
+app = typer.Typer(
+    help="Jobs from a file: check it, and see what became of its lines.",
+    epilog=examples("tgpu jobs-file check jobs.txt", "tgpu jobs-file list"),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.command("check", epilog=_CHECK_EPILOG)

@@ -15,6 +15,7 @@ from gpu_scheduler.cli import (
     actions,
     add,
     agent,
+    attaching,
     budget,
     cluster,
     config,
@@ -34,10 +35,13 @@ from gpu_scheduler.cli import (
     reservations,
     service,
     share,
+    sim,
     size,
     status,
     submit,
     tenants,
+    testing,
+    unit,
 )
 from gpu_scheduler.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from gpu_scheduler.cli.failures import Failure, bad_input, of_client_error, of_validation
@@ -119,6 +123,8 @@ _add("watch", listing.watch, listing.WATCH_EPILOG, _JOBS)
 _add("show", listing.show, listing.SHOW_EPILOG, _JOBS)
 _add("why", listing.why, listing.WHY_EPILOG, _JOBS)
 _add("logs", logs.logs, logs.LOGS_EPILOG, _JOBS)
+_add("screens", attaching.screens, attaching.SCREENS_EPILOG, _JOBS)
+_add("attach", attaching.attach, attaching.ATTACH_EPILOG, _JOBS)
 _add("wait", logs.wait, logs.WAIT_EPILOG, _JOBS)
 _add("cancel", actions.cancel, actions.CANCEL_EPILOG, _JOBS)
 _add("hold", actions.hold, actions.HOLD_EPILOG, _JOBS)
@@ -150,16 +156,20 @@ _add("stop", service.stop, service.STOP_EPILOG, _SERVICE)
 _add("serve", service.serve, service.SERVE_EPILOG, _SERVICE)
 _add("gateway", gateway.gateway, gateway.EPILOG, _SERVICE)
 _add("doctor", doctor.doctor, doctor.EPILOG, _SERVICE)
+_add("test", testing.try_out, testing.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
+_add("config-schema", about.config_schema, about.SCHEMA_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)
 app.add_typer(jobs_file.app, name="jobs-file", rich_help_panel=_JOBS)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=_TENANTS)
 app.add_typer(queues.app, name="queues", rich_help_panel=_TENANTS)
 app.add_typer(queues.quota_app, name="quota", rich_help_panel=_TENANTS)
+app.add_typer(unit.app, name="service", rich_help_panel=_SERVICE)
 app.add_typer(config.app, name="config", rich_help_panel=_SERVICE)
 app.add_typer(db.app, name="db", rich_help_panel=_SERVICE)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVICE)
 app.add_typer(predict.app, name="predict", rich_help_panel=_SERVICE)
+app.add_typer(sim.app, name="sim", rich_help_panel=_SERVICE)
 _add("audit", keys.audit, keys.AUDIT_EPILOG, _SERVICE)
 _add("whoami", keys.whoami, keys.WHOAMI_EPILOG, _SERVICE)
 # Spellings that people bring from elsewhere.

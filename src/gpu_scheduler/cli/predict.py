@@ -51,7 +51,8 @@ def evaluate(
         ),
     ] = None,
     predictor: Annotated[
-        str, typer.Option("--predictor", metavar="NAME", help="history, limit, none or installed.")
+        str,
+        typer.Option("--predictor", metavar="NAME", help="history, limit, none, gbm or installed."),
     ] = "history",
     as_json: Json = False,
 ) -> None:
@@ -60,23 +61,25 @@ def evaluate(
     Lists are CSV, plain or gzip, with the columns submit_s, duration_s and gpu_num; user, name,
     command, gpu_type, vc or tenant, limit_s and end_s are used where they are there.
     """
-    from gpu_scheduler.cli.failures import bad_input, bad_option
+    from gpu_scheduler.cli.failures import bad_input
     from gpu_scheduler.cli.output import note, show_json, show_lines, width
     from gpu_scheduler.cli.past_jobs import read_past_jobs
     from gpu_scheduler.cli.render.grid import lay_out
     from gpu_scheduler.core.calibration import LastTwo, outcomes, score
-    from gpu_scheduler.predictors import load_predictor
+    from gpu_scheduler.predictors import Gbm, load_predictor
 
     try:
-        make = load_predictor(predictor)
-    except ValueError as error:
-        raise bad_option("--predictor", error) from error
+        made = load_predictor(predictor)()
+    except (ValueError, ImportError) as error:
+        raise bad_input(f"--predictor: {error}") from error
+    if isinstance(made, Gbm):
+        made.in_background = False  # the same result each time, however busy the machine is
     jobs: list[PastJob] = []
     if history is not None:
         jobs += read_past_jobs(history, scored=False)
     jobs += read_past_jobs(test, scored=True)
     try:
-        found = score(outcomes(jobs, make()))
+        found = score(outcomes(jobs, made))
     except ValueError as error:
         raise bad_input(f"{test}: {error}", "give earlier jobs with --history") from error
     try:

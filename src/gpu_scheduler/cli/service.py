@@ -63,6 +63,9 @@ Insecure = Annotated[
 ]
 Level = Annotated[LogLevel | None, typer.Option(case_sensitive=False, help="Least that is logged.")]
 Style = Annotated[LogFormat | None, typer.Option(case_sensitive=False, help="Of the log.")]
+Screen = Annotated[
+    bool, typer.Option("--screen", help="Run every job in a GNU screen session (`tgpu attach`).")
+]
 
 
 def serve(
@@ -77,6 +80,7 @@ def serve(
     insecure_listen: Insecure = False,
     log_level: Level = None,
     log_format: Style = None,
+    screen: Screen = False,
 ) -> None:
     """Run the scheduler in the foreground; Ctrl-C ends it, running jobs go on."""
     from gpu_scheduler.cli.serving import run_service
@@ -93,6 +97,7 @@ def serve(
             "devices.gpus": gpus,
             "logging.level": log_level.value.upper() if log_level else None,
             "logging.format": log_format.value if log_format else None,
+            "engine.screen": screen or None,
         },
     )
 
@@ -109,6 +114,10 @@ def start(
     insecure_listen: Insecure = False,
     log_level: Level = None,
     log_format: Style = None,
+    screen: Screen = False,
+    daemon: Annotated[
+        bool, typer.Option("--daemon", help="In the background, as it does without this too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start the scheduler in the background, unless it runs already.
@@ -117,6 +126,7 @@ def start(
     """
     from gpu_scheduler.cli.serving import start_service
 
+    _ = daemon  # people bring it from elsewhere; there is nothing to choose
     options: dict[str, str | Path | int | None] = {
         "--config": _absolute(config),
         "--host": host,
@@ -131,6 +141,7 @@ def start(
         word for name, value in options.items() if value is not None for word in (name, str(value))
     ]
     words += ["--insecure-listen"] if insecure_listen else []
+    words += ["--screen"] if screen else []
     start_service(_absolute(data_dir), words, as_json)
 
 

@@ -60,6 +60,7 @@ _OPTIONS: Final = {
     "conda": "--conda",
     "venv": "--venv",
     "uv": "--uv",
+    "screen": "--screen",
 }
 
 
@@ -109,6 +110,7 @@ class Typed:
     venv: str = ""
     uv: str = ""
     size_by: str = "given"
+    screen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def _surroundings(typed: Typed) -> dict[str, object]:
         "conda": typed.conda,
         "venv": typed.venv,
         "uv": typed.uv,
+        "screen": typed.screen,
     }
 
 

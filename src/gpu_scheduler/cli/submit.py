@@ -275,6 +275,12 @@ def submit(
         str,
         typer.Option(metavar="DIR", help="Run in this uv project.", rich_help_panel=_SETTING),
     ] = "",
+    screen: Annotated[
+        bool,
+        typer.Option(
+            "--screen", help="Run in a GNU screen session: `tgpu attach`.", rich_help_panel=_SETTING
+        ),
+    ] = False,
     lease: Annotated[
         bool,
         typer.Option(
@@ -347,5 +353,6 @@ def submit(
         conda=conda,
         venv=venv,
         uv=uv,
+        screen=screen,
     )
     return send(typed, Answering(cwd, api_url, wait, quiet, as_json))

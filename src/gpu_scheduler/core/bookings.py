@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.ledger import Ledger, NodeUse
+from gpu_scheduler.core.ledger import Holding, Ledger, NodeUse
 from gpu_scheduler.core.node import Gpu
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import GPU, SECOND
@@ -247,12 +247,18 @@ def _levels(books: Ledger, use: NodeUse, at: int) -> dict[int, int]:
         if holding.until is not None and holding.until <= at:
             continue
         level = _GIVES_WAY if _may_give_way(books, holding.job) else _STUBBORN
-        for part in holding.placement.parts():
-            if part.node_id == use.node.node_id:
-                for share in part.shares:
-                    index = share.gpu_index
-                    levels[index] = max(level, levels.get(index, _FREE))
+        for index in _kept_from_others(holding, use):
+            levels[index] = max(level, levels.get(index, _FREE))
     return levels
+
+
+def _kept_from_others(holding: Holding, use: NodeUse) -> set[int]:
+    """The GPUs of a node that nobody else can have whole as long as this job is there."""
+    if holding.job.request.where.exclusive:
+        return {gpu.index for gpu in use.node.gpus}
+    node_id = use.node.node_id
+    parts = (part for part in holding.placement.parts() if part.node_id == node_id)
+    return {share.gpu_index for part in parts for share in part.shares}
 
 
 def _may_give_way(books: Ledger, job: Job) -> bool:

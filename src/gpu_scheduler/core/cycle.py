@@ -39,14 +39,19 @@ from gpu_scheduler.core.stages.preempt import Candidates, Eviction, Search, borr
 from gpu_scheduler.core.stages.reserve import Opening, opening
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TenantQueue
+from gpu_scheduler.core.units import GPU
 
 _NONE: Final[Mapping[str, OrderPolicy]] = {}
 _NO_PLAN: Final = Plan()
 
-# Searches for somebody to give way are dear, and whoever is not among the first waits its turn.
+# Searches for somebody to give way are dear, and whoever is not among the first waits its turn; on
+# a small cluster they are cheap, and everybody has one: so many jobs may be looked at in all.
 _MOST_SEARCHES: Final = 32
-# Under `easy`, looks for an opening where the first have none; `conservative` has its depth.
+_MOST_ASKED: Final = 4_096
+# Under `easy`, looks for an opening where the first have none, or nodes looked at for that in all;
+# `conservative` has its depth.
 _MOST_OPENINGS: Final = 4
+_MOST_LOOKED_AT: Final = 40_000
 
 
 class Witness(Protocol):
@@ -125,6 +130,10 @@ class _Cycle:
         self._borrowers = frozenset() if rules.preemption is None else borrowers(trial.books)
         self._searches = 0
         self._openings = 0
+        # What was looked for in vain: in a cycle there is only less of it. A search that failed
+        # fails at any lower priority too.
+        self._no_victims: dict[tuple[object, ...], int] = {}
+        self._no_opening: set[tuple[int, int | None, bool]] = set()
         self._served: set[JobId] = set()  # apart from the line
         self._promises: dict[JobId, Reservation] = {}
         self._is_over = False  # nobody may pass any more
@@ -168,18 +177,49 @@ class _Cycle:
     def serve_claimants(self) -> None:
         """Jobs that others give way to start first, or keep the place that is being cleared."""
         for entry in self._state.claimants():
+            job_class, claim = entry.queue.job_class, entry.progress.claim
+            is_closed = job_class in self._closed
+            placement = None if is_closed else self._place(entry.queue)
+            if placement is None and claim is not None and self._is_in_vain(entry, claim):
+                continue  # it stands in line like everybody, and others may give way to it anew
             self._served.add(entry.job.job_id)
-            job_class = entry.queue.job_class
-            if job_class in self._closed:
+            if is_closed:
                 continue
-            placement = self._place(entry.queue)
             if placement is not None:
                 self._start(entry, placement)
                 self._take_started()
                 continue
             self._testify(job_class, entry.job.job_id)
-            if entry.progress.claim is not None:
-                self._holds.add(entry.job, entry.progress.claim, self._now)
+            if claim is not None:
+                self._holds.add(entry.job, claim, self._now)
+
+    def _is_in_vain(self, entry: Entry, claim: Placement) -> bool:
+        """Whether it waits for nothing: nobody gives way to it any more, and a limit, a failure or
+        others on its GPUs came between."""
+        if refuse(self._books, entry.queue.job_class) is None and self._is_whole(claim):
+            return False
+        leaving = (self._state.entry(job_id) for job_id in self._on_nodes_of(claim))
+        if any(other is not None and other.progress.stopping for other in leaving):
+            return False
+        return not self._state.anybody_gives_way_to(entry.job.job_id)
+
+    def _on_nodes_of(self, placement: Placement) -> Iterable[JobId]:
+        for part in placement.parts():
+            if part.node_id in self._books.nodes:
+                yield from self._books.nodes[part.node_id].holdings
+
+    def _is_whole(self, claim: Placement) -> bool:
+        """Whether nobody else is on these GPUs, and none of them failed or was paused."""
+        for part in claim.parts():
+            use = self._books.nodes.get(part.node_id)
+            gpus = {} if use is None else {gpu.index: gpu for gpu in use.node.gpus}
+            for share in part.shares:
+                gpu = gpus.get(share.gpu_index)
+                if use is None or gpu is None or gpu.problem is not None or gpu.paused is not None:
+                    return False
+                if use.gpu_millis.get(gpu.index, 0) + share.millis > GPU:
+                    return False
+        return True
 
     def keep_promises(self, promises: Sequence[Reservation]) -> None:
         """What a cycle before told a job is held for it, whatever comes out this time."""
@@ -222,6 +262,7 @@ class _Cycle:
             if promise is not None:
                 self._holds.drop(promise.job_id, promise.placement)
                 self._full_around_holds.clear()  # it alone sees more than those before it did
+                self._no_opening.clear()
             placement = self._place(head.queue)
             if placement is None:
                 line.drop(head)
@@ -309,7 +350,7 @@ class _Cycle:
     def _cannot_start(self, queue: ClassQueue, job_id: JobId, promise: Reservation | None) -> None:
         """The head of a class is in nobody's way unless the rules put it there."""
         rules, job_class = self._rules, queue.job_class
-        if rules.preemption is not None and self._others_give_way(job_class, job_id):
+        if rules.preemption is not None and self._others_give_way(queue, job_id):
             return
         entry = self._entry(job_id)
         waited = self._now - entry.job.submitted_at
@@ -323,7 +364,7 @@ class _Cycle:
             self._is_over = self._could_ever_hold(queue)
             self.stopped_by = job_id if self._is_over else None
         elif len(self.reservations) < self._most_reservations():
-            found = self._opening(job_class, promise, is_overdue)
+            found = self._opening(queue, promise, is_overdue)
             if found is not None:
                 self._reserve(entry, found)
 
@@ -339,13 +380,18 @@ class _Cycle:
         return self._rules.depth if self._rules.passing is Passing.CONSERVATIVE else 1
 
     def _opening(
-        self, job_class: JobClass, promise: Reservation | None, is_overdue: bool
+        self, queue: ClassQueue, promise: Reservation | None, is_overdue: bool
     ) -> Opening | None:
         """Where and when it will have room; what it was told before, if that is no later."""
-        found = None
-        if self._openings < max(_MOST_OPENINGS, self._most_reservations()):
+        found, job_class = None, queue.job_class
+        most = max(_MOST_OPENINGS, _MOST_LOOKED_AT // max(1, len(self._books.nodes)))
+        limit = job_class.time_limit_ms if self._holds else None
+        alike = (queue.shape, limit, is_overdue)
+        if alike not in self._no_opening and self._openings < max(most, self._most_reservations()):
             self._openings += 1
             found = opening(self._trial, self._holds, job_class, self._now, patient=is_overdue)
+            if found is None and job_class.booking is None:
+                self._no_opening.add(alike)
         if promise is not None and (found is None or promise.at < found.at):
             return Opening(promise.at, promise.placement)
         return found
@@ -356,22 +402,32 @@ class _Cycle:
         self._holds.add(entry.job, found.placement, starts_at)
         self.reservations.append(Reservation(entry.job.job_id, found.at, found.placement))
 
-    def _others_give_way(self, job_class: JobClass, job_id: JobId) -> bool:
-        search = self._search(job_class)
-        job = self._entry(job_id).job
-        return search is not None and self._promise(job, search.find(job_id))
+    def _others_give_way(self, queue: ClassQueue, job_id: JobId) -> bool:
+        alike = _alike(queue)
+        failed_at = self._no_victims.get(alike)
+        if failed_at is not None and queue.job_class.priority <= failed_at:
+            return False
+        search = self._search(queue.job_class)
+        if search is None:
+            return False
+        eviction = search.find(job_id)
+        if eviction is None:
+            self._no_victims[alike] = queue.job_class.priority
+        return self._promise(self._entry(job_id).job, eviction)
 
     def _search(self, job_class: JobClass, *, whoever: bool = False) -> Search | None:
         """None where it would be in vain, or too much for one cycle; `whoever` minds no
         priorities."""
         rules = self._rules.preemption
-        if rules is None or self._searches >= _MOST_SEARCHES:
+        if rules is None:
             return None
         if self._candidates is None:
             self._candidates = Candidates(self._state, rules, self._now, self._borrowers)
             self._candidates.leave_out(p.victim for p in self.preemptions)
         lowest = self._candidates.lowest_priority
         if lowest is None:
+            return None
+        if self._searches >= max(_MOST_SEARCHES, _MOST_ASKED // len(self._candidates.all)):
             return None
         is_vain = lowest > job_class.priority - rules.margin and not self._borrowers
         if is_vain and not whoever:
@@ -394,6 +450,12 @@ class _Cycle:
         return entry
 
 
+def _alike(queue: ClassQueue) -> tuple[object, ...]:
+    """All that a search for those who give way minds, but for the priority."""
+    one = queue.job_class
+    return (queue.shape, one.tenant_id, one.queue, one.time_limit_ms, one.booking, one.array_id)
+
+
 def _is_in_the_way(entry: Entry, booking: Booking, booked: frozenset[int]) -> bool:
     progress, placement = entry.progress, entry.progress.placement
     if placement is None or progress.stopping:
@@ -402,8 +464,10 @@ def _is_in_the_way(entry: Entry, booking: Booking, booked: frozenset[int]) -> bo
         return False
     if not entry.job.options.preemptible:
         return False
+    is_alone = entry.job.request.where.exclusive  # nobody may join it
     return any(
-        part.node_id == booking.node_id and any(share.gpu_index in booked for share in part.shares)
+        part.node_id == booking.node_id
+        and (is_alone or any(share.gpu_index in booked for share in part.shares))
         for part in placement.parts()
     )
 

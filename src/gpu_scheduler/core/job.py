@@ -121,6 +121,7 @@ class Detail:
     params: tuple[tuple[str, str], ...] = ()  # the point of a sweep
     rerun_of: JobId | None = None
     uid: int | None = None  # the local user it runs as; None: whoever runs the service
+    screen: bool = False  # in a GNU screen session, to which people can attach
 
 
 NO_DETAIL: Final = Detail()

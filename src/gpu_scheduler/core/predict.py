@@ -5,7 +5,7 @@ which are enforced; a guess is not.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -187,8 +187,14 @@ class _Samples:
         """The weight of those that were over by then."""
         return self._below[bisect_right(self._durations, duration_ms)]
 
-    def longest(self) -> int:
-        return self._durations[-1]
+    def quantile(self, before: int, own: int, percent: int) -> int:
+        """The least run time by which so many of those are over that weigh `own` after `before`."""
+        wanted = before + -(-own * percent // _PERCENT)
+        return self._durations[bisect_left(self._below, wanted) - 1]
+
+    def between(self, low: int, high: int) -> list[int]:
+        durations = self._durations
+        return durations[bisect_left(durations, low) : bisect_right(durations, high)]
 
     def _arrange(self) -> None:
         if self._durations:
@@ -250,7 +256,7 @@ class History:
         parts = self._mixture(facts, elapsed_ms, at)
         if parts:
             main = max(parts, key=lambda part: part.share)
-            p50, p90 = _quantile(parts, _P50), _quantile(parts, _P90)
+            p50, p90 = _quantiles(parts)
             confidence = Confidence(main.level, main.number)
         elif elapsed_ms and self._kinds:
             p50, p90 = elapsed_ms * _LONGER_P50, elapsed_ms * _LONGER_P90
@@ -358,17 +364,24 @@ def _keys(facts: Facts) -> list[tuple[Level, tuple[object, ...]]]:
     return keys
 
 
-def _quantile(parts: list[_Part], percent: int) -> int:
-    """The least run time by which so many are over: found by halving, as nothing is merged."""
-    wanted = sum(part.share for part in parts) * percent
-    low, high = 0, max(part.samples.longest() for part in parts)
-    while low < high:
-        middle = (low + high) // 2
-        if _over_by(parts, middle) * _PERCENT >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _quantiles(parts: list[_Part]) -> tuple[int, int]:
+    """The least run times by which so many are over. They lie between those of the parts alone."""
+    low = min(part.samples.quantile(part.before, part.own, _P50) for part in parts)
+    high = max(part.samples.quantile(part.before, part.own, _P90) for part in parts)
+    values: list[int] = []
+    for part in parts:
+        values += part.samples.between(low, high)
+    values.sort()  # quick: each part is sorted already
+    whole = sum(part.share for part in parts)
+    last = len(values) - 1
+
+    def over_by(duration_ms: int) -> int:
+        return _over_by(parts, duration_ms) * _PERCENT
+
+    # Shares are rounded down, so that the last may fall short by a hair.
+    middle = min(last, bisect_left(values, whole * _P50, key=over_by))
+    most = min(last, bisect_left(values, whole * _P90, lo=middle, key=over_by))
+    return values[middle], values[most]
 
 
 def _over_by(parts: list[_Part], duration_ms: int) -> int:

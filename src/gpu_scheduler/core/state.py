@@ -96,6 +96,9 @@ class State:
             key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
+    def anybody_gives_way_to(self, job_id: JobId) -> bool:
+        return any(entry.progress.gives_way_to == job_id for entry in self._placed.values())
+
     def expired_leases(self, now: int) -> list[JobId]:
         return [job_id for _, job_id in self._leases.irange(maximum=(now, _LAST_ID))]
 

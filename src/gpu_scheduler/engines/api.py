@@ -31,6 +31,17 @@ class Notice(NamedTuple):
     wait_ms: int  # from the signal until TERM
 
 
+class Limits(NamedTuple):
+    """What each process of an attempt may use; None does not limit."""
+
+    memory_bytes: int | None = None
+    cpu_seconds: int | None = None
+    open_files: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -44,6 +55,8 @@ class Launch:
     user: RunAs | None = None  # None: whoever runs the engine
     # A gang runs the command once for each of these, by rank: variables that only that worker has.
     workers: tuple[Mapping[str, str], ...] = ()
+    limits: Limits = NO_LIMITS
+    session: str = ""  # the name of the GNU screen session it runs in; nothing for none
 
 
 class Phase(StrEnum):

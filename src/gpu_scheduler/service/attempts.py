@@ -20,10 +20,12 @@ from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.engines.api import (
+    NO_LIMITS,
     AttemptKey,
     Engine,
     EngineUnavailable,
     Launch,
+    Limits,
     Notice,
     Observation,
     Phase,
@@ -35,6 +37,7 @@ from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
+from gpu_scheduler.service.scripts import ANYWHERE, NotAllowed, ScriptRule
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -52,6 +55,9 @@ class LaunchSettings:
     default_environment: Mapping[str, str]  # for jobs submitted without one
     checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
     run_as_uid: int | None = None  # for callers who are no local users; None: the service's own
+    scripts: ScriptRule = ANYWHERE
+    limits: Limits = NO_LIMITS
+    screen: bool = False  # all jobs in sessions of GNU screen
 
 
 class EndCheck(Protocol):
@@ -154,12 +160,21 @@ class Attempts:
         wanted = {JobId(key.job_id): key for key in keys}
         query = JobQuery(job_ids=tuple(wanted), limit=len(wanted))
         launches = []
+        refused = []
         for stored in await self._store.jobs(query):
             progress = stored.progress
             if progress.state is JobState.SCHEDULED and not progress.stopping:
-                launches.append(await self._launch_of(stored))
+                launch = await self._launch_of(stored)
+                try:
+                    # Again: since it was queued, a link may have come to mean another file.
+                    self._settings.scripts.check(launch.argv, launch.cwd, launch.env)
+                    launches.append(launch)
+                except NotAllowed as error:
+                    refused.append(self._not_started(launch.key, str(error)))
         if launches:
             await self._engine.launch(launches)
+        if refused:
+            await self.record(refused)
 
     async def _launch_of(self, stored: StoredJob) -> Launch:
         key = AttemptKey(stored.job.job_id, stored.progress.attempt)
@@ -173,7 +188,12 @@ class Attempts:
             home=self._settings.home,
             account=None if stored.detail.uid is None else account_of(stored.detail.uid),
             nodes=self._nodes_of(stored),
+            limits=self._settings.limits,
+            screen=self._settings.screen,
         )
+
+    def _not_started(self, key: AttemptKey, cause: str) -> Observation:
+        return Observation(key, Phase.NOT_STARTED, self._clock.now(), cause=cause, retry=False)
 
     def _nodes_of(self, stored: StoredJob) -> dict[NodeId, Node]:
         placement, known = stored.progress.placement, self._state.ledger.nodes

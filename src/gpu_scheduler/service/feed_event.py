@@ -138,6 +138,7 @@ def _progress_data(progress: Progress) -> dict[str, object]:
         "exit_code": progress.exit_code,
         "signal": progress.signal,
         "cause": progress.cause,
+        "failure": None if progress.fault is None else progress.fault.value,
         "gives_way_to": progress.gives_way_to if progress.stopping else None,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -24,7 +24,7 @@ from gpu_scheduler.core.overuse import (
     memory_share_mib,
 )
 from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.units import GPU
+from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.devices.api import GpuProcess, GpuReading
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.hardware import GpuProcesses, Hardware
@@ -155,13 +155,12 @@ class JobWatch:
         if after.rung is Rung.BUSY:
             return _Step(*name, None, IdleAction.WARN)
         gpus = ", ".join(str(share.gpu_index) for share in shares)
-        minutes = window_ms * int(after.rung) // 60_000
-        text = f"idle: GPU {gpus} did nothing for {minutes} min"
+        text = f"idle: GPU {gpus} did nothing for {_span(window_ms * int(after.rung))}"
         if after.rung is Rung.DUE:
             return None if action is IdleAction.WARN else _Step(*name, text, action)
         if after.rung is Rung.WARNED and action is not IdleAction.WARN:
             fate = "put on hold" if action is IdleAction.HOLD else "ended"
-            text += f"; it will be {fate} in {window_ms // 60_000} min"
+            text += f"; it will be {fate} in {_span(window_ms)}"
         return _Step(*name, text, IdleAction.WARN)
 
     def _busiest(
@@ -226,6 +225,12 @@ class JobWatch:
 
 def _name(entry: Entry) -> _Name:
     return entry.job.job_id, entry.progress.attempt
+
+
+def _span(ms: int) -> str:
+    """90 min, or 45 s where minutes would be no whole number."""
+    minutes, rest = divmod(ms, 60 * SECOND)
+    return f"{ms // SECOND} s" if rest else f"{minutes} min"
 
 
 def _shares(entry: Entry, node_id: NodeId) -> list[Share]:

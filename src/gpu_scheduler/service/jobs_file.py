@@ -42,6 +42,7 @@ _log = structlog.get_logger("gpu_scheduler.jobs_file")
 _KIND: Final = "jobs_file_line"  # documents: the job of each line, by digest
 _SOURCE_BYTES: Final = 1024 * 1024  # of a script, to see whether it takes --cuda
 _PROBLEMS_SHOWN: Final = 10
+_NO_LINES: Final = JobsFile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,11 @@ class LineStatus:
 class _Read:
     """The file at one moment."""
 
-    content: JobsFile
-    modified_ms: int
-    owner: int
+    content: JobsFile = _NO_LINES
+    modified_ms: int = 0
+    owner: int = 0
+    exists: bool = True
+    problem: str | None = None  # why it may not be used, or cannot be
 
 
 class JobsFileWatch:
@@ -98,6 +101,7 @@ class JobsFileWatch:
         self._run_as_uid = run_as_uid
         self._taken: dict[str, Taken] = {}  # by digest
         self._wake = asyncio.Event()
+        self._looking = asyncio.Lock()
         self._over: set[str] = set()  # digests of lines that are never tried again
         self._again_soon = False
         self._said: list[str] = []
@@ -141,20 +145,19 @@ class JobsFileWatch:
 
     async def look(self, jobs: JobCommands) -> None:
         """Read the file once, and queue what is new in it."""
-        self._again_soon = False
-        read = await asyncio.to_thread(self._read)
-        if read is None:
-            self.lines = ()
-        else:
+        async with self._looking:
+            self._again_soon = False
+            read = await asyncio.to_thread(self._read)
             statuses = [await self._line(jobs, read, line) for line in read.content.lines]
             statuses += [LineStatus(b.number, "", problem=b.problem) for b in read.content.bad]
             by_number = {status.number: status for status in statuses}
-            for number, first in read.content.repeats:
-                statuses.append(
-                    replace(by_number[first], number=number, text=f"the same as line {first}")
-                )
+            statuses += [
+                replace(by_number[first], number=number, text=f"the same as line {first}")
+                for number, first in read.content.repeats
+            ]
             self.lines = tuple(sorted(statuses, key=lambda status: status.number))
-        self._report()
+            self.exists, self.problem = read.exists, read.problem
+            self._report()
 
     def problems(self) -> list[str]:
         """What an operator should know, the first few."""
@@ -171,22 +174,20 @@ class JobsFileWatch:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _read(self) -> _Read | None:
-        """None where there is no file, or it may not be used."""
-        self.problem, self.exists = None, False
+    def _read(self) -> _Read:
+        """Blocks for as long as the disk takes."""
         try:
-            with self.settings.path.open("rb") as file:
+            # Not to wait for a writer, should a pipe stand in its place.
+            with open(self.settings.path, "rb", opener=_without_waiting) as file:
                 found = os.fstat(file.fileno())
-                self.exists = True
-                self.problem = _refusal(found)
-                if self.problem is not None:
-                    return None
+                problem = _refusal(found)
+                if problem is not None:
+                    return _Read(problem=problem)
                 content = file.read(MOST_BYTES)
         except FileNotFoundError:
-            return None
+            return _Read(exists=False)
         except OSError as error:
-            self.problem = error.strerror or str(error)
-            return None
+            return _Read(problem=(error.strerror or str(error)).lower())
         return _Read(parse_jobs_file(content), found.st_mtime_ns // 1_000_000, found.st_uid)
 
     def _report(self) -> None:
@@ -278,6 +279,10 @@ class JobsFileWatch:
     def _uid(self, owner: int) -> int | None:
         """Only root can run commands as somebody else."""
         return owner if os.geteuid() == 0 and owner != 0 else self._run_as_uid
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _refusal(found: os.stat_result) -> str | None:

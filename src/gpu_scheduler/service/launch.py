@@ -8,9 +8,10 @@ from gpu_scheduler.core.job import Detail, Job
 from gpu_scheduler.core.lifecycle import Progress
 from gpu_scheduler.core.node import Gpu, Node, Part
 from gpu_scheduler.core.units import GPU, gpus_text
-from gpu_scheduler.engines.api import AttemptKey, Launch, RunAs
+from gpu_scheduler.engines.api import NO_LIMITS, AttemptKey, Launch, Limits, RunAs
 from gpu_scheduler.service.accounts import Account
 from gpu_scheduler.wire.script_command import ASSIGNED
+from gpu_scheduler.wire.session_name import session_name
 
 _NO_NODES: Final[Mapping[NodeId, Node]] = {}
 
@@ -26,8 +27,13 @@ def launch_of(
     home: str,
     account: Account | None = None,
     nodes: Mapping[NodeId, Node] = _NO_NODES,
+    limits: Limits = NO_LIMITS,
+    screen: bool = False,
 ) -> Launch:
-    """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on."""
+    """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
+
+    With `screen` all jobs run in sessions of GNU screen, and not only those that ask for it.
+    """
     if account is not None:
         home = account.home
         base = base if detail.env_id is not None else {**base, **_of_account(account)}
@@ -52,6 +58,10 @@ def launch_of(
         grace_ms=grace_ms,
         user=_run_as(detail.uid, account),
         workers=workers,
+        limits=limits,
+        session=session_name(assigned["TGPU_GPUS"], detail.argv, job.job_id)
+        if (screen or detail.screen) and not workers
+        else "",
     )
 
 

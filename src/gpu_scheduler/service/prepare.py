@@ -1,10 +1,18 @@
 """Before a submission is checked: the size that its model needs, the environment it runs in."""
 
+import os
+import shutil
+from collections.abc import Mapping
+
+from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.run_in import wrapped
+from gpu_scheduler.service.scripts import NotAllowed
 from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.submission import Submission
+
+_MIB = 1024**2
 
 
 class Preparation:
@@ -14,11 +22,39 @@ class Preparation:
 
     def __call__(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
         """As it will be queued, and what the caller should know of it."""
+        self._check_memory(submission)
         submission, note = self._sizes.sized(submission)
+        detail = submission.detail
+        account = None if detail.uid is None else account_of(detail.uid)
+        base = submission.base_environment or self._launch.default_environment
+        home = account.home if account is not None else self._launch.home
+        variables = {**base, **dict(detail.env)}
         if submission.run_in is not None:
-            detail = submission.detail
-            account = None if detail.uid is None else account_of(detail.uid)
-            base = submission.base_environment or self._launch.default_environment
-            home = account.home if account is not None else self._launch.home
-            submission = wrapped(submission, {**base, **dict(detail.env)}, home)
+            submission = wrapped(submission, variables, home)
+        self._check_script(submission, variables, home)
+        if detail.screen:
+            _check_screen(submission, variables)
         return submission, (note,) if note else ()
+
+    def _check_memory(self, submission: Submission) -> None:
+        most = self._launch.limits.memory_bytes
+        asked = submission.request.mem_mib
+        if most is not None and asked * _MIB > most:
+            remedy = f"at most {most // _MIB}, by security.max_memory_per_job_gb"
+            raise InvalidRequest("memory_mb", asked, remedy)
+
+    def _check_script(
+        self, submission: Submission, variables: Mapping[str, str], home: str
+    ) -> None:
+        detail = submission.detail
+        try:
+            self._launch.scripts.check(detail.argv, detail.cwd or home, variables)
+        except NotAllowed as error:
+            raise InvalidRequest("command", error.what, str(error)) from error
+
+
+def _check_screen(submission: Submission, variables: Mapping[str, str]) -> None:
+    if submission.request.workers > 1:
+        raise InvalidRequest("screen", True, "a job of several workers has no terminal of its own")
+    if shutil.which("screen", path=variables.get("PATH", os.defpath)) is None:
+        raise InvalidRequest("screen", True, "GNU screen is not installed; apt install screen")

@@ -29,7 +29,7 @@ from gpu_scheduler.core.plan import Plan, Reservation
 from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
 from gpu_scheduler.core.predict import History, Prediction
 from gpu_scheduler.core.reasons import Reason
-from gpu_scheduler.core.rules import PLAIN, Rules
+from gpu_scheduler.core.rules import PLAIN, PlacementRule, Rules
 from gpu_scheduler.core.state import State, doom_cause
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import GPU_STEP
@@ -93,6 +93,7 @@ class ServiceSettings:
     gangs: bool = True  # whether jobs may have several workers
     policies: Mapping[str, OrderPolicy] = field(default_factory=dict)  # for queues that name one
     rules: Rules = PLAIN
+    placement: PlacementRule = PlacementRule.FRAGMENTATION
     fair_share_half_life_ms: int = DEFAULT_HALF_LIFE_MS
     bookings: BookingLimits = DEFAULT_LIMITS
     adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
@@ -120,6 +121,7 @@ class Service:
     ) -> None:
         self.state = State()
         self.state.meters = Meters(settings.fair_share_half_life_ms)
+        self.state.ledger.placement_rule = settings.placement
         self.store = store
         self.engine = engine
         self.hardware = hardware
@@ -213,6 +215,7 @@ class Service:
             self.state.restore(job, progress, await self._doom_of(job, live))
         measured = read_meters(await self.store.documents(METER))
         self.state.restore_meters(measured, self.clock.now())
+        self.state.apply(TimePassed(self.clock.now()))  # whose budget is used up shows at once
         for entry in self.state.placed():
             self.gate.take(entry.job)
         self.state.counts.update(loaded.over)

@@ -5,6 +5,7 @@ Nothing else in the package reads the environment; what needs a variable asks he
 
 from gpu_scheduler.settings.errors import SettingsError
 from gpu_scheduler.settings.foreign import NO_EFFECT
+from gpu_scheduler.settings.json_schema import json_schema
 from gpu_scheduler.settings.keys import Key, all_keys
 from gpu_scheduler.settings.load import (
     Loaded,
@@ -55,6 +56,7 @@ __all__ = [
     "default_data_dir",
     "effective_values",
     "is_loopback",
+    "json_schema",
     "load_settings",
     "load_with_origins",
     "process_environ",

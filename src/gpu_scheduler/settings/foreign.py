@@ -56,7 +56,6 @@ def _whole(value: object) -> object:
 _YEAR: Final = 366 * 86_400
 _Seconds = Annotated[float, Field(ge=0, le=_YEAR, allow_inf_nan=False), NOT_BOOL]
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL]
-_Gigabytes = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL]
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 RENAMED: Final = (
@@ -80,9 +79,6 @@ IDLE: Final = (
     Idle("scheduler.job_timeout_s", _Seconds),
     Idle("jobs.max_concurrent_jobs", _Count),
     Idle("files.state_file", _Path),
-    Idle("security.allowed_script_paths", list[_Path]),
-    Idle("security.max_memory_per_job_gb", _Gigabytes),
-    Idle("security.enable_resource_limits", bool),
 )
 
 # Keys of our own model whose feature is not here: the quota providers that would read them are

@@ -36,10 +36,16 @@ _FLAGS: Final[Mapping[str, str]] = {
     "api.socket": "--socket",
     "api.insecure_listen": "--insecure-listen",
     "devices.gpus": "--gpus",
+    "engine.screen": "--screen",
     "logging.level": "--log-level",
     "logging.format": "--log-format",
 }
-_BESIDE: Final = (("files", "jobs_file"), ("files", "llm_config_file"))
+_BESIDE: Final = (
+    ("files", "jobs_file"),
+    ("files", "llm_config_file"),
+    ("files", "log_file"),
+    ("logging", "file"),
+)
 # Kubernetes sets these for every service whose name begins with gpu-scheduler; they are not ours.
 _KUBERNETES = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=.*|\w+_PORT=\w+://.*"
@@ -149,7 +155,7 @@ class _Merged:
         self._clear_foreign_sections()
 
     def _beside_the_file(self, file: Path) -> None:
-        """Paths of files that the service reads are relative to the settings file.
+        """Files that the service reads, and its log, are relative to the settings file.
 
         Where the service is started in the background, it has another working directory.
         """

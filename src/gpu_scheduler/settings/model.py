@@ -47,6 +47,12 @@ def _refuse_empty(value: object) -> object:
     return value
 
 
+def _refuse_relative(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("must be a whole path, beginning with / or ~")
+    return path
+
+
 def _in_gpu_steps(amount: Decimal) -> Decimal:
     if amount * GPU % GPU_STEP:
         raise ValueError("must be a number of GPUs in steps of 0.01")
@@ -131,6 +137,11 @@ class SchedulerSettings(_Section):
         description="Who may start while somebody before them cannot: greedy, whoever fits; easy, "
         "who does not delay the first of those; conservative, who delays none of them; strict, "
         "nobody.",
+    )
+    placement: Literal["fragmentation", "consolidated"] = Field(
+        default="fragmentation",
+        description="Which place a job gets: fragmentation, where the usual requests lose least; "
+        "consolidated, the fullest node that does, and gangs on as few nodes as if all were free.",
     )
     reservation_depth: Annotated[int, Field(ge=1, le=100_000), NOT_BOOL] = Field(
         default=100, description="Jobs that get a reservation under the passing conservative."
@@ -404,8 +415,8 @@ class PredictionSettings(_Section):
 
     predictor: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="history",
-        description="history (from similar past jobs), limit (the time limit alone), none, or the "
-        "name of an installed predictor.",
+        description="history (from similar past jobs), limit (the time limit alone), none, gbm "
+        "(boosted trees, needs the extra ml), or the name of an installed predictor.",
     )
 
 
@@ -561,6 +572,10 @@ class EngineSettings(_Section):
         default="",
         description="User that jobs of API keys and tokens run as where the service runs as root; "
         "root when empty.",
+    )
+    screen: bool = Field(
+        default=False,
+        description="Run every job in a session of GNU screen, to which people can attach.",
     )
 
 
@@ -737,6 +752,34 @@ class LoggingSettings(_Section):
     )
 
 
+class SecuritySettings(_Section):
+    """What jobs may run, and how much of the machine one of them may use."""
+
+    allowed_script_paths: tuple[Annotated[FilePath, AfterValidator(_refuse_relative)], ...] = Field(
+        default=(),
+        description="Folders that the scripts of jobs must lie in, links resolved; empty for "
+        "anywhere.",
+    )
+    enable_resource_limits: bool = Field(
+        default=True, description="Whether the limits below hold; those left out never do."
+    )
+    max_memory_per_job_gb: (
+        Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
+    ) = Field(
+        default=None,
+        description="GiB of memory that a job may ask for, and that each of its processes gets.",
+    )
+    max_cpu_hours: (
+        Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
+    ) = Field(
+        default=None,
+        description="CPU time of each process of a job; over it, it is ended.",
+    )
+    max_open_files: Annotated[int, Field(ge=16, le=1_000_000_000), NOT_BOOL] | None = Field(
+        default=None, description="Files that each process of a job may have open at once."
+    )
+
+
 class Settings(_Section):
     """Everything that can be set. Immutable: a changed setting is a new start of the service."""
 
@@ -764,6 +807,7 @@ class Settings(_Section):
     files: FileSettings = FileSettings()
     jobs: JobSettings = JobSettings()
     logging: LoggingSettings = LoggingSettings()
+    security: SecuritySettings = SecuritySettings()
 
     @property
     def data_directory(self) -> Path:

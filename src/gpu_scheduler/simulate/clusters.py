@@ -1,4 +1,4 @@
-"""Readers of clusters: a file (CSV, JSON, YAML), or a few words as `100x8` or `a=20x8xA100,b=2x8`."""
+"""Readers of clusters: a file (CSV, JSON, YAML), or words as `100x8` or `a=20x8xA100,b=2x8`."""
 
 import csv
 import json
@@ -21,7 +21,9 @@ _CPU_MILLIS: Final = 256_000  # what a simulated node has unless somebody says
 _MEM_MIB: Final = 2_097_152
 _MOST_NODES: Final = 1_000_000
 
-_WORDS: Final = re.compile(r"(?:(?P<name>[^=,]+)=)?(?P<nodes>\d+)x(?P<gpus>\d+)(?:x(?P<type>[^,]+))?")
+_WORDS: Final = re.compile(
+    r"(?:(?P<name>[^=,]+)=)?(?P<nodes>\d+)x(?P<gpus>\d+)(?:x(?P<type>[^,]+))?"
+)
 
 # Our names of the columns, and what the published clusters call them.
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -77,7 +79,8 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
             table = csv.DictReader(file)
             return [(table.line_num, {k: v or "" for k, v in row.items() if k}) for row in table]
     try:
-        text = open_text(path).read()
+        with open_text(path) as file:
+            text = file.read()
         found = json.loads(text) if ".json" in suffixes else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
         raise BadInput(path.name, [Problem(1, "", f"cannot be read: {error}", "no data")]) from None

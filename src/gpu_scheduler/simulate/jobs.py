@@ -1,9 +1,7 @@
 """From the rows of a file to jobs of a cluster: gangs, partitions, and what can never run."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from math import gcd
-from typing import Final
 
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, TenantId
 from gpu_scheduler.core.job import DEFAULT_PRIORITY, Job, Options, Request, Where, class_of

@@ -1,8 +1,8 @@
 """Figures of a simulation, by the definitions that published comparisons use.
 
-JCT is end minus submission; wait is JCT minus the job's own duration, so what giving way costs is in
-it. Means are over the jobs of all partitions together, nothing is cut off at either end, and jobs
-that never start are counted apart.
+JCT is end minus submission; wait is JCT minus the job's own duration, so what giving way costs is
+in it. Means are over the jobs of all partitions together, nothing is cut off at either end, and
+jobs that never start are counted apart.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,11 @@ def spread(values_ms: Sequence[int]) -> Spread:
         return Spread(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def at(part: float) -> float:
-        return values[min(len(values) - 1, int(part * len(values)))] / 1000
+        """In between two jobs, in proportion: as published comparisons do."""
+        place = part * (len(values) - 1)
+        lower = int(place)
+        upper = min(lower + 1, len(values) - 1)
+        return (values[lower] + (values[upper] - values[lower]) * (place - lower)) / 1000
 
     mean = sum(values) / len(values) / 1000
     return Spread(mean, at(0.5), at(0.9), at(0.99), at(0.999), values[-1] / 1000)

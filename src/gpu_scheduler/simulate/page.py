@@ -42,8 +42,8 @@ def page(document: Mapping[str, Any], result: Result) -> str:
         "or <span class='key-b'>had waited</span>, by then at the latest.</p>",
         _distributions(document["distributions"]),
         "<h2>Use of the GPUs</h2>",
-        "<p><span class='key-a'>GPUs in use</span> and <span class='key-b'>free GPUs that the usual "
-        "requests cannot use</span> (fragmentation), in percent of all.</p>",
+        "<p><span class='key-a'>GPUs in use</span> and <span class='key-b'>free GPUs that the "
+        "usual requests cannot use</span> (fragmentation), in percent of all.</p>",
         _use(document),
         "<h2>Jobs that wait</h2>",
         _waiting(document),
@@ -75,7 +75,13 @@ def _what(document: Mapping[str, Any]) -> str:
 
 
 def _table(found: Mapping[str, Any]) -> str:
-    names = (("mean", "mean"), ("median", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
+    names = (
+        ("mean", "mean"),
+        ("median", "median"),
+        ("p99", "p99"),
+        ("p999", "p99.9"),
+        ("max", "max"),
+    )
     head = "".join(f"<th>{title}</th>" for _, title in names)
     rows = []
     for key, title in (
@@ -108,7 +114,10 @@ def _use(document: Mapping[str, Any]) -> str:
     samples, gpus = document["samples"], document["gpus"] or 1
     used = [(sample["at_s"], sample["used_gpus"] / gpus) for sample in samples]
     lost = [(sample["at_s"], sample["unusable_gpus"] / gpus) for sample in samples]
-    lines = [plots.Line("in use", _from_zero(used), "a"), plots.Line("unusable", _from_zero(lost), "b")]
+    lines = [
+        plots.Line("in use", _from_zero(used), "a"),
+        plots.Line("unusable", _from_zero(lost), "b"),
+    ]
     y = plots.linear(1.0, lambda part: f"{100 * part:.0f} %")
     return plots.line_plot(lines, _time_axis(lines), y, "use of the GPUs over time")
 

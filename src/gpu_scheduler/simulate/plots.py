@@ -1,4 +1,4 @@
-"""Plots as SVG text: lines, bars and a Gantt chart. No scripts, no fonts, nothing from elsewhere."""
+"""Plots as SVG text: lines, bars and a Gantt chart. No scripts, nothing from elsewhere."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -90,7 +90,9 @@ def gantt(stripes: Sequence[Stripe], x: Axis, label: str) -> str:
     ]
     for value, text in x.marks:
         if x.place(value) <= 1:
-            body.append(f'<text class="tick" x="{_x(x.place(value)):.1f}" y="{height - 12}">{text}</text>')
+            body.append(
+                f'<text class="tick" x="{_x(x.place(value)):.1f}" y="{height - 12}">{text}</text>'
+            )
     return _svg(body, label, height)
 
 
@@ -134,4 +136,6 @@ def _nice_step(most: float) -> float:
     if most <= 0:
         return 0.0
     power = 10.0 ** int(log10(most) - (1 if most < 1 else 0))
-    return next((power * n for n in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if most / (power * n) <= 6), power * 10)
+    return next(
+        (power * n for n in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if most / (power * n) <= 6), power * 10
+    )

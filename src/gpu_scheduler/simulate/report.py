@@ -1,4 +1,4 @@
-"""A simulation as a document: what was run, what came out; what `--json` prints and compare reads."""
+"""A simulation as a document: what was run and what came out of it."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final

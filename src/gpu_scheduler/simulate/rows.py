@@ -1,6 +1,7 @@
 """Jobs as files have them, in one form: what every reader of traces makes."""
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Final, NamedTuple
 
 from gpu_scheduler.simulate.problems import Problem
@@ -31,7 +32,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Rows:
-    """A file as it was read: its jobs, what is wrong with the rest, what was left out on purpose."""
+    """A file as it was read: its jobs, what is wrong with others, what was left out on purpose."""
 
     file: str
     format: str
@@ -70,7 +71,7 @@ def number(column: str, text: str) -> float:
     except ValueError:
         shown = repr(text) if text.strip() else "nothing"
         raise Refused(column, f"{shown} is no number", "no number") from None
-    if value != value or value in (float("inf"), float("-inf")):
+    if not isfinite(value):
         raise Refused(column, f"{text} is no number", "no number")
     return value
 

@@ -21,6 +21,7 @@ from gpu_scheduler.core.plan import Plan, Preemption, Reservation, Start
 from gpu_scheduler.core.policies.fifo import Fifo
 from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.rules import PLAIN, Passing, PlacementRule, Rules
+from gpu_scheduler.core.stages.hold import FAR
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.simulate.restart import LOSES_ALL, Restart
@@ -34,6 +35,7 @@ _TELL_EVERY: Final = 2_000
 _SAMPLES: Final = 400  # between the first arrival and the last
 # Cycles at one instant: each is made because jobs gave way in the one before.
 _MOST_ROUNDS: Final = 1_000
+_MOST_VAIN: Final = 100
 _WEIGHT: Final = sum(weight for _, weight in MIX)
 
 
@@ -65,12 +67,12 @@ def simulate(
         by_partition.setdefault(arrival.partition, []).append(arrival)
     for members in by_partition.values():
         members.sort(key=_by_age)
-    step = _step(by_partition.values())
+    grid = _grid(by_partition.values())
     outcomes: list[Outcome] = []
     samples: dict[int, Sample] = {}
     cycles = 0
     for name in sorted(by_partition):
-        run = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, step)
+        run = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, grid)
         run.tell, run.show = tell, show
         outcomes += run.through(by_partition[name])
         cycles += run.cycles
@@ -85,12 +87,11 @@ def _by_age(arrival: Arrival) -> tuple[int, str]:
     return arrival.job.submitted_at, arrival.job.job_id
 
 
-def _step(partitions: Iterable[list[Arrival]]) -> int:
-    """How far samples lie apart."""
+def _grid(partitions: Iterable[list[Arrival]]) -> tuple[int, int]:
+    """The first sample of all partitions, and how far samples lie apart."""
     spans = [(some[0].job.submitted_at, some[-1].job.submitted_at) for some in partitions]
-    if not spans:
-        return 1
-    return max(1, (max(end for _, end in spans) - min(start for start, _ in spans)) // _SAMPLES)
+    first = min((start for start, _ in spans), default=0)
+    return first, max(1, (max((end for _, end in spans), default=0) - first) // _SAMPLES)
 
 
 @dataclass(slots=True)
@@ -123,7 +124,11 @@ class _Run:
     """One partition."""
 
     def __init__(
-        self, nodes: Sequence[Node], tenants: Sequence[Tenant], setting: Setting, step: int
+        self,
+        nodes: Sequence[Node],
+        tenants: Sequence[Tenant],
+        setting: Setting,
+        grid: tuple[int, int],
     ) -> None:
         self.state = State()
         self.samples: list[Sample] = []
@@ -131,11 +136,12 @@ class _Run:
         self.tell: Tell | None = None
         self.show: Show | None = None
         self._setting = setting
-        self._step = step
+        self._sample_at, self._step = grid
         self._lives: dict[JobId, _Life] = {}
         self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
         self._promises: tuple[Reservation, ...] = ()
         self._over = self._told = 0
+        self._vain = 0  # cycles in which nothing started, although nothing was under way
         self._is_stopped = False
         self._may_skip = not setting.every_cycle and _keeps_its_head(setting)
         for tenant in tenants:
@@ -146,16 +152,17 @@ class _Run:
         has_budgets = any(tenant.budget is not None for tenant in tenants)
         self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
         self._wakes = has_budgets
+        # Only who is known to run gives way; nobody else asks whether a start was confirmed.
+        self._confirms = setting.rules.preemption is not None
 
     def through(self, arrivals: list[Arrival]) -> list[Outcome]:
         """`arrivals` are in order of time."""
         self._prepare(arrivals)
         position, count = 0, len(arrivals)
-        sample_at = arrivals[0].job.submitted_at if arrivals else 0
-        arrives_at = sample_at if arrivals else None
+        arrives_at = arrivals[0].job.submitted_at if arrivals else None
         while (now := self._next_instant(arrives_at)) is not None:
-            while sample_at < now:
-                sample_at = self._sample(sample_at)
+            if self._sample_at < now:
+                self._sample(now)
             freed = bool(self._ends) and self._ends[0][0] <= now
             if freed:
                 self._end(now)
@@ -190,14 +197,25 @@ class _Run:
             wakes_at = self.state.wakes_at()
             if wakes_at is not None and wakes_at > self.state.now:
                 found = wakes_at if found is None else min(found, wakes_at)
+        if found is None and self._promises:
+            found = self._next_promise()
         tick = self._setting.tick_ms
         # Without anything under way, ticks would go on for ever.
         if tick is not None and found is not None and len(self.state.waiting):
             found = min(found, self.state.now + tick)
         return found
 
-    def _sample(self, at: int) -> int:
-        """What is true from the last instant on; the next one to look at."""
+    def _next_promise(self) -> int | None:
+        """Nothing is under way, and somebody waits for what is kept free for others."""
+        if self._vain >= _MOST_VAIN:
+            return None
+        self._vain += 1
+        return min(
+            (one.at for one in self._promises if self.state.now < one.at < FAR), default=None
+        )
+
+    def _sample(self, until: int) -> None:
+        """Note what is true since the last instant, for each point in time before `until`."""
         used = wasted = 0
         for use in self.state.ledger.nodes.values():
             taken = use.gpu_millis
@@ -205,8 +223,10 @@ class _Run:
                 used += sum(taken.values())
                 free = [1000 - taken.get(gpu.index, 0) for gpu in use.node.gpus]
                 wasted += unusable([millis for millis in free if millis])
-        self.samples.append(Sample(at, used, len(self.state.waiting), wasted // _WEIGHT))
-        return at + self._step
+        waiting = len(self.state.waiting)
+        while self._sample_at < until:
+            self.samples.append(Sample(self._sample_at, used, waiting, wasted // _WEIGHT))
+            self._sample_at += self._step
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -278,6 +298,7 @@ class _Run:
                 claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
                 self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
         for start in plan.starts:
+            self._vain = 0
             self._start(start, now)
 
     def _start(self, start: Start, now: int) -> None:
@@ -285,6 +306,9 @@ class _Run:
         entry = self._entry(job_id)
         placed = lifecycle.place(job_id, entry.progress, start.placement, now)
         self.state.apply(JobMoved(now, job_id, Move.START, placed))
+        if self._confirms:
+            running = lifecycle.run(job_id, placed, now, None)
+            self.state.apply(JobMoved(now, job_id, Move.RUN, running))
         life = self._lives[job_id]
         life.attempt = placed.attempt
         life.last_start = now
@@ -310,6 +334,7 @@ class _Run:
         life.left_ms = left
         life.earlier = (*life.earlier, (began, now))
         life.preemptions += 1
+        life.attempt = 0  # the end that was set for it is none
         life.last_start = None
 
     def _entry(self, job_id: JobId) -> Entry:

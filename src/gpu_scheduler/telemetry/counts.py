@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gpu_scheduler.core.cause import Fault
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move
@@ -27,6 +28,7 @@ QUICK: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 # Jobs wait and run for seconds or for days.
 LONG: Final = (0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 604_800)
 
+_FAILED: Final = frozenset({Move.FAIL, Move.REQUEUE})
 _SAME_STATE: Final = frozenset(
     {Move.HOLD, Move.RELEASE, Move.STOP, Move.CLAIM, Move.CHECKPOINT, Move.NOTE}
 )
@@ -69,6 +71,7 @@ class Counts(Observer):
         self.snapshots: dict[NodeId, Snapshot] = {}
         self.entered: Counter[JobState] = Counter()  # jobs that came into each state
         self.preemptions = 0
+        self.failures: Counter[Fault] = Counter()  # attempts that did not end well
         self.budgets_reached: Counter[tuple[TenantId, int]] = Counter()  # by percent of them
         self.broken: Counter[Promise] = Counter()  # deadlines and wait targets that were missed
         self.waits = Tally(LONG)
@@ -120,6 +123,8 @@ class Counts(Observer):
     def _moved(self, event: JobMoved) -> None:
         progress = event.progress
         self.entered[progress.state] += 1
+        if progress.fault is not None and event.move in _FAILED:
+            self.failures[progress.fault] += 1
         if (promise := broken_promise(self.state, event)) is not None:
             self.broken[promise] += 1
         if event.move is Move.START:

@@ -163,6 +163,7 @@ def _ending(progress: Progress) -> dict[str, Any]:
         "exit_code": progress.exit_code,
         "signal": progress.signal,
         "cause": progress.cause,
+        "failure": None if progress.fault is None else progress.fault.value,
     }
     if progress.started_at is not None and progress.ended_at is not None:
         found["ran_seconds"] = max(0, progress.ended_at - progress.started_at) / SECOND

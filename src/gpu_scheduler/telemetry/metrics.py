@@ -15,6 +15,7 @@ from prometheus_client.core import InfoMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from gpu_scheduler import __version__
+from gpu_scheduler.core.cause import Fault
 from gpu_scheduler.core.cohort import borrowed
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.ledger import NodeUse
@@ -83,6 +84,12 @@ class Metrics(Collector):
             "preemptions",
             "Jobs that gave their GPUs up for others since the service started.",
             {(): counts.preemptions},
+        )
+        yield counter(
+            "failed_attempts",
+            "Attempts that did not end well, by whose fault that was.",
+            {(fault.value,): counts.failures[fault] for fault in Fault},
+            ("failure",),
         )
         yield counter(
             "missed_promises",

@@ -159,6 +159,7 @@ class SubmitRequest(_Request):
     conda: Text = ""  # name or path
     venv: Text = ""  # its directory
     uv: Text = ""  # the directory of a project
+    screen: bool = False  # runs in a GNU screen session, for `tgpu attach`
 
 
 class SubmitAnswer(_Model):

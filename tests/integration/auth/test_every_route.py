@@ -53,6 +53,7 @@ def path_for(method: str, path: str, tenant: str) -> str:
         "name": "local",
     }
     query = {"/schedule": "?now=0", "/ingest": "?fmt=ndjson", "/api/v1/events": "?after=999999"}
+    query["/api/v1/sizes"] = "?model=m"
     if path.endswith("/wait"):
         query[path] = "?timeout=0"
     return re.sub(r"{(\w+)}", lambda found: values[found[1]], path) + query.get(path, "")

@@ -56,7 +56,7 @@ def test_a_predictor_of_another_package_is_asked(service):
         (
             predictor("tarot"),
             "predictor tarot: ValueError: no predictor 'tarot'; there are: history, limit, none, "
-            "clueless, one-hour; time limits take its place",
+            "gbm, clueless, one-hour; time limits take its place",
         ),
     ],
     indirect=["service"],

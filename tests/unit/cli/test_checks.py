@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpu_scheduler.cli import checks
-from gpu_scheduler.cli.checks import Level, data_dir, disk
+from gpu_scheduler.cli.checks import data_dir, disk
+from gpu_scheduler.cli.findings import Level
 from tests.unit.cli.builders import a_gpu, some_gpus
 
 GIB = 1024**3

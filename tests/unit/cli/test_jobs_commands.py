@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.unit.cli.builders import a_job, a_reason, a_running_job, an_ended_job
+from gpu_scheduler.cli import environment
+from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
 from tests.unit.cli.fake_service import an_element
 
 
@@ -110,9 +111,9 @@ def test_rerun_failed_takes_what_ended_lately_and_failed_so(tgpu, service, monke
         an_ended_job("1", **early, failure="xid"),
     )
     lately = tgpu("rerun", "--failed", "--since", "1h").out
-    assert [line.split()[6] for line in lately.splitlines()] == ["2", "3"]
+    assert [line.split()[5] for line in lately.splitlines()] == ["2", "3"]
     xid = tgpu("rerun", "--failed", "--failure", "xid,node").out
-    assert [line.split()[6] for line in xid.splitlines()] == ["1", "3"]
+    assert [line.split()[5] for line in xid.splitlines()] == ["1", "3"]
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,19 @@ COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
     *("hold", "release", "rerun", "why", "watch", "gpus", "pause-gpu", "resume-gpu", "complete"),
     "adopt",
+    *("add", "size", "jobs-file"),
     *("nodes", "agent", "gateway"),
-    *("checkpoint", "preemptions"),
+    *("checkpoint", "preemptions", "receipt"),
+    *("top", "metrics", "health", "drain"),
     "budget",
     "share",
     *("reserve", "reservations", "unreserve"),
     *("tenants", "queues", "quota", "config"),
-    *("config-sample", "db", "doctor", "version"),
+    *("config-sample", "config-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
+    *("test", "service", "screens", "attach"),
     "predict",
+    "sim",
 ]
 
 
@@ -46,8 +50,11 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 
 def test_every_command_that_answers_programs_takes_json():
-    no_json = {"agent", "gateway", "serve", "watch", "config-sample"}
-    no_json |= {"db", "keys", "tenants", "queues", "quota", "config", "predict"}  # their subcommands do
+    no_json = {"agent", "gateway", "serve", "watch", "top", "config-sample"}
+    no_json |= {"jobs-file", "db", "keys", "tenants", "queues", "quota", "config", "predict"}  # their subcommands do
+    no_json.add("sim")
+    no_json.add("attach")
+    no_json |= {"config-schema", "service"}  # the one is JSON, the other's subcommand takes it
     commands = build_command().commands
     without = {
         name
@@ -158,5 +165,5 @@ def test_help_and_version_import_no_network_and_no_server(arguments):
     )
     modules = set(run.stderr.split())
     assert "gpu_scheduler.cli.main" in modules
-    heavy = {"httpx", "fastapi", "grpc", "uvicorn", "yaml", "structlog", "asyncio"}
+    heavy = {"httpx", "fastapi", "grpc", "uvicorn", "yaml", "structlog", "asyncio", "textual"}
     assert not modules & {*heavy, "gpu_scheduler.settings", "gpu_scheduler.app"}

@@ -82,6 +82,12 @@ def test_a_booking_has_whole_gpus_of_one_node_and_type():
     )
 
 
+def test_a_node_that_a_job_has_to_itself_is_not_free():
+    state = a_state(a_job("alone", exclusive=True), nodes=[a_node("n0", 2), a_node("n1", 4)])
+    start(state, "alone", 0)
+    assert chosen(state, wanted(1)).node_id == "n1"
+
+
 def test_types_are_not_mixed():
     gpus = [a_gpu(0), a_gpu(1, "H100"), a_gpu(2, "H100")]
     state = a_state(nodes=[a_node(gpus=gpus)])

@@ -12,7 +12,17 @@ from gpu_scheduler.core.policies.priority import PriorityWithAging
 from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
 from gpu_scheduler.core.stages.hold import FAR
 from gpu_scheduler.core.state import State
-from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, start, started, submit
+from tests.builders import (
+    a_booking,
+    a_job,
+    a_node,
+    a_queue,
+    a_state,
+    a_tenant,
+    start,
+    started,
+    submit,
+)
 
 EASY = Rules(passing=Passing.EASY)
 HOUR = 3_600_000
@@ -181,3 +191,31 @@ def test_a_queue_with_its_own_order_serves_its_jobs_in_it() -> None:
     # Its most important job says when the queue is served; its own order says whom.
     assert started(plan) == ["old", "urgent", "middle"]
     assert started(schedule(state, 10, PriorityWithAging())) == ["urgent", "middle", "old"]
+
+
+@pytest.mark.parametrize(("limit", "starts"), [(None, []), (HOUR, []), (HOUR - 10, ["alone"])])
+def test_who_wants_a_node_to_itself_does_not_close_it_to_a_booking(
+    limit: int | None, starts: list[str]
+) -> None:
+    state = a_state(a_job("alone", exclusive=True, time_limit_ms=limit), nodes=[a_node(gpus=4)])
+    state.apply(BookingSet(0, a_booking("r-1", 0, 1, starts_at=HOUR, ends_at=2 * HOUR)))
+    assert started(plan_of(state)) == starts
+
+
+def test_who_has_a_node_to_itself_gives_way_to_a_booking_of_other_gpus_there() -> None:
+    state = a_state(a_job("alone", exclusive=True), nodes=[a_node(gpus=4)])
+    start(state, "alone", 2)
+    state.apply(BookingSet(0, a_booking("r-1", 0, 1, starts_at=0, ends_at=HOUR)))
+    plan = plan_of(state, rules=Rules(preemption=PreemptionRules()))
+    assert [(p.victim, p.to) for p in plan.preemptions] == [("alone", "r-1")]
+
+
+def test_many_that_cannot_be_served_take_no_reservation_from_who_can() -> None:
+    gpus = [a_gpu(0), a_gpu(1), a_gpu(2), a_gpu(3, problem="lost")]
+    large = [a_job(f"large {n}", gpus=4, cpus=n) for n in range(1, 7)]
+    late = [a_job("mid", gpus=3, submitted_at=1), a_job("small", submitted_at=2)]
+    state = a_state(a_job("running"), *large, *late, nodes=[a_node(gpus=gpus)])
+    start(state, "running", 0)
+    plan = plan_of(state, now=HOUR + 1, rules=Rules(passing=Passing.EASY, hold_after_ms=HOUR))
+    assert [found.job_id for found in plan.reservations] == ["mid"]
+    assert started(plan) == []

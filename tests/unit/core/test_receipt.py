@@ -8,7 +8,7 @@ from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
 from gpu_scheduler.core.receipt import receipt_of
 from tests.builders import a_job, a_placement
 
-JOB = a_job("j", gpus=2, at=100)
+JOB = a_job("j", gpus=2, submitted_at=100)
 ID = JobId("j")
 
 

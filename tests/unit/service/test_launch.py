@@ -119,6 +119,7 @@ def placed_launch(
     base: dict[str, str] | None = None,
     env: tuple[tuple[str, str], ...] = (),
     nodes: Sequence[Node] = (),
+    argv: tuple[str, ...] = ("python", "t.py"),
     **job: Any,
 ) -> Launch:
     """A job whose workers are on these nodes, with so many thousandths of each GPU."""
@@ -131,7 +132,7 @@ def placed_launch(
     made = a_job("j1", gpus=millis / 1000, workers=len(parts), **job)
     return launch_of(
         made,
-        Detail(argv=("python", "t.py"), env=env),
+        Detail(argv=argv, env=env),
         place(made.job_id, PENDING, placement, at=5),
         base or {},
         log_dir="/logs",
@@ -226,3 +227,13 @@ def test_a_slice_of_a_gpu_is_named_by_its_uuid() -> None:
     slices = [a_gpu(0), Gpu(1, "MIG-1", "A100", 10, slice_of=0)]
     env = placed_launch(("n0", {1: 1000}), nodes=[a_node("n0", slices)]).env
     assert (env["CUDA_VISIBLE_DEVICES"], env["TGPU_GPUS"]) == ("MIG-1", "1")
+
+
+def test_the_gpus_stand_in_the_command_where_it_names_them() -> None:
+    detail = Detail(argv=("x", "--cuda", "{TGPU_GPUS}", "--json", "{}"))
+    assert a_launch(detail).argv == ("x", "--cuda", "2,3", "--json", "{}")
+
+
+def test_the_command_of_a_gang_stays_as_it_is() -> None:
+    launch = placed_launch(*GANG, argv=("x", "{TGPU_GPUS}"))
+    assert launch.argv == ("x", "{TGPU_GPUS}")

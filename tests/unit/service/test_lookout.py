@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,15 @@ async def test_an_idle_job_is_told_then_warned_then_ended_where_its_queue_says_s
         await look(box, 90 * MINUTE)
         await box.until("a", JobState.CANCELLED)
         assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 90 min"
+
+
+async def test_short_windows_are_told_in_seconds() -> None:
+    async with a_watched_box(watch=replace(WATCH, idle=IdleRules(window_ms=45_000))) as box:
+        await box.submit(a_submission("sleep", job_id="a"))
+        await box.run("a")
+        await look(box, 0)
+        await look(box, 45_000)
+        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 45 s"
 
 
 async def test_an_idle_job_is_put_on_hold_where_its_queue_says_so() -> None:

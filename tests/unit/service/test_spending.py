@@ -96,6 +96,19 @@ async def test_what_was_spent_survives_a_restart_that_running_jobs_cross() -> No
         assert code_of(box, "waits") is ReasonCode.BUDGET
 
 
+async def test_a_used_up_budget_is_the_reason_also_before_the_first_cycle_after_a_restart() -> None:
+    store, tenants = MemoryStore(), [a_tenant(OverBudget.HOLD)]
+    async with a_box(leases=True, store=store, tenants=tenants) as box:
+        await box.submit(a_submission(tenant=T, job_id="runs", gpus=4, gpu_type="A100"))
+        await box.tick(0)
+        await box.submit(a_submission(tenant=T, job_id="waits"))
+        await box.tick(3 * HOUR)
+        await box.service.jobs.complete(box.service.state.placed()[0].job.job_id)
+        assert code_of(box, "waits") is ReasonCode.BUDGET
+    async with a_box(leases=True, store=store, tenants=tenants) as box:
+        assert code_of(box, "waits") is ReasonCode.BUDGET
+
+
 class Heard(Observer):
     def __init__(self) -> None:
         self.notices: list[tuple[str, int]] = []

@@ -72,7 +72,7 @@ def test_the_one_box_example_means_the_same_here():
     assert settings.scheduler.max_queue_size == 1000
     assert settings.api.shutdown_seconds == 30
     assert settings.logging.format == "json"
-    assert settings.logging.file == Path("gpu_scheduler.log")
+    assert settings.logging.file == EXAMPLES / "gpu_scheduler.log"
     assert (settings.logging.max_size_mb, settings.logging.backup_count) == (100, 5)
     assert settings.api.metrics_port == 9091
 
@@ -169,13 +169,13 @@ def test_foreign_keys_can_be_set_by_variables(tmp_path):
     environ = NOBODY | {
         "GPU_SCHEDULER_SCHEDULER_MAX_WORKERS": "4",
         "GPU_SCHEDULER_JOBS_QUEUE_SIZE_LIMIT": "12",
-        "GPU_SCHEDULER_SECURITY_ALLOWED_SCRIPT_PATHS": '["/tmp/"]',
+        "GPU_SCHEDULER_FILES_STATE_FILE": "state.json",
     }
     loaded = load_with_origins(None, {}, environ)
     assert loaded.settings.scheduler.max_queue_size == 12
     assert {(idle.name, idle.origin) for idle in loaded.without_effect} == {
         ("scheduler.max_workers", "GPU_SCHEDULER_SCHEDULER_MAX_WORKERS"),
-        ("security.allowed_script_paths", "GPU_SCHEDULER_SECURITY_ALLOWED_SCRIPT_PATHS"),
+        ("files.state_file", "GPU_SCHEDULER_FILES_STATE_FILE"),
     }
 
 

@@ -1,8 +1,11 @@
 """The numbers behind the metrics."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.cause import Fault
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId, NodeId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
@@ -87,6 +90,15 @@ def test_a_preemption_is_counted(counts):
     progress = Progress(JobState.PREEMPTED, attempt=1)
     counts.committed([JobMoved(0, J1, Move.PREEMPT, progress)], [], 0.01)
     assert counts.preemptions == 1
+
+
+def test_attempts_that_did_not_end_well_are_counted_by_whose_fault_it_was(counts):
+    failed = Progress(JobState.FAILED, attempt=2, fault=Fault.XID)
+    again = Progress(JobState.PENDING, attempt=1, fault=Fault.XID)
+    held = replace(again, held=True)
+    moves = [(Move.REQUEUE, again), (Move.HOLD, held), (Move.FAIL, failed)]
+    counts.committed([JobMoved(0, J1, move, after) for move, after in moves], [], 0.01)
+    assert counts.failures == {Fault.XID: 2}
 
 
 def test_commits_events_and_failures_are_counted(counts):

@@ -66,6 +66,7 @@ def submission_of(body: SubmitRequest) -> Submission:
             cwd=_working_dir(body.working_dir),
             env=tuple(sorted(_environment("environment", body.environment).items())),
             image=body.image,
+            screen=body.screen,
         ),
         base_environment=_environment("base_environment", body.base_environment),
         size_by=SizeBy(body.size_by),

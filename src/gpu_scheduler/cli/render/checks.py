@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from gpu_scheduler.cli.render.grid import Cell, Line, clean
 
 if TYPE_CHECKING:
-    from gpu_scheduler.cli.checks import Check
+    from gpu_scheduler.cli.findings import Check
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-def check_lines(checks: "Sequence[Check]") -> list[Line]:
-    wide = max((len(check.name) for check in checks), default=0)
+def check_lines(checks: "Sequence[Check]", least: int = 0) -> list[Line]:
+    """The names at least `least` wide: for checks that are shown one by one."""
+    wide = max((least, *(len(check.name) for check in checks)))
     lines: list[Line] = []
     for check in checks:
         level = Cell(f"{check.level.value:<5}", _STYLES[check.level.value])

@@ -181,7 +181,8 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
     pairs = [
         ("job", job.job_id),
         ("name", job.name),
-        ("state", _state_sentence(job)),
+        ("state", shown_state(job)),
+        ("note", clean(job.cause or "") if job.state in ("scheduled", "running") else ""),
         ("reason", clean(job.reason.message) if job.reason else ""),
         ("next", clean(job.reason.remedy) if job.reason else ""),
         ("result", ending(job) if job.state in ENDED else ""),
@@ -247,14 +248,6 @@ def _span(job: JobModel, now_ms: int) -> str:
     if job.state == "running":
         return since(job.started_at, now_ms)
     return since(job.submitted_at, now_ms)
-
-
-def _state_sentence(job: JobModel) -> str:
-    return shown_state(job) + (" (its end was asked for)" if _is_stopping(job) else "")
-
-
-def _is_stopping(job: JobModel) -> bool:
-    return job.state == "running" and bool(job.cause)
 
 
 def _gpus_wanted(job: JobModel) -> str:

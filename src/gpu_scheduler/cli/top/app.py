@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
 
 from gpu_scheduler.cli import environment
+from gpu_scheduler.cli.render.jobs import action_line
 from gpu_scheduler.cli.top.panels import Ask, Rows
 from gpu_scheduler.cli.top.rows import (
     GPU_COLUMNS,
@@ -61,7 +62,7 @@ class Top(App[None]):
         self._seconds = seconds
         self._look = first
         self._stream = "stdout"
-        self._log_of: str | None = None  # whose log was asked for last
+        self._asked: str | None = None  # the job that was asked for last
         self._cursors: list[int] = []  # of the pages behind the first, up to the one shown
         self.is_looking = False
         self._look_again = False
@@ -88,7 +89,7 @@ class Top(App[None]):
             self._look_again = True  # what is asked for now may not be in the answer under way
             return
         self.is_looking = True
-        self._log_of = self._chosen_id
+        self._asked = self._chosen_id
         self._take_a_look(Wish(self._cursor, self._chosen_id, self._stream))
 
     @work(thread=True)
@@ -108,7 +109,7 @@ class Top(App[None]):
         if wish.cursor == self._cursor:
             self._look = found
             self._show()
-        if again or wish.log_of != self._chosen_id:
+        if again or wish.chosen != self._chosen_id:
             self.action_refresh()
 
     def _show(self) -> None:
@@ -121,7 +122,8 @@ class Top(App[None]):
         job = self._chosen_job
         self.query_one("#title", Static).update(Text(below_title(job, self._stream)))
         panel = self.query_one("#log", Static)
-        panel.update(Text(below(job, self._look.log, panel.size.height or 4)))
+        width, height = panel.size.width or 80, panel.size.height or 4
+        panel.update(Text(below(self._look, job, now, (width, height)), no_wrap=True))
 
     def _say_lost(self, error: ClientError) -> None:
         line = self.query_one("#summary", Static)
@@ -130,7 +132,7 @@ class Top(App[None]):
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         # A table that is filled anew says so too; only another job needs another look.
-        if event.data_table.id == "jobs" and self._chosen_id != self._log_of:
+        if event.data_table.id == "jobs" and self._chosen_id != self._asked:
             self.action_refresh()
 
     # -- keys --------------------------------------------------------------------------------------
@@ -138,16 +140,15 @@ class Top(App[None]):
     def action_cancel(self) -> None:
         job = self._chosen_job
         if job is not None:
-            self._ask(
-                f"Cancel job {job.job_id}?", lambda: self._client.cancel_job(job.job_id).message
-            )
+            name = job.job_id
+            self._ask(f"Cancel job {name}?", lambda: action_line(self._client.cancel_job(name)))
 
     def action_hold(self) -> None:
         job = self._chosen_job
         if job is None:
             return
         change = self._client.release_job if job.held else self._client.hold_job
-        self._do(lambda: f"job {job.job_id}: {change(job.job_id).message}")
+        self._do(lambda: action_line(change(job.job_id)))
 
     def action_pause(self) -> None:
         gpu = self._chosen_gpu

@@ -7,6 +7,7 @@ from rich.text import Text
 from gpu_scheduler.cli.render.gpus import gpu_counts, memory_bar
 from gpu_scheduler.cli.render.grid import clean, shorten
 from gpu_scheduler.cli.render.jobs import shown_state, title
+from gpu_scheduler.cli.render.why import next_line, why_lines
 from gpu_scheduler.cli.render.words import index_ranges, number_text, since
 from gpu_scheduler.cli.top.source import Look
 from gpu_scheduler.wire.v1 import GpuModel, JobModel
@@ -16,6 +17,7 @@ JOB_COLUMNS: Final = ("JOB", "NAME", "STATE", "GPUS", "ON", "TIME", "REASON")
 
 _BAR: Final = 5
 _NAME_WIDTH: Final = 18
+_FACTS: Final = 6  # lines of an explanation besides those in its way
 _WARM, _HOT = 70, 85  # where data-centre GPUs are well used, and where they slow down
 _GPU_STYLES: Final = {
     "free": "green",
@@ -91,14 +93,22 @@ def below_title(job: JobModel | None, stream: str) -> str:
     return f"why job {clean(job.job_id)} waits" if _waits(job) else f"{stream} of job {job.job_id}"
 
 
-def below(job: JobModel | None, log: str, lines: int) -> str:
-    """What there is to read of the chosen job: its log, or the whole reason that a row cuts."""
+def below(look: Look, job: JobModel | None, now_ms: int, size: tuple[int, int]) -> str:
+    """What there is to read of the chosen job, in so many columns and lines: its log, or why it
+    waits, who is in its way and when it starts at the latest."""
+    width, height = size
+    why = look.why
     if job is None:
         return ""
-    if job.reason is None or not _waits(job):
-        return log_tail(log, lines)
-    next_line = f"next: {clean(job.reason.remedy)}" if job.reason.remedy else ""
-    return "\n".join(line for line in (clean(job.reason.message), next_line) if line)
+    if why is None or why.job_id != job.job_id or not _waits(job):
+        return "" if _waits(job) else log_tail(look.log, height)
+    # Who comes before it and when it starts stand behind those in its way: so fewer of these.
+    few = why.model_copy(update={"blockers": why.blockers[: max(0, height - _FACTS)]})
+    lines = ["".join(cell.text for cell in line).rstrip() for line in why_lines(few, now_ms, width)]
+    # What to do next must be seen whatever is cut.
+    tail = [next_line(why).strip()] if next_line(why) else []
+    shown = [*lines[: max(1, height - len(tail))], *tail]
+    return "\n".join(shorten(line, width) for line in shown)
 
 
 def log_tail(text: str, lines: int) -> str:

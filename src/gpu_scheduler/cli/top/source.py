@@ -6,7 +6,7 @@ from typing import Final
 from gpu_scheduler.cli.render.jobs import in_order
 from gpu_scheduler.client.errors import ClientError
 from gpu_scheduler.client.http import Client
-from gpu_scheduler.wire.v1 import ClusterStatus, GpuList, JobModel
+from gpu_scheduler.wire.v1 import ClusterStatus, GpuList, JobModel, WhyAnswer
 
 PAGE: Final = 100  # rows of a page: more than any screen has, and quick to ask for
 _LOG_BYTES: Final = 8192  # a screenful of long lines
@@ -19,7 +19,7 @@ class Wish:
     """What the screen is about to show."""
 
     cursor: int | None = None  # of the page of waiting jobs; None: the first
-    log_of: str | None = None
+    chosen: str | None = None  # the job that is told of below
     stream: str = "stdout"
 
 
@@ -30,7 +30,8 @@ class Look:
     running: tuple[JobModel, ...]
     waiting: tuple[JobModel, ...]
     next_cursor: int | None  # there are further jobs that wait
-    log: str = ""
+    log: str = ""  # of the chosen job, where it has one
+    why: WhyAnswer | None = None  # … or why it waits
 
     @property
     def jobs(self) -> tuple[JobModel, ...]:
@@ -42,6 +43,7 @@ def look(client: Client, wish: Wish) -> Look:
     running = client.list_jobs(states=_RUNNING, limit=PAGE).jobs
     waiting = client.list_jobs(states=_WAITING, limit=PAGE, cursor=wish.cursor)
     is_all = wish.cursor is None and waiting.next_cursor is None
+    waits = any(job.job_id == wish.chosen for job in waiting.jobs)
     return Look(
         client.cluster_status(),
         client.gpus(),
@@ -49,17 +51,16 @@ def look(client: Client, wish: Wish) -> Look:
         # The service gives the newest first; who is next can be told only where all are here.
         tuple(in_order(waiting.jobs) if is_all else waiting.jobs),
         waiting.next_cursor,
-        _log(client, wish),
+        "" if waits or wish.chosen is None else _log(client, wish.chosen, wish.stream),
+        client.why(wish.chosen) if waits and wish.chosen is not None else None,
     )
 
 
-def _log(client: Client, wish: Wish) -> str:
-    if wish.log_of is None:
-        return ""
+def _log(client: Client, job_id: str, stream: str) -> str:
     try:
-        piece = client.read_log(wish.log_of, wish.stream, offset=-_LOG_BYTES, limit=_LOG_BYTES)
+        piece = client.read_log(job_id, stream, offset=-_LOG_BYTES, limit=_LOG_BYTES)
     except ClientError as error:
-        if error.code == "NO_LOG":  # it has not started, or is a lease
+        if error.code == "NO_LOG":  # a lease has none
             return error.message
         raise
     text = piece.data.decode(errors="replace")

@@ -116,7 +116,11 @@ class Holds:
         ]
         if not holds and start <= self.now:
             return use
-        return self._busiest(use, holds, start)
+        seen = self._busiest(use, holds, start)
+        if holds and job_class.request.where.exclusive:
+            # It would close the node to those that something is kept for there.
+            seen.gpu_millis = {gpu.index: GPU for gpu in use.node.gpus}
+        return seen
 
     def _busiest(self, use: NodeUse, holds: list[Hold], start: int) -> NodeUse:
         instants = sorted({start, *(max(start, hold.starts_at) for hold in holds)})

@@ -327,7 +327,7 @@ class Search:
         self, node_id: NodeId, victims: list[Victim], best: _Solution | None
     ) -> _Solution | None:
         """Sets in order of what they lose, until one lets the job start; victims are sorted."""
-        if not self._fits_without(node_id, victims):
+        if not self._has_room_without(node_id, victims):
             return None
         heap: list[tuple[int, tuple[int, ...]]] = [
             (victims[0].lost, (0,)),
@@ -348,26 +348,30 @@ class Search:
                 heappush(heap, (lost + added, (*members, following)))
                 moved = lost - victims[members[-1]].lost + added
                 heappush(heap, (moved, (*members[:-1], following)))
-        kept = self._without_spare(victims, lambda: self._fits(node_id))
-        return _Solution(sum(v.lost for v in kept), kept)
+        return self._one_by_one(victims, lambda: self._fits(node_id))
 
     def _over_nodes(self, others: set[JobId]) -> _Solution | None:
-        """For a gang: the cheapest first until it fits, then without those that were not needed."""
+        """For a gang, which no one node decides about."""
+        victims = [v for v in self._candidates.everywhere() if v.job_id not in others]
+        return self._one_by_one(victims, lambda: self._placement() is not None)
+
+    def _one_by_one(self, victims: list[Victim], is_enough: Callable[[], bool]) -> _Solution | None:
+        """The cheapest first until it fits, then without those that were not needed."""
         mark = self._trial.mark()
         chosen: list[Victim] = []
         fits = False
-        for victim in self._candidates.everywhere():
-            if victim.job_id in others or not self._may_ask(victim):
+        for victim in victims:
+            if not self._may_ask(victim):  # asked anew: what was lent becomes less on the way
                 continue
             chosen.append(victim)
             self._give((victim,))
-            fits = self._placement() is not None
+            fits = is_enough()
             if fits:
                 break
         self._trial.undo(mark)
         if not fits:
             return None
-        kept = self._without_spare(chosen, lambda: self._placement() is not None)
+        kept = self._without_spare(chosen, is_enough)
         return _Solution(sum(v.lost for v in kept), kept)
 
     # -- trying ----------------------------------------------------------------------------------
@@ -389,6 +393,9 @@ class Search:
     def _fits_without(self, node_id: NodeId, victims: list[Victim]) -> bool:
         if self._reclaims and not self._takes_back_only_what_was_lent(victims):
             return False
+        return self._has_room_without(node_id, victims)
+
+    def _has_room_without(self, node_id: NodeId, victims: list[Victim]) -> bool:
         mark = self._trial.mark()
         self._give(tuple(victims))
         fits = self._fits(node_id)

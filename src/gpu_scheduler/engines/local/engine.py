@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gpu_scheduler.engines.api import (
+    NO_LIMITS,
     AttemptKey,
     EngineUnavailable,
     Launch,
@@ -310,6 +311,10 @@ def _encode_launch(launch: Launch) -> bytes:
         command["user"] = launch.user
     if launch.workers:
         command["workers"] = [dict(worker) for worker in launch.workers]
+    if launch.limits != NO_LIMITS:
+        command["limits"] = launch.limits._asdict()
+    if launch.session:
+        command["session"] = launch.session
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -30,7 +30,7 @@ _LONGEST_LINE: Final = 1 << 16
 _LAST_TURNS: Final = 256  # of up to a piece from each worker: more than a pipe holds
 _LINE_ENDS: Final = (b"\n", b"\r")  # progress bars end their lines with the second
 # Everything else that can be caught goes on to the workers: a checkpoint signal may be any.
-_NOT_PASSED_ON: Final = frozenset(
+NOT_PASSED_ON: Final = frozenset(
     {
         *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGCHLD, signal.SIGTERM),
         *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ),
@@ -154,7 +154,7 @@ class Gang:
         for end in (woken, wakes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in signal.valid_signals() - _NOT_PASSED_ON:
+        for number in signal.valid_signals() - NOT_PASSED_ON:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, _nothing)
         signal.signal(signal.SIGCHLD, _nothing)

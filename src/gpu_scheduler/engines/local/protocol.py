@@ -19,7 +19,7 @@ A notice is null, or [signal, ms]: what those that give way get before TERM, and
 import json
 from typing import Any, NamedTuple
 
-VERSION = 2
+VERSION = 3
 
 Key = tuple[str, int]
 Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM

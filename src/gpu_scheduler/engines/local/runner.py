@@ -144,7 +144,7 @@ class _Runner:
         argv, cwd, env = command["argv"], command["cwd"], command["env"]
         if not argv or not argv[0]:
             raise NotStarted("there is no command", retry=False)
-        if "user" in command or "workers" in command:
+        if any(name in command for name in switch.NEEDS_FORK):
             return switch.spawn(command, (self._null, stdout, stderr), self._ignored)
         # posix_spawn cannot change directory, so the runner goes there and comes back.
         try:

@@ -1,4 +1,4 @@
-"""Starts a command as another user, or a gang. posix_spawn cannot do that, so this forks.
+"""Starts what posix_spawn cannot: a command as another user, with limits, in a session; a gang.
 
 Everything that concerns the user's files, the directory and the program, is done as that user: what
 they may not open, their job does not open for them.
@@ -8,15 +8,18 @@ import json
 import os
 import signal
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
-from gpu_scheduler.engines.local import gang
+from gpu_scheduler.engines.local import gang, limits, session
 from gpu_scheduler.engines.local.commands import (
     NotStarted,
     find_program,
     no_directory,
     spawn_failure,
 )
+
+# What in a command makes it one of ours.
+NEEDS_FORK: Final = ("user", "workers", "limits", "session")
 
 
 def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int]) -> int:
@@ -69,6 +72,10 @@ def _become(
         for ignored_signal in ignored:
             signal.signal(ignored_signal, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # Before the user changes: who is not root may lower a limit, and never raise it again.
+        step = "limits"
+        limits.apply(command.get("limits", {}))
+        step = "user"
         if "user" in command:
             uid, gid, groups = command["user"]
             os.setgroups(groups)
@@ -81,6 +88,8 @@ def _become(
         if "workers" in command:
             # Not a program of ours that is executed: other users may not be able to read it.
             gang.lead(command, tell)
+        if "session" in command:
+            session.lead(command, tell)
         os.execve(find_program(command["argv"][0], env), command["argv"], env)
     except OSError as error:
         os.write(tell, json.dumps([step, error.errno, error.strerror]).encode())
@@ -94,6 +103,8 @@ def _failure(
     command: dict[str, Any], stderr: int, step: str, number: int | None, text: str
 ) -> Exception:
     error = OSError(number, text)
+    if step == "limits":
+        return NotStarted(f"its limits could not be set: {text}", retry=True)
     if step == "user":
         return _cannot_be(command["user"][0], error)
     if step == "directory":

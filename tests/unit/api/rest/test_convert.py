@@ -8,6 +8,7 @@ from gpu_scheduler.api.rest.convert import signal_name, submission_of
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.job import ANYWHERE, Where
 from gpu_scheduler.service.submission import Submission
+from gpu_scheduler.service.submission import RunIn, SizeBy
 from gpu_scheduler.wire.v1 import SubmitRequest
 
 
@@ -114,3 +115,9 @@ def test_what_cannot_be_names_the_field_and_what_would_be_right(
     fields: dict[str, Any], message: str
 ) -> None:
     assert refusal(**fields).startswith(message)
+
+
+def test_the_size_and_the_environment_are_passed_on() -> None:
+    made = of(size_by="learned", conda="ml")
+    assert (made.size_by, made.run_in) == (SizeBy.LEARNED, RunIn(conda="ml"))
+    assert (of().size_by, of().run_in) == (SizeBy.GIVEN, None)

@@ -50,6 +50,13 @@ def test_a_name_cannot_repaint_the_terminal():
     assert "\x1b" not in line
 
 
+def test_what_a_running_job_is_told_is_shown_and_not_taken_for_its_end():
+    job = a_job(state="running", cause="idle: GPU 0 did nothing for 30 min")
+    text = text_of(job_facts(job, NOW_MS))
+    assert "idle: GPU 0 did nothing for 30 min" in text
+    assert "asked for" not in text
+
+
 def test_a_job_on_hold_is_shown_as_held():
     assert shown_state(a_job(held=True)) == "held"
     assert shown_state(a_job(state="scheduled")) == "starting"

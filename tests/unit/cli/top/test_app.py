@@ -12,7 +12,7 @@ from gpu_scheduler.cli.top.app import Top
 from gpu_scheduler.cli.top.panels import Ask, Rows
 from gpu_scheduler.cli.top.source import Wish, look
 from tests.unit.cli.builders import a_gpu, a_job, a_reason, a_running_job, some_gpus
-from tests.unit.cli.top.fake import ScreenService
+from tests.unit.cli.screen_service import ScreenService
 
 SMALL = (80, 24)
 _NEVER = 3600.0  # looks come only from keys
@@ -108,7 +108,7 @@ async def test_the_chosen_gpu_is_paused_and_used_again(service: ScreenService) -
         await pilot.press("shift+tab", "down", "p")
         await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
         await pilot.press("y")
-        await until(pilot, lambda: "why not" in table(pilot, "gpus"))
+        await until(pilot, lambda: "paused in tgpu top" in table(pilot, "gpus"))
         await pilot.press("p")
         await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
         await pilot.press("y")

@@ -1,9 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from gpu_scheduler.cli.top.rows import below, gpu_cells, log_tail, summary, use_bar
 from gpu_scheduler.cli.top.source import Look
-from tests.unit.cli.builders import a_gpu, a_job, some_gpus
-from tests.unit.cli.top.fake import a_status
+from gpu_scheduler.wire.v1 import WhyAnswer
+from tests.unit.cli.builders import (
+    NOW_MS,
+    a_gpu,
+    a_job,
+    a_reason,
+    a_running_job,
+    some_gpus,
+)
+from tests.unit.cli.screen_service import a_status
 
 
 @pytest.mark.parametrize(
@@ -31,8 +41,40 @@ def test_the_log_shows_its_last_lines() -> None:
     assert log_tail("a\nb\nc\n", 2) == "b\nc"
 
 
-def test_a_job_without_a_reason_shows_its_log() -> None:
-    assert below(a_job(), "x\n", 3) == "x"
+def a_look(**changes: object) -> Look:
+    return replace(Look(a_status(), some_gpus(a_gpu()), (), (), None), **changes)
+
+
+def test_of_a_running_job_its_log_is_below() -> None:
+    assert below(a_look(log="x\n"), a_running_job("1"), NOW_MS, (80, 3)) == "x"
+
+
+def test_of_a_waiting_job_the_reason_and_what_to_do_are_below_in_however_few_lines() -> None:
+    blockers = [
+        {"job_id": str(number), "tenant_id": "t", "user": "ada", "gpu_count": 1}
+        | {"node": "local", "gpus": [number], "ends_by": None}
+        for number in range(9)
+    ]
+    why = WhyAnswer.model_validate(
+        {
+            "job_id": "12",
+            "state": "pending",
+            "reason": a_reason("needs 2 GPUs", remedy="tgpu gpus").model_dump(),
+            "blockers": blockers,
+            "blocker_count": 9,
+        }
+    )
+    for height in (2, 4, 9, 40):
+        lines = below(a_look(why=why), a_job("12"), NOW_MS, (80, height)).splitlines()
+        assert len(lines) <= height
+        assert "needs 2 GPUs" in lines[0]
+        assert lines[-1] == "next: tgpu gpus"
+    assert any("job 8" in line for line in lines)
+
+
+def test_what_was_told_of_another_job_is_not_shown() -> None:
+    assert below(a_look(log="x\n"), a_job("12"), NOW_MS, (80, 4)) == ""
+    assert below(a_look(log="x\n"), None, NOW_MS, (80, 4)) == ""
 
 
 def test_the_summary_fits_eighty_columns_with_ten_thousand_jobs() -> None:

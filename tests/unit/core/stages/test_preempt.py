@@ -6,15 +6,29 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.core.cycle import schedule
+from gpu_scheduler.core.events import NodeSet, TenantSet
+from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import Move, checkpoint
+from gpu_scheduler.core.lifecycle import Move, checkpoint, claim, give_way
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.policies.priority import PriorityWithAging
 from gpu_scheduler.core.policy import ChoicePolicy
 from gpu_scheduler.core.rules import PreemptionRules, Rules
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant
-from tests.builders import a_job, a_node, a_state, a_tenant, entry_of, move, run, start
+from tests.builders import (
+    a_gpu,
+    a_job,
+    a_node,
+    a_placement,
+    a_state,
+    a_tenant,
+    entry_of,
+    move,
+    run,
+    start,
+    started,
+)
 
 NOW = 100_000
 
@@ -50,6 +64,17 @@ def test_the_one_that_loses_least_gives_way() -> None:
     assert (plan.preemptions[0].to, plan.preemptions[0].cause) == ("vip", "priority")
     assert [share.gpu_index for share in plan.claims[0].placement.shares] == [1]
     assert not plan.starts
+
+
+def test_who_is_predicted_to_end_soon_is_spared() -> None:
+    state = a_full_box(a_job("old", submitted_at=0), a_job("young", submitted_at=90_000))
+
+    def left(job: Job, elapsed_ms: int, now: int) -> int | None:
+        return 5_000 if job.job_id == "young" else None
+
+    assert asked(plan_of(state, left=left, spare_ms=5_000)) == ["old"]
+    assert asked(plan_of(state, left=left, spare_ms=4_999)) == ["young"]
+    assert asked(plan_of(state, left=left)) == ["young"]  # nobody is to be spared
 
 
 def test_what_was_saved_is_not_lost() -> None:
@@ -136,6 +161,18 @@ def test_no_more_is_taken_back_than_was_lent() -> None:
     assert asked(plan_of(a_cohort(gpus=2))) == []
 
 
+def test_quota_comes_back_also_where_the_borrower_has_more_jobs_than_it_borrowed_for() -> None:
+    # Quotas for six GPUs where there are four: nobody is over a quota, and there is no room.
+    tenants = [a_tenant("red", gpus=4, cohort="c"), a_tenant("blue", gpus=2, cohort="c")]
+    jobs = [a_job(f"b{n}", tenant="blue", submitted_at=n * 1000) for n in range(4)]
+    wants = a_job("r", tenant="red", submitted_at=NOW)
+    state = a_state(*jobs, wants, nodes=[a_node(gpus=4)], tenants=tenants)
+    for index, job in enumerate(jobs):
+        start(state, job.job_id, index, at=job.submitted_at)
+        run(state, job.job_id, at=job.submitted_at)
+    assert asked(plan_of(state)) == ["b3"]
+
+
 def test_without_reclaiming_the_lender_waits() -> None:
     assert asked(plan_of(a_cohort(), reclaim=False)) == []
 
@@ -152,3 +189,59 @@ def test_a_policy_that_names_nobody_leaves_all_in_peace() -> None:
     state = a_full_box(a_job("a"))
     policy = ChoicePolicy("mine", lambda _, jobs: jobs[0])
     assert not schedule(state, NOW, policy, rules=Rules(preemption=PreemptionRules())).preemptions
+
+
+def test_many_that_ask_in_vain_do_not_keep_others_from_asking() -> None:
+    vain = [a_job(f"vain {n}", gpus=2, cpus=n, priority=999) for n in range(1, 41)]
+    running = [a_job("stays", preemptible=False), a_job("low", priority=1)]
+    state = a_state(*running, *vain, a_job("vip", priority=900), nodes=[a_node(gpus=2)])
+    for index, job in enumerate(running):
+        start(state, job.job_id, index)
+        run(state, job.job_id)
+    assert asked(plan_of(state)) == ["low"]
+
+
+def a_claimant(*others: Job) -> State:
+    """On a box of two GPUs, `low` has given GPU 0 up for `vip`, which has not started yet."""
+    jobs = [a_job("low", submitted_at=0), a_job("vip", priority=900, submitted_at=1)]
+    tenants = [a_tenant(), a_tenant("other")]
+    state = a_state(*jobs, *others, nodes=[a_node(gpus=2)], tenants=tenants)
+    promised = claim(JobId("vip"), entry_of(state, "vip").progress, a_placement(0))
+    move(state, "vip", Move.CLAIM, promised, 2)
+    return state
+
+
+def test_what_is_being_cleared_is_kept_for_who_it_is_cleared_for() -> None:
+    state = a_claimant(a_job("other", submitted_at=3))
+    start(state, "low", 0)
+    run(state, "low")
+    asked_to_go = give_way(JobId("low"), entry_of(state, "low").progress, JobId("vip"), "")
+    move(state, "low", Move.STOP, asked_to_go, 3)
+    start(state, "other", 1)
+    assert plan_of(state).claims == ()
+
+
+def test_who_was_promised_gpus_that_others_have_by_now_is_promised_others() -> None:
+    state = a_claimant(a_job("other", submitted_at=3))
+    for index, job_id in enumerate(("low", "other")):
+        start(state, job_id, index)
+        run(state, job_id)
+    plan = plan_of(state)
+    assert asked(plan) == ["low"]
+    assert [claim.job_id for claim in plan.claims] == ["vip"]
+
+
+def test_who_was_promised_a_gpu_that_failed_is_promised_another() -> None:
+    state = a_claimant()
+    start(state, "low", 1)
+    run(state, "low")
+    state.apply(NodeSet(5, a_node(gpus=[a_gpu(0, problem="lost"), a_gpu(1)])))
+    plan = plan_of(state)
+    assert asked(plan) == ["low"]
+    assert [share.gpu_index for share in plan.claims[0].placement.shares] == [1]
+
+
+def test_nothing_is_kept_for_who_may_not_start_any_more() -> None:
+    state = a_claimant(a_job("large", gpus=2, submitted_at=3, tenant="other"))
+    state.apply(TenantSet(5, a_tenant("default", gpus=0)))
+    assert started(plan_of(state)) == ["large"]

@@ -1,9 +1,11 @@
 """A service for the screen: it counts what it is asked, pages, and takes pauses."""
 
+import json
 from dataclasses import dataclass, field
 
 import httpx
 
+from gpu_scheduler.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
 from gpu_scheduler.wire.v1 import ClusterStatus
 from tests.unit.cli.builders import a_gpu
 from tests.unit.cli.fake_service import FakeService
@@ -33,9 +35,29 @@ def a_status(**changes: object) -> ClusterStatus:
     return ClusterStatus.model_validate({**fields, **changes})
 
 
+def some_metrics(**changes: object) -> MetricsAnswer:
+    used = {"uuid": "GPU-0", "readings": 9, "paused": None}
+    gpus = [
+        GpuUseModel.model_validate({**used, "index": 0, "mean_percent": 78.5, "peak_percent": 95}),
+        GpuUseModel.model_validate(
+            {**used, "index": 3, "mean_percent": 0, "peak_percent": 0, "paused": "fan is loud"}
+        ),
+    ]
+    answer = MetricsAnswer(
+        total_jobs=156,
+        ended_jobs=42,
+        waiting=WaitingModel(high=2, normal=10, low=3),
+        runs=RunsModel(count=42, mean_seconds=245.3, median_seconds=189.7),
+        gpus=gpus,
+        uptime_seconds=3600.0,
+    )
+    return answer.model_copy(update=changes)
+
+
 @dataclass
 class ScreenService(FakeService):
     changes: list[str] = field(default_factory=list)
+    metrics: MetricsAnswer = field(default_factory=some_metrics)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/api/v1/")
@@ -44,15 +66,22 @@ class ScreenService(FakeService):
                 self.requests.append(("GET", "/cluster/status"))
                 waiting = sum(job.state == "pending" for job in self.jobs.values())
                 return httpx.Response(200, json=a_status(pending_jobs=waiting).model_dump())
+            if path == "cluster/metrics":
+                return httpx.Response(200, json=self.metrics.model_dump())
+            if path == "nodes":
+                return httpx.Response(200, json={"nodes": [_an_agent("box-3")]})
             if path.startswith("gpus/") and request.method == "POST":
-                return self._gpu(*path.split("/")[1:])
+                _, index, action = path.split("/")
+                return self._gpu(index, action, request.content)
             if request.method in ("POST", "DELETE"):
                 self.changes.append(f"{request.method} {path}")
         return super().answer(request)
 
-    def _gpu(self, index: str, action: str) -> httpx.Response:
+    def _gpu(self, index: str, action: str, content: bytes) -> httpx.Response:
         self.changes.append(f"{action} {index}")
-        paused = "why not" if action == "pause" else None
+        paused = "paused by an operator" if action == "pause" else None
+        if content:
+            paused = json.loads(content).get("reason", paused)
         changed = a_gpu(int(index), paused=paused, status="paused" if paused else "free")
         gpus = [changed if gpu.index == int(index) else gpu for gpu in self.gpus.gpus]
         self.gpus = self.gpus.model_copy(update={"gpus": gpus})
@@ -66,3 +95,20 @@ class ScreenService(FakeService):
         rest = start + limit
         cursor = rest if rest < len(found) else None
         return httpx.Response(200, json={"jobs": found[start:rest], "next_cursor": cursor})
+
+
+def _an_agent(name: str) -> dict[str, object]:
+    words = dict.fromkeys(("address", "version", "provider"), "")
+    return {
+        **words,
+        "name": name,
+        "state": "online",
+        "source": "agent",
+        "simulated": False,
+        "problem": None,
+        "cpu_cores": 1,
+        "memory_mb": 1,
+        "registered_at": None,
+        "last_seen_at": None,
+        "gpus": [],
+    }

@@ -45,12 +45,12 @@ def test_the_built_in_ones_are_found_by_name(name, kind):
 def test_one_of_another_package_is_found_by_name(installed):
     installed(oracle=f"{__name__}:Oracle")
     assert isinstance(load_predictor("oracle")(), Oracle)
-    assert predictors.predictor_names() == ["history", "limit", "none", "oracle"]
+    assert predictors.predictor_names() == ["history", "limit", "none", "gbm", "oracle"]
 
 
 def test_an_unknown_one_is_refused_with_the_names_there_are(installed):
     installed(oracle=f"{__name__}:Oracle")
-    match = "no predictor 'tarot'; there are: history, limit, none, oracle"
+    match = "no predictor 'tarot'; there are: history, limit, none, gbm, oracle"
     with pytest.raises(ValueError, match=match):
         load_predictor("tarot")
 

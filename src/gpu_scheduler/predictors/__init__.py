@@ -25,10 +25,12 @@ from gpu_scheduler.core.predict import (
     Predictor,
     template,
 )
+from gpu_scheduler.predictors.gbm import Gbm
 
 __all__ = [
     "Confidence",
     "Facts",
+    "Gbm",
     "History",
     "Level",
     "LimitPredictor",
@@ -41,12 +43,13 @@ __all__ = [
 ]
 
 GROUP: Final = "gpu_scheduler.predictors"
-PREDICTOR_NAMES: Final = ("history", "limit", "none")
+PREDICTOR_NAMES: Final = ("history", "limit", "none", "gbm")
 
 _BUILT_IN: Final[dict[str, Callable[[], Predictor]]] = {
     "history": History,
     "limit": LimitPredictor,
     "none": NoPredictor,
+    "gbm": Gbm,
 }
 
 

@@ -1,0 +1,26 @@
+"""What a check found: of `tgpu doctor` and `tgpu test`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    level: Level
+    finding: str
+    remedy: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "level": self.level.value,
+            "finding": self.finding,
+            "remedy": self.remedy,
+        }

@@ -1,0 +1,330 @@
+"""Commands about simulations: run one, compare several. They need no service."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpu_scheduler.cli.failures import Failure, bad_input
+from gpu_scheduler.cli.options import Json, examples
+
+if TYPE_CHECKING:
+    from gpu_scheduler.simulate.problems import BadInput
+    from gpu_scheduler.simulate.rows import Rows
+    from gpu_scheduler.simulate.run import Setting
+    from gpu_scheduler.simulate.world import Cluster
+
+EPILOG = examples(
+    "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
+    "tgpu sim compare fifo.json fairshare.json",
+)
+_RUN_EPILOG = examples(
+    "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
+    "tgpu sim run --trace jobs.csv.gz --cluster a=20x8xA100,b=2x8xH100 --html out.html",
+    "tgpu sim run --trace philly.csv.gz --cluster vcs.csv --nodes nodes_tight75 --passing strict",
+    "tgpu sim run --trace synthetic:10000 --cluster 50x8 --seed 7 --json > easy.json",
+)
+_COMPARE_EPILOG = examples(
+    "tgpu sim compare fifo.json easy.json fairshare.json",
+    "tgpu sim compare *.json --json | jq '.runs[].summary.wait_s.mean'",
+)
+
+app = typer.Typer(
+    name="sim",
+    help="Simulate a cluster on a list of jobs, with the scheduler's own decisions.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Passing(StrEnum):
+    GREEDY = "greedy"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+    STRICT = "strict"
+
+
+class Placing(StrEnum):
+    FRAGMENTATION = "fragmentation"
+    CONSOLIDATED = "consolidated"
+
+
+class Limited(StrEnum):
+    GIVEN = "given"
+    NONE = "none"
+    TRUE = "true"
+
+
+@app.command("run", epilog=_RUN_EPILOG)
+def run(
+    *,
+    trace: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="The jobs: CSV, NDJSON or SWF, also .gz; synthetic:N invents N."
+        ),
+    ],
+    cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8.",
+        ),
+    ],
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
+    ] = "priority",
+    passing: Annotated[
+        Passing, typer.Option(help="Who may pass a job that cannot start, as scheduler.passing.")
+    ] = Passing.EASY,
+    placement: Annotated[
+        Placing, typer.Option(help="Which place a job gets, as scheduler.placement.")
+    ] = Placing.FRAGMENTATION,
+    hold_after: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Who waited this long is passed by nobody; 0 for never."),
+    ] = None,
+    preemption: Annotated[
+        bool, typer.Option("--preemption", help="Running jobs give way to more important ones.")
+    ] = False,
+    keep_work: Annotated[
+        bool,
+        typer.Option(
+            "--keep-work",
+            help="Who gives way goes on where it was, for 40 s of extra work (60 s above 8 GPUs).",
+        ),
+    ] = False,
+    limits: Annotated[
+        Limited,
+        typer.Option(
+            help="Time limits: those given in the file, none, or the true durations (as if the "
+            "future were known)."
+        ),
+    ] = Limited.GIVEN,
+    nodes: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the cluster file with the node counts."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the trace: csv, ndjson or swf.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad lines out, and count them.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write a page with plots to this file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write the result as JSON to this file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a list of jobs on a cluster that is not there.
+
+    Who starts when and where is decided by the code of the service. The same input gives the same
+    result.
+    """
+    from time import perf_counter
+
+    from gpu_scheduler.cli.output import note, say, show_json, show_lines, width
+    from gpu_scheduler.cli.render.grid import lay_out
+    from gpu_scheduler.cli.render.sim import headline, run_grid
+    from gpu_scheduler.simulate.clusters import read_cluster
+    from gpu_scheduler.simulate.jobs import Jobs, Limits
+    from gpu_scheduler.simulate.problems import BadInput
+    from gpu_scheduler.simulate.report import Run, report
+    from gpu_scheduler.simulate.run import simulate
+
+    setting = _setting(
+        policy=policy,
+        passing=passing,
+        placement=placement,
+        hold_after=hold_after,
+        preemption=preemption,
+        keep_work=keep_work,
+    )
+    with _sentences():
+        machines = read_cluster(cluster, nodes)
+        rows = _rows(trace, format, machines, seed)
+        jobs = Jobs(rows, machines, Limits(limits.value))
+        if jobs.problems and not skip_bad:
+            raise BadInput(rows.file, jobs.problems, may_skip=True)
+    if jobs.problems:
+        counted = BadInput(rows.file, jobs.problems).counts()
+        told = ", ".join(f"{kind}: {count:,}" for kind, count in counted.items())
+        note(f"left out {len(jobs.problems):,} bad lines ({told})")
+    if not jobs.arrivals:
+        raise bad_input(f"{rows.file}: there are no jobs in it that could run")
+    began = perf_counter()
+    with _progress(len(jobs.arrivals)) as tell:
+        result = simulate(jobs.arrivals, machines, setting, tell=tell)
+    took = perf_counter() - began
+    what = Run(
+        trace=rows.file,
+        cluster=Path(cluster).name + (f" ({nodes})" if nodes else ""),
+        policy=policy,
+        passing=passing.value,
+        placement=placement.value,
+        limits=limits.value,
+        seed=seed if rows.format == "synthetic" else None,
+        skipped=len(jobs.problems),
+        seconds=round(took, 3),
+    )
+    document = report(what, machines, result)
+    if out is not None:
+        _write(out, document)
+    if html is not None:
+        from gpu_scheduler.simulate.page import page
+
+        html.write_text(page(document, result), encoding="utf-8")
+        note(f"wrote {html}")
+    if as_json:
+        show_json(document)
+        return
+    say(headline(document))
+    show_lines(lay_out(run_grid([document]), width()))
+
+
+@app.command("compare", epilog=_COMPARE_EPILOG)
+def compare(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Results of `tgpu sim run --json`.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Show the results of several simulations side by side."""
+    from gpu_scheduler.cli.output import show_json, show_lines, width
+    from gpu_scheduler.cli.render.grid import lay_out
+    from gpu_scheduler.cli.render.sim import run_grid
+
+    documents = [_read(path) for path in results]
+    if as_json:
+        runs = [
+            {"file": str(path), "run": one["run"], "summary": one["summary"]}
+            for path, one in zip(results, documents, strict=True)
+        ]
+        show_json({"runs": runs})
+        return
+    names = [path.name.removesuffix(".json") for path in results]
+    show_lines(lay_out(run_grid(documents, names), width()))
+
+
+def _setting(
+    *,
+    policy: str,
+    passing: Passing,
+    placement: Placing,
+    hold_after: str | None,
+    preemption: bool,
+    keep_work: bool,
+) -> "Setting":
+    from gpu_scheduler.cli.durations import parse_duration
+    from gpu_scheduler.cli.options import read_option
+    from gpu_scheduler.core import rules
+    from gpu_scheduler.policies import load_policy
+    from gpu_scheduler.simulate.restart import LOSES_ALL, PUBLISHED
+    from gpu_scheduler.simulate.run import Setting
+
+    hold_ms = None
+    if hold_after not in (None, "0"):
+        hold_ms = round(read_option("--hold-after", parse_duration, hold_after or "") * 1000)
+    try:
+        order = load_policy(policy, 60)
+    except ValueError as error:
+        raise bad_input(f"--policy: {error}") from error
+    return Setting(
+        order,
+        rules.Rules(
+            passing=rules.Passing(passing.value),
+            hold_after_ms=hold_ms,
+            preemption=rules.PreemptionRules() if preemption else None,
+        ),
+        rules.PlacementRule(placement.value),
+        PUBLISHED if keep_work else LOSES_ALL,
+    )
+
+
+def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Rows":
+    from gpu_scheduler.simulate.synthetic import PREFIX, synthetic
+    from gpu_scheduler.simulate.traces import read_trace
+
+    if trace.startswith(PREFIX):
+        count = trace.removeprefix(PREFIX)
+        if not count.isdecimal() or not int(count):
+            raise bad_input(f"--trace: {trace} names no number of jobs; synthetic:1000 is right")
+        return synthetic(int(count), cluster, seed)
+    path = Path(trace)
+    if not path.is_file():
+        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 invents 1,000 jobs")
+    try:
+        return read_trace(path, format)
+    except OSError as error:
+        raise bad_input(f"--trace: {trace} cannot be read: {error}") from error
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    from gpu_scheduler.simulate.problems import BadInput
+
+    try:
+        yield
+    except BadInput as error:
+        raise _refused(error) from error
+    except ValueError as error:
+        raise bad_input(str(error)) from error
+
+
+def _refused(error: "BadInput") -> Failure:
+    details: list[object] = [
+        {"line": one.line, "column": one.column, "problem": one.text, "kind": one.kind}
+        for one in error.problems[:1000]
+    ]
+    failure = bad_input(str(error), "--skip-bad leaves such lines out" if error.may_skip else "")
+    failure.details = details
+    return failure
+
+
+@contextmanager
+def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, where somebody looks."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress("jobs", *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("jobs", total=jobs)
+        yield lambda more: bar.advance(task, more)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    import json
+
+    path.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import json
+
+    from gpu_scheduler.simulate.report import is_report
+
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise bad_input(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise bad_input(f"{path} is no JSON: {error}") from error
+    if not is_report(found):
+        raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,166 @@
+"""Jobs in sessions of the real GNU screen."""
+
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpu_scheduler.engines.api import Launch, Notice, Phase
+from tests.integration.engines.box import Box, kill_and_wait, until_true
+
+NAME = "gpujob_0_test_7"
+
+
+@pytest.fixture(autouse=True)
+def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sessions of these tests alone."""
+    folder = tmp_path / "screens"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("SCREENDIR", str(folder))
+    return folder
+
+
+def in_session(launch: Launch) -> Launch:
+    env = {**launch.env, "SCREENDIR": os.environ["SCREENDIR"]}
+    return replace(launch, session=NAME, env=env)
+
+
+def sessions() -> str:
+    return subprocess.run(["screen", "-ls"], capture_output=True, text=True, check=False).stdout
+
+
+def command(*words: str) -> None:
+    subprocess.run(["screen", "-S", NAME, "-X", *words], check=True, capture_output=True)
+
+
+async def test_a_job_runs_in_a_session_of_its_name(box: Box) -> None:
+    engine = await box.engine()
+    await engine.launch([in_session(box.shell("j", "while [ ! -e go ]; do sleep 0.05; done"))])
+    await until_true(lambda: NAME in sessions(), "the session")
+    (box.work / "go").touch()
+    assert (await box.end(engine, "j")).exit_code == 0
+    assert NAME not in sessions()
+    assert box.job_processes() == {}
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"),
+    [("exit 0", 0, None), ("exit 3", 3, None), ("kill -9 $$", 137, 9)],
+)
+async def test_its_exit_code_is_kept(box: Box, script: str, code: int, number: int | None) -> None:
+    engine = await box.engine()
+    await engine.launch([in_session(box.shell("j", script))])
+    end = await box.end(engine, "j")
+    assert (end.phase, end.exit_code, end.signal) == (Phase.EXITED, code, number)
+
+
+async def test_its_output_is_in_the_log_and_it_has_a_terminal(box: Box) -> None:
+    engine = await box.engine()
+    script = "echo one; echo two >&2; test -t 0 && test -t 1 && echo $TERM"
+    await engine.launch([in_session(box.shell("j", script))])
+    await box.end(engine, "j")
+    assert box.text("j") == "one\ntwo\nscreen\n"
+
+
+async def test_a_lot_of_output_is_all_there(box: Box) -> None:
+    engine = await box.engine()
+    await engine.launch([in_session(box.shell("j", "seq 1 100000"))])
+    await box.end(engine, "j")
+    assert box.text("j") == "".join(f"{n}\n" for n in range(1, 100_001))
+
+
+async def test_what_is_typed_reaches_the_job_and_its_words_are_shown(box: Box) -> None:
+    engine = await box.engine()
+    script = (
+        "stty -echo; echo ready; read line; echo got $line; while [ ! -e go ]; do sleep 0.05; done"
+    )
+    await engine.launch([in_session(box.shell("j", script))])
+    await until_true(lambda: NAME in sessions() and "ready" in box.text("j"), "the question")
+    command("stuff", "hello\r")
+    await until_true(lambda: "got hello" in box.text("j"), "the answer")
+    shown = box.work / "shown"
+
+    def is_shown() -> bool:
+        command("hardcopy", str(shown))
+        return shown.exists() and "got hello" in shown.read_text()
+
+    await until_true(is_shown, "the window")
+    (box.work / "go").touch()
+    await box.end(engine, "j")
+
+
+async def test_a_cancel_ends_everything_in_the_session(box: Box) -> None:
+    engine = await box.engine()
+    launch = in_session(box.shell("j", "setsid sleep 600 & sleep 600 & echo up; wait"))
+    await engine.launch([launch])
+    await until_true(lambda: NAME in sessions() and "up" in box.text("j"), "the session")
+    await engine.stop([launch.key])
+    assert (await box.end(engine, "j")).cause == "stopped"
+    assert box.job_processes() == {}
+    assert NAME not in sessions()
+
+
+async def test_a_job_that_is_ended_gets_its_grace(box: Box) -> None:
+    engine = await box.engine()
+    script = "trap 'sleep 0.3; echo saved; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+    launch = in_session(box.shell("j", script, grace_ms=10_000))
+    await engine.launch([launch])
+    await until_true(lambda: NAME in sessions() and "up" in box.text("j"), "the session")
+    await engine.stop([launch.key])
+    assert (await box.end(engine, "j")).exit_code == 5
+    assert "saved" in box.text("j")
+
+
+async def test_a_checkpoint_signal_goes_to_the_command(box: Box) -> None:
+    engine = await box.engine()
+    script = "trap 'echo saved; exit 6' USR1; echo up; while :; do sleep 0.05; done"
+    launch = in_session(box.shell("j", script))
+    await engine.launch([launch])
+    await until_true(lambda: "up" in box.text("j"), "the command")
+    await engine.stop([launch.key], Notice(signal.SIGUSR1, 30_000))
+    assert (await box.end(engine, "j")).exit_code == 6
+
+
+async def test_a_session_that_is_closed_does_not_end_the_job(box: Box) -> None:
+    engine = await box.engine()
+    script = "while [ ! -e go ]; do sleep 0.05; done; echo still here"
+    await engine.launch([in_session(box.shell("j", script))])
+    await until_true(lambda: NAME in sessions(), "the session")
+    command("quit")
+    await until_true(lambda: "is closed" in box.text("j", "stderr.log"), "the note")
+    (box.work / "go").touch()
+    assert (await box.end(engine, "j")).exit_code == 0
+    assert box.text("j") == "still here\n"
+
+
+async def test_without_screen_the_job_runs_all_the_same_and_says_so(box: Box) -> None:
+    engine = await box.engine()
+    empty = box.work / "bin"
+    empty.mkdir()
+    launch = box.launch("j", "/bin/sh", "-c", "echo ran", env={"PATH": str(empty)})
+    await engine.launch([in_session(launch)])
+    assert (await box.end(engine, "j")).exit_code == 0
+    assert box.text("j") == "ran\n"
+    assert "GNU screen is not installed" in box.text("j", "stderr.log")
+
+
+async def test_a_command_that_is_not_there_fails_as_without_a_session(box: Box) -> None:
+    engine = await box.engine()
+    await engine.launch([in_session(box.launch("j", "no-such-command"))])
+    assert (await box.end(engine, "j")).exit_code == 127
+    assert "no-such-command: command not found" in box.text("j", "stderr.log")
+
+
+async def test_it_is_ended_whole_though_its_runner_was_killed(box: Box) -> None:
+    engine = await box.engine()
+    script = "while [ ! -e go ]; do sleep 0.05; done; exit 4"
+    launch = in_session(box.shell("j", script))
+    await engine.launch([launch])
+    await until_true(lambda: NAME in sessions(), "the session")
+    await kill_and_wait(box.runner_of("j"))
+    await engine.stop([launch.key])
+    assert (await box.end(engine, "j")).cause == "stopped"
+    assert box.job_processes() == {}

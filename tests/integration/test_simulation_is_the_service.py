@@ -1,0 +1,101 @@
+"""The live service on a manual clock and the simulator make the same plans of the same facts."""
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Options
+from gpu_scheduler.core.plan import Plan
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
+from gpu_scheduler.service.clock import ManualClock
+from gpu_scheduler.simulate.run import Setting, simulate
+from gpu_scheduler.simulate.world import Arrival, Cluster
+from tests.unit.service.world import a_box, a_submission
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody will submit."""
+
+    at: int
+    runs: int
+    gpus: float
+
+
+def wishes(seed: int) -> list[Wish]:
+    rng = Random(seed)
+    found = [
+        Wish(rng.randrange(1, 400), rng.randrange(5, 120), rng.choice((0.5, 1, 1, 2, 4)))
+        for _ in range(60)
+    ]
+    return sorted(found, key=lambda wish: wish.at)
+
+
+SETTINGS = [
+    Setting(order_policy("fifo"), Rules(Passing.STRICT), PlacementRule.CONSOLIDATED),
+    Setting(order_policy("fifo"), Rules(Passing.GREEDY)),
+    Setting(order_policy("priority"), Rules(Passing.EASY, hold_after_ms=50)),
+    Setting(order_policy("fairshare"), Rules(Passing.CONSERVATIVE)),
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.rules.passing)
+async def test_the_simulator_and_the_live_service_make_the_same_plans(setting):
+    wanted = wishes(seed=11)
+    live, arrivals, cluster = await through_the_service(wanted, setting)
+    simulated: list[tuple[int, str]] = []
+    every = Setting(setting.policy, setting.rules, setting.placement, every_cycle=True)
+
+    def show(now: int, plan: Plan) -> None:
+        simulated.append((now, repr(plan)))
+
+    result = simulate(arrivals, cluster, every, show=show)
+    assert result.unfinished == 0
+    assert simulated == live
+    assert sum("Start(" in plan for _, plan in live) > 20
+
+
+async def through_the_service(
+    wanted: list[Wish], setting: Setting
+) -> tuple[list[tuple[int, str]], list[Arrival], Cluster]:
+    """The plans of each instant, and what the simulator must be given to make them again."""
+    plans: list[tuple[int, str]] = []
+    runs: dict[str, int] = {}
+    arrivals: dict[str, Arrival] = {}
+    ends: dict[str, int] = {}
+    clock = ManualClock()
+    async with a_box(
+        leases=True,
+        gpus="sim:4xA100",
+        clock=clock,
+        policy=setting.policy,
+        rules=setting.rules,
+        placement=setting.placement,
+    ) as box:
+        state = box.service.state
+        nodes = tuple(use.node for use in state.ledger.nodes.values())
+        tenants = tuple(use.tenant for use in state.ledger.tenants.values())
+        left = list(wanted)
+        while left or ends:
+            now = min([*(wish.at for wish in left[:1]), *ends.values()])
+            clock.set(now)
+            for job_id in sorted(name for name, at in ends.items() if at == now):
+                await box.service.jobs.complete(JobId(job_id))
+                del ends[job_id]
+            while left and left[0].at == now:
+                wish = left.pop(0)
+                job_id = f"j{len(left):03}"
+                runs[job_id] = wish.runs
+                options = Options(lease=True)
+                await box.submit(a_submission(job_id=job_id, gpus=wish.gpus, options=options))
+                entry = state.entry(JobId(job_id))
+                assert entry is not None
+                arrivals[job_id] = Arrival(entry.job, wish.runs)
+            plan = await box.service.tick(now)
+            plans.append((now, repr(plan)))
+            for start in plan.starts:
+                ends[start.job_id] = now + runs[start.job_id]
+    return plans, list(arrivals.values()), Cluster({"": nodes}, tenants)

@@ -1,0 +1,59 @@
+"""What the doctor looks at around the service."""
+
+from pathlib import Path
+
+import pytest
+
+from gpu_scheduler.cli import machine_checks
+from gpu_scheduler.cli.findings import Level
+
+HOME = {"HOME": "/home/nobody"}
+
+
+def test_a_wrong_variable_is_named_with_the_way_out():
+    check = machine_checks.settings(HOME | {"GPU_SCHEDULER_API_HTTP_PORT": "many"})
+    assert check.level is Level.FAIL
+    assert check.remedy == "unset GPU_SCHEDULER_API_HTTP_PORT, or set it right"
+
+
+def test_a_variable_without_effect_is_a_warning():
+    check = machine_checks.settings(HOME | {"GPU_SCHEDULER_SCHEDULER_MAX_WORKERS": "4"})
+    assert check.level is Level.WARN
+    assert machine_checks.settings(HOME).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [("/home/me", Level.WARN), ("/home/local", Level.OK), ("/var", Level.OK)],
+)
+def test_a_network_file_system_is_a_warning(tmp_path, path, level):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nserver:/h /home nfs4 rw 0 0\n/dev/sdb /home/local xfs rw 0 0\n"
+    )
+    assert machine_checks.file_system(Path(path), mounts).level is level
+
+
+@pytest.mark.parametrize(("soft", "level"), [(256, Level.WARN), (1024, Level.OK), (-1, Level.OK)])
+def test_few_open_files_are_a_warning(soft, level):
+    assert machine_checks.open_files(soft).level is level
+
+
+def test_screen_is_looked_for_on_the_path(tmp_path):
+    assert "not installed" in machine_checks.screen(str(tmp_path)).finding
+    (tmp_path / "screen").touch(0o755)
+    assert str(tmp_path / "screen") in machine_checks.screen(str(tmp_path)).finding
+
+
+def test_a_unit_whose_program_is_gone_fails_with_the_command_that_mends_it(tmp_path):
+    unit = tmp_path / "systemd" / "user" / "gpu-scheduler.service"
+    unit.parent.mkdir(parents=True)
+    nowhere = tmp_path / "none.service"
+    assert machine_checks.units(tmp_path, nowhere) == []
+    unit.write_text(f'[Service]\nExecStart="{tmp_path}/my env/python" -m gpu_scheduler serve\n')
+    (check,) = machine_checks.units(tmp_path, nowhere)
+    assert (check.level, check.remedy) == (Level.FAIL, "tgpu service install --user")
+    (tmp_path / "my env").mkdir()
+    (tmp_path / "my env" / "python").touch()
+    (check,) = machine_checks.units(tmp_path, nowhere)
+    assert check.level is Level.OK

@@ -1,0 +1,85 @@
+"""GPUs are named by index, UUID or node; a drained node remembers what was paused before."""
+
+import json
+
+import pytest
+
+from gpu_scheduler.cli import connect
+from tests.unit.cli.builders import a_gpu, some_gpus
+from tests.unit.cli.screen_service import ScreenService
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> ScreenService:
+    fake = ScreenService(gpus=some_gpus(a_gpu(0, uuid="GPU-ab1"), a_gpu(1, uuid="GPU-ab2")))
+    monkeypatch.setattr(connect, "open_client", lambda *_, **__: fake.client())
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("words", "paused"),
+    [
+        (["1"], ["pause 1"]),
+        (["GPU-ab2"], ["pause 1"]),
+        (["gpu-AB2"], ["pause 1"]),
+        (["local"], ["pause 0", "pause 1"]),
+        (["1", "GPU-ab2", "0"], ["pause 1", "pause 0"]),
+    ],
+)
+def test_a_gpu_goes_by_index_uuid_or_its_node(tgpu, service, words, paused):
+    assert tgpu("pause-gpu", *words).code == 0
+    assert service.changes == paused
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"), ("fast-one", "no GPU and no")],
+)
+def test_a_word_that_names_none_or_several_changes_nothing(tgpu, service, word, complaint):
+    outcome = tgpu("pause-gpu", "0", word)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+    assert service.changes == []
+
+
+def test_a_pause_says_its_reason_and_how_to_end_it(tgpu, service):
+    outcome = tgpu("pause-gpu", "1", "--reason", "fan is loud")
+    assert outcome.out == "GPU 1 is paused: fan is loud\n"
+    assert "tgpu resume-gpu 1" in outcome.err
+    assert tgpu("resume-gpu", "1").out == "GPU 1 takes jobs again (now free)\n"
+
+
+def test_one_gpu_is_an_object_for_programs_and_several_are_a_list(tgpu, service):
+    assert json.loads(tgpu("pause-gpu", "1", "--json").out)["index"] == 1
+    assert [gpu["index"] for gpu in json.loads(tgpu("resume-gpu", "local", "--json").out)] == [0, 1]
+
+
+def test_a_drained_node_takes_no_jobs_until_that_is_undone(tgpu, service):
+    tgpu("pause-gpu", "0", "--reason", "fan is loud")
+    outcome = tgpu("drain", "--reason", "new driver")
+    assert outcome.out == "node local takes no new jobs: 1 of 2 GPUs (1 paused before)\n"
+    assert [gpu.paused for gpu in service.gpus.gpus] == ["fan is loud", "drained: new driver"]
+    assert tgpu("drain", "local", "--undo").out == "GPU 1 takes jobs again (now free)\n"
+    assert [gpu.paused for gpu in service.gpus.gpus] == ["fan is loud", None]
+
+
+def test_draining_twice_changes_the_reason(tgpu, service):
+    tgpu("drain")
+    tgpu("drain", "--reason", "new fans")
+    assert {gpu.paused for gpu in service.gpus.gpus} == {"drained: new fans"}
+
+
+def test_nothing_to_undo_says_so(tgpu, service):
+    outcome = tgpu("drain", "--undo")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "no GPU is drained" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("node", "complaint"), [("box-3", "only reports"), ("nowhere", "no node is called 'nowhere'")]
+)
+def test_a_node_without_jobs_cannot_be_drained(tgpu, service, node, complaint):
+    outcome = tgpu("drain", node)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+    assert service.changes == []

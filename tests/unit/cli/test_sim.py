@@ -1,0 +1,111 @@
+"""`tgpu sim`: figures as a table, as JSON and as a page; bad input is named."""
+
+import json
+
+TRACE = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,1,30,8\n3,2,10,1\n"
+BAD = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,-1,30,8\n3,2,10,99\n"
+
+
+def a_trace(tmp_path, text=TRACE):
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_run_prints_the_figures(tgpu, tmp_path):
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8")
+    assert outcome.code == 0, outcome.err
+    assert "jobs.csv on 1x8: 1 nodes, 8 GPUs" in outcome.out
+    assert "wait, mean s" in outcome.out
+
+
+def test_a_run_prints_json_with_the_setting_and_the_summary(tgpu, tmp_path):
+    arguments = ("--policy", "fifo", "--passing", "strict", "--placement", "consolidated")
+    outcome = tgpu(
+        "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
+    )
+    found = json.loads(outcome.out)
+    assert found["run"]["placement"] == "consolidated"
+    assert found["summary"]["wait_s"]["mean"] == (0 + 59 + 88) / 3
+
+
+def test_the_same_input_gives_the_same_result(tgpu):
+    def once():
+        arguments = ("--trace", "synthetic:500", "--cluster", "4x8", "--seed", "5", "--json")
+        found = json.loads(tgpu("sim", "run", *arguments).out)
+        del found["run"]["seconds"]
+        return found
+
+    assert once() == once()
+
+
+def test_a_page_and_a_file_are_written(tgpu, tmp_path):
+    page, out = tmp_path / "page.html", tmp_path / "out.json"
+    outcome = tgpu(
+        *("sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8"),
+        *("--html", str(page), "--out", str(out)),
+    )
+    assert outcome.code == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert json.loads(out.read_text())["summary"]["jobs"] == 3
+
+
+def test_bad_lines_are_named_and_stop_the_run(tgpu, tmp_path):
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path, BAD), "--cluster", "1x8")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "line 3, submit_s: -1 is negative" in outcome.err
+    assert "line 4, gpus: 99 GPUs never fit" in outcome.err
+    assert "--skip-bad" in outcome.err
+
+
+def test_bad_lines_are_details_where_json_was_asked_for(tgpu, tmp_path):
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path, BAD), "--cluster", "1x8", "--json")
+    details = json.loads(outcome.out)["error"]["details"]
+    assert [(one["line"], one["column"]) for one in details] == [(3, "submit_s"), (4, "gpus")]
+
+
+def test_bad_lines_are_left_out_and_counted_where_asked(tgpu, tmp_path):
+    outcome = tgpu(
+        *("sim", "run", "--trace", a_trace(tmp_path, BAD), "--cluster", "1x8"),
+        *("--skip-bad", "--json"),
+    )
+    found = json.loads(outcome.out)
+    assert (found["summary"]["jobs"], found["run"]["skipped"]) == (1, 2)
+    assert "left out 2 bad lines" in outcome.err
+
+
+def test_unknown_names_say_what_there_is(tgpu, tmp_path):
+    trace = a_trace(tmp_path)
+    policy = tgpu("sim", "run", "--trace", trace, "--cluster", "1x8", "--policy", "luck")
+    assert (policy.code, "fairshare" in policy.err) == (2, True)
+    nothing = tgpu("sim", "run", "--trace", "nowhere.csv", "--cluster", "1x8")
+    assert (nothing.code, "no file nowhere.csv" in nothing.err) == (2, True)
+    number = tgpu("sim", "run", "--trace", "synthetic:many", "--cluster", "1x8")
+    assert (number.code, "synthetic:1000" in number.err) == (2, True)
+    cluster = tgpu("sim", "run", "--trace", trace, "--cluster", "lots")
+    assert (cluster.code, "100x8" in cluster.err) == (2, True)
+
+
+def test_results_are_compared_side_by_side(tgpu, tmp_path):
+    files = []
+    for passing in ("strict", "greedy"):
+        out = tmp_path / f"{passing}.json"
+        arguments = ("--cluster", "1x8", "--policy", "fifo", "--passing", passing)
+        tgpu("sim", "run", "--trace", a_trace(tmp_path), *arguments, "--out", str(out))
+        files.append(str(out))
+    outcome = tgpu("sim", "compare", *files)
+    assert outcome.code == 0
+    header = outcome.out.splitlines()[0].split()
+    assert header == ["strict", "greedy"]
+    found = json.loads(tgpu("sim", "compare", *files, "--json").out)
+    assert [one["run"]["passing"] for one in found["runs"]] == ["strict", "greedy"]
+
+
+def test_what_is_no_result_cannot_be_compared(tgpu, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    outcome = tgpu("sim", "compare", str(other))
+    assert (outcome.code, "no result of a simulation" in outcome.err) == (2, True)
+    other.write_text("{")
+    assert "is no JSON" in tgpu("sim", "compare", str(other)).err
+    assert "cannot be read" in tgpu("sim", "compare", str(tmp_path / "gone.json")).err

@@ -1,0 +1,63 @@
+"""`tgpu service install`."""
+
+import json
+
+import pytest
+
+from gpu_scheduler.cli import systemd
+
+
+@pytest.fixture
+def config_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    return tmp_path / "config"
+
+
+def test_the_unit_is_written_and_the_way_on_is_shown(tgpu, config_home):
+    outcome = tgpu("service", "install")
+    assert outcome.code == 0
+    path = config_home / "systemd/user/gpu-scheduler.service"
+    assert "ExecStart=" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert "systemctl --user enable --now gpu-scheduler.service" in outcome.err
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_dry_run_shows_it_and_writes_nothing(tgpu, config_home):
+    outcome = tgpu("service", "install", "--dry-run")
+    assert outcome.out.startswith("[Unit]\n")
+    assert not config_home.exists()
+
+
+def test_it_serves_where_tgpu_looks(tgpu, config_home, tmp_path):
+    outcome = tgpu("service", "install", "--dry-run")
+    assert f"--socket {tmp_path}/share/tgpu/service.sock" in outcome.out
+    assert f"--data-dir {tmp_path}/share/tgpu" in outcome.out
+
+
+def test_a_settings_file_is_named_by_its_whole_path(tgpu, config_home, tmp_path, monkeypatch):
+    (tmp_path / "x.yaml").write_text("api: {shutdown_seconds: 30}\n")
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(tgpu("service", "install", "--dry-run", "--config", "x.yaml", "--json").out)
+    assert f"serve --config {tmp_path}/x.yaml\n" in found["unit"]
+    assert "TimeoutStopSec=40" in found["unit"]
+    assert found["written"] is False
+
+
+def test_bad_settings_are_refused_before_anything_is_written(tgpu, config_home, tmp_path):
+    (tmp_path / "x.yaml").write_text("api: {prot: 1}\n")
+    assert tgpu("service", "install", "--config", str(tmp_path / "x.yaml")).code == 2
+    assert not config_home.exists()
+
+
+def test_a_user_of_a_user_service_makes_no_sense(tgpu, config_home):
+    assert tgpu("service", "install", "--user-name", "gpu").code == 2
+
+
+def test_without_the_rights_it_says_what_to_do(tgpu, config_home, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(systemd, "_SYSTEM_FOLDER", tmp_path / "file")
+    outcome = tgpu("service", "install", "--system", "--user-name", "gpu")
+    assert outcome.code == 1
+    assert "sudo" in outcome.err

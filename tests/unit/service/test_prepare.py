@@ -1,0 +1,122 @@
+"""What is refused before it is queued, and again before it starts: scripts, and too much memory."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.core.job import Detail, Request
+from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.engines.api import Limits
+from gpu_scheduler.service.attempts import LaunchSettings
+from gpu_scheduler.service.scripts import ScriptRule
+from gpu_scheduler.service.submission import Submission
+from tests.unit.service.world import a_box, a_submission
+
+
+def launch_settings(**fields: Any) -> LaunchSettings:
+    return LaunchSettings(
+        grace_ms=1000, home="/", default_environment={"PATH": "/usr/bin:/bin"}, **fields
+    )
+
+
+def a_script(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def running(script: Path) -> Submission:
+    return a_submission(str(script), job_id="j")
+
+
+async def test_a_script_outside_of_the_allowed_folders_is_not_queued(tmp_path: Path) -> None:
+    rule = ScriptRule((tmp_path / "allowed",))
+    good, bad = a_script(tmp_path / "allowed", "x"), a_script(tmp_path / "other", "x")
+    async with a_box(launch=launch_settings(scripts=rule)) as box:
+        with pytest.raises(InvalidRequest, match=r"security\.allowed_script_paths") as caught:
+            await box.submit(running(bad))
+        assert caught.value.field == "command"
+        await box.submit(running(good))
+        assert (await box.run("j")).job_id == "j"
+
+
+async def test_a_link_that_changed_while_the_job_waited_is_seen(tmp_path: Path) -> None:
+    rule = ScriptRule((tmp_path / "allowed",))
+    good, bad = a_script(tmp_path / "allowed", "x"), a_script(tmp_path / "other", "x")
+    link = tmp_path / "link"
+    link.symlink_to(good)
+    async with a_box(launch=launch_settings(scripts=rule)) as box:
+        await box.submit(running(link))
+        link.unlink()
+        link.symlink_to(bad)
+        await box.tick()
+        await box.until("j", JobState.FAILED)
+        assert box.engine.launched == []
+        cause = (await box.service.job("j")).progress.cause
+        assert cause is not None
+        assert str(bad) in cause
+
+
+async def test_the_values_of_a_sweep_are_checked_when_they_start(tmp_path: Path) -> None:
+    rule = ScriptRule((tmp_path / "allowed",))
+    a_script(tmp_path / "allowed", "x")
+    a_script(tmp_path / "other", "x")
+    sweep = a_submission(
+        f"{tmp_path}/allowed/{{name}}", job_id="s", params=(("name", ("x", "../other/x")),)
+    )
+    async with a_box(launch=launch_settings(scripts=rule)) as box:
+        await box.submit(sweep)
+        await box.tick()
+        await box.until("s.2", JobState.FAILED)
+        await box.until("s.1", JobState.RUNNING)
+
+
+async def test_a_lease_runs_no_script(tmp_path: Path) -> None:
+    async with a_box(launch=launch_settings(scripts=ScriptRule((tmp_path,)))) as box:
+        await box.submit(Submission(Request(1000), a_submission().tenant_id, detail=Detail()))
+
+
+async def test_more_memory_than_a_job_may_have_is_refused() -> None:
+    limits = Limits(memory_bytes=2**30)
+    async with a_box(launch=launch_settings(limits=limits)) as box:
+        with pytest.raises(InvalidRequest, match="at most 1024"):
+            await box.submit(a_submission("true", request=Request(1000, mem_mib=1025)))
+        await box.submit(a_submission("true", job_id="j", request=Request(1000, mem_mib=1024)))
+        await box.run("j")
+        assert box.engine.launched[0].limits == limits
+
+
+async def test_a_job_in_a_session_needs_screen_and_one_worker(tmp_path: Path) -> None:
+    async with a_box(launch=launch_settings()) as box:
+        for argv, request, path, problem in (
+            (("true",), Request(2000, workers=2), "/usr/bin:/bin", "several workers"),
+            (("true",), Request(1000), str(tmp_path), "not installed"),
+        ):
+            wanted = a_submission(*argv, request=request, base_environment={"PATH": path})
+            detail = replace(wanted.detail, screen=True)
+            with pytest.raises(InvalidRequest, match=problem) as caught:
+                await box.submit(replace(wanted, detail=detail))
+            assert caught.value.field == "screen"
+
+
+async def test_a_job_that_asks_for_a_session_is_started_in_one() -> None:
+    async with a_box(launch=launch_settings()) as box:
+        wanted = a_submission("true", "--mode", "test", job_id="j")
+        await box.submit(replace(wanted, detail=replace(wanted.detail, screen=True)))
+        await box.run("j")
+        assert box.engine.launched[0].session == "gpujob_0_test_j"
+
+
+async def test_all_jobs_but_gangs_are_in_sessions_where_the_settings_say_so() -> None:
+    async with a_box(launch=launch_settings(screen=True)) as box:
+        await box.submit(a_submission("true", job_id="one"))
+        await box.submit(a_submission("true", job_id="gang", request=Request(2000, workers=2)))
+        await box.run("one")
+        await box.until("gang", JobState.RUNNING)
+        sessions = {launch.key.job_id: launch.session for launch in box.engine.launched}
+        assert (bool(sessions["one"]), sessions["gang"]) == (True, "")

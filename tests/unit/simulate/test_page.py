@@ -1,0 +1,78 @@
+"""The page of a simulation stands for itself: well-formed, whole, nothing from elsewhere."""
+
+import re
+from html.parser import HTMLParser
+
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.rules import Passing, Rules
+from gpu_scheduler.simulate.clusters import read_cluster
+from gpu_scheduler.simulate.durations import span
+from gpu_scheduler.simulate.jobs import Jobs
+from gpu_scheduler.simulate.page import page
+from gpu_scheduler.simulate.report import Run, is_report, report
+from gpu_scheduler.simulate.result import Result
+from gpu_scheduler.simulate.run import Setting, simulate
+from gpu_scheduler.simulate.synthetic import synthetic
+
+VOID = {"meta"}
+
+
+class Checker(HTMLParser):
+    """Fails on tags that do not close in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def a_document(jobs=200, trace="t.csv"):
+    cluster = read_cluster("a=2x8,b=1x8")
+    found = Jobs(synthetic(jobs, cluster, seed=3), cluster)
+    setting = Setting(order_policy("fifo"), Rules(passing=Passing.STRICT))
+    result = simulate(found.arrivals, cluster, setting)
+    return report(Run(trace, "c", "fifo", "strict", "fragmentation"), cluster, result), result
+
+
+def test_the_page_is_well_formed_and_has_every_plot():
+    checker = Checker()
+    checker.feed(page(*a_document()))
+    assert checker.open == []
+    assert checker.seen.count("svg") == 5
+    assert checker.seen.count("polyline") == 5
+
+
+def test_the_page_loads_nothing_and_runs_nothing():
+    text = page(*a_document())
+    assert "<script" not in text
+    assert not re.search(r"(src|href|url)\s*[=(]", text)
+    assert "http" not in text
+
+
+def test_names_from_a_trace_cannot_break_the_page():
+    text = page(*a_document(trace="<script>alert(1)</script>"))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_page_about_nothing_is_still_a_page():
+    document, _ = a_document()
+    empty = report(Run("t", "c", "p", "q", "r"), read_cluster("1x8"), Result((), (), 0))
+    assert "No job ended" in page(empty, Result((), (), 0))
+    assert is_report(document)
+
+
+def test_lengths_of_time_in_words():
+    found = [span(seconds) for seconds in (0, 0.25, 59, 600, 9_000, 864_000)]
+    assert found == ["0 s", "250 ms", "59 s", "10 min", "2.5 h", "10.0 d"]
