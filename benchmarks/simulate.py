@@ -66,9 +66,8 @@ def measure_philly(directory: Path) -> None:
     cluster = read_cluster(str(directory / "philly_2017_vcs.csv"))
     arrivals = Jobs(read_trace(directory / "philly_2017_jobs.csv.gz"), cluster).arrivals
     taken = median(seconds(arrivals, cluster) for _ in range(REPETITIONS))
-    print(
-        f"  Philly 2017, {len(arrivals):,} jobs  {taken:8.2f} s  {len(arrivals) / taken:,.0f} jobs/s"
-    )
+    count = len(arrivals)
+    print(f"  Philly 2017, {count:,} jobs  {taken:8.2f} s  {count / taken:,.0f} jobs/s")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -22,6 +22,7 @@ from gpu_scheduler.cli import (
     db,
     doctor,
     gateway,
+    importing,
     jobs_file,
     keys,
     listing,
@@ -118,6 +119,7 @@ def _add(
 # The command begins where the options end, so that its own options need no quoting.
 _add("submit", submit.submit, submit.EPILOG, _JOBS, settings={"allow_interspersed_args": False})
 _add("add", add.add, add.EPILOG, _JOBS)
+_add("import", importing.import_jobs, importing.EPILOG, _JOBS)
 _add("list", listing.list_jobs, listing.LIST_EPILOG, _JOBS)
 _add("watch", listing.watch, listing.WATCH_EPILOG, _JOBS)
 _add("show", listing.show, listing.SHOW_EPILOG, _JOBS)

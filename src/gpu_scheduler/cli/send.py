@@ -31,13 +31,13 @@ class Answering:
 def send(typed: Typed, how: Answering) -> int:
     """The exit code of the command."""
     # Bad input is refused before a service is started for it.
-    _build(typed, how, lambda job_id: job_id)
+    build(typed, how, lambda job_id: job_id)
     ensure_service(how.api_url)
     with connected(how.api_url) as client:
-        request, left_out = _build(typed, how, lambda job_id: _real_id(client, job_id))
+        request, left_out = build(typed, how, lambda job_id: _real_id(client, job_id))
         if left_out:
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
-        answer = _submit(client, request)
+        answer = submit(client, request)
         for warning in answer.warnings:
             note(f"note: {warning}")
         if request.job_id and "before" in answer.message:
@@ -48,9 +48,10 @@ def send(typed: Typed, how: Answering) -> int:
         return ExitCode.OK
 
 
-def _build(
+def build(
     typed: Typed, how: Answering, find_id: Callable[[str], str]
 ) -> tuple[SubmitRequest, list[str]]:
+    """The request of this user, here and now; see `build_request`."""
     submitter = Submitter(
         environment.user_name(),
         environment.working_dir(how.cwd),
@@ -64,7 +65,8 @@ def _real_id(client: Client, job_id: str) -> str:
     return client.get_job(job_id).job_id if job_id == "last" else job_id
 
 
-def _submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
+def submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
+    """Send it; what is refused is named in the words of the command line."""
     try:
         return client.submit(request)
     except NoService:

@@ -67,6 +67,9 @@ _HOST_MEMORY: Final = re.compile(
     r"|java\.lang\.OutOfMemoryError|oom-kill event"
 )
 _EXCEPTION: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::.*)?")
+_TOLD_WHOLE: Final = frozenset(
+    {"ModuleNotFoundError", "ImportError", "NameError", "SyntaxError", "FileNotFoundError"}
+)
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -113,11 +116,17 @@ def _kill(exit_code: int | None, pid: int | None, kills: Iterable[KernelKill]) -
 
 
 def _exception(lines: list[str]) -> str:
-    """The last line of a Python traceback. Without a traceback, a word proves nothing."""
+    """The last line of a Python traceback. Without a traceback, a word proves nothing.
+
+    Only the name of most: what an exception says may hold a secret, and causes travel further than
+    logs do. The few whose words are names of modules, variables and files are told whole.
+    """
     if not any(_TRACEBACK in line for line in lines):
         return ""
     found = (line for line in reversed(lines) if _EXCEPTION.fullmatch(line.strip()))
-    return _short(next(found, ""))
+    text = _short(next(found, ""))
+    name = text.partition(":")[0]
+    return text if name in _TOLD_WHOLE else name
 
 
 def _short(line: str) -> str:

@@ -130,6 +130,25 @@ class Finder:
             self._known.add(group.serial)
             insort(self._ranked, _Ranked(found.score, group.serial, group))
 
+    def first(self) -> tuple[Score, NodeId, Group] | None:
+        """The first of `nodes`, for who needs nothing beside GPUs."""
+        ranked = self._ranked
+        while ranked and not ranked[0].group.nodes:
+            self._drop(0)
+        if not ranked:
+            return None
+        score, _, best = ranked[0]
+        node_id, at = best.nodes[0], 1
+        while at < len(ranked) and ranked[at].score == score:
+            group = ranked[at].group
+            if not group.nodes:
+                self._drop(at)
+                continue
+            if group.nodes[0] < node_id:
+                node_id, best = group.nodes[0], group
+            at += 1
+        return score, node_id, best
+
     def nodes(self, needs: Needs) -> Iterator[tuple[Score, NodeId, Group]]:
         """The best first, of equals the first by id. Nothing may change meanwhile.
 

@@ -100,6 +100,8 @@ class State:
         return any(entry.progress.gives_way_to == job_id for entry in self._placed.values())
 
     def expired_leases(self, now: int) -> list[JobId]:
+        if not self._leases:
+            return []
         return [job_id for _, job_id in self._leases.irange(maximum=(now, _LAST_ID))]
 
     def doomed(self) -> list[tuple[JobId, str]]:

@@ -4,7 +4,15 @@ from enum import StrEnum
 from math import gcd
 
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, TenantId
-from gpu_scheduler.core.job import DEFAULT_PRIORITY, Job, Options, Request, Where, class_of
+from gpu_scheduler.core.job import (
+    ANYWHERE,
+    DEFAULT_PRIORITY,
+    Job,
+    Options,
+    Request,
+    Where,
+    class_of,
+)
 from gpu_scheduler.core.stages.place import could_ever_hold
 from gpu_scheduler.core.units import GPU
 from gpu_scheduler.simulate.problems import Problem
@@ -87,7 +95,7 @@ class Jobs:
                 cpu_millis=-(-row.cpu_millis // workers) * workers,
                 mem_mib=-(-row.mem_mib // workers) * workers,
                 workers=workers,
-                where=Where(gpu_types=row.gpu_types),
+                where=Where(gpu_types=row.gpu_types) if row.gpu_types else ANYWHERE,
             )
         return request
 

@@ -24,7 +24,7 @@ COMMANDS = [
     *("tenants", "queues", "quota", "config"),
     *("config-sample", "config-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
-    *("test", "service", "screens", "attach"),
+    *("test", "service", "screens", "attach", "import"),
     "predict",
     "sim",
 ]

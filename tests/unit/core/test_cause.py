@@ -55,8 +55,13 @@ def test_without_a_sign_it_is_the_program_s_own_error() -> None:
     assert of_exit(1, 42, None, NO_EVIDENCE) == Finding(Fault.USER_ERROR)
 
 
-def test_a_traceback_gives_its_last_line() -> None:
-    assert found(f"{TRACEBACK}ValueError: no such file\n").detail == "ValueError: no such file"
+def test_a_traceback_gives_the_name_of_its_exception_and_not_what_it_says() -> None:
+    assert found(f"{TRACEBACK}ValueError: bad key sk-12345\n").detail == "ValueError"
+
+
+def test_exceptions_about_modules_names_and_files_are_told_whole() -> None:
+    line = "ModuleNotFoundError: No module named 'torch'"
+    assert found(f"{TRACEBACK}{line}\n").detail == line
 
 
 def test_a_word_without_a_traceback_proves_nothing() -> None:

@@ -14,6 +14,7 @@ from gpu_scheduler.core.stages.hold import FAR
 from gpu_scheduler.core.state import State
 from tests.builders import (
     a_booking,
+    a_gpu,
     a_job,
     a_node,
     a_queue,

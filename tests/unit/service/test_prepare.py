@@ -109,7 +109,8 @@ async def test_a_job_that_asks_for_a_session_is_started_in_one() -> None:
         wanted = a_submission("true", "--mode", "test", job_id="j")
         await box.submit(replace(wanted, detail=replace(wanted.detail, screen=True)))
         await box.run("j")
-        assert box.engine.launched[0].session == "gpujob_0_test_j"
+        (launch,) = box.engine.launched
+        assert launch.session == f"gpujob_{launch.env['TGPU_GPUS']}_test_j"
 
 
 async def test_all_jobs_but_gangs_are_in_sessions_where_the_settings_say_so() -> None:

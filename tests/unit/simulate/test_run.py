@@ -150,7 +150,7 @@ def test_samples_of_partitions_are_added_up():
 
 
 def test_progress_is_told_until_all_jobs_are_over():
-    told = []
+    told: list[int] = []
     trace = [arrives(f"j{number:05}", number, 5) for number in range(5_000)]
     simulate(trace, a_cluster(), STRICT, tell=told.append)
     assert sum(told) == 5_000

@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heapreplace, merge
 from typing import Final, NamedTuple
 
 from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import JobClass, Request, Where
-from gpu_scheduler.core.ledger import Ledger, NodeUse
+from gpu_scheduler.core.job import ANYWHERE, JobClass, Request, Where
+from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
 from gpu_scheduler.core.node_index import (
     Group,
@@ -44,6 +44,8 @@ def place(
     """
     tenant_use = books.tenant(job_class.tenant_id)
     millis = job_class.request.gpu_millis
+    if view is None and among is None and _is_plain(job_class.request):
+        return _place_plainly(books, job_class.request, tenant_use)
     search = _Search(books, job_class, view, among)
     best: _Found | None = None
     for gpu_type in search.types():
@@ -55,6 +57,39 @@ def place(
             if search.first_type_wins:
                 break
     return None if best is None else _placement(best)
+
+
+def _is_plain(request: Request) -> bool:
+    """Whether it asks for nothing but GPUs for one worker: most do."""
+    return (
+        request.workers == 1
+        and request.where is ANYWHERE
+        and not request.cpu_millis
+        and not request.mem_mib
+        and not request.gpu_mem_mib
+    )
+
+
+def _place_plainly(books: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
+    """What the search below finds, without all that it need not ask here."""
+    index, millis, wanted = books.index(), request.gpu_millis, request.gpu_type
+    tight = books.placement_rule is PlacementRule.CONSOLIDATED
+    shape = Shape(millis, tight=tight)
+    best: tuple[Score, NodeId, str] | None = None
+    best_group: Group | None = None
+    for gpu_type in index.types() if wanted is None else (wanted,):
+        if over_type_quota(tenant_use, gpu_type, millis):
+            continue
+        found = index.finder(gpu_type, shape, False).first()
+        if found is not None and (best is None or (*found[:2], gpu_type) < best):
+            best, best_group = (found[0], found[1], gpu_type), found[2]
+    if best is None or best_group is None:
+        return None
+    _, node_id, gpu_type = best
+    fitted = best_group.fit(shape)
+    assert fitted is not None  # or the finder would not know the group
+    shares = _shares(fitted.workers[0], index.indexes(node_id, gpu_type))
+    return Placement(node_id, gpu_type, shares)
 
 
 def workers_that_fit(use: NodeUse, job_class: JobClass, gpu_type: str) -> int:

@@ -158,7 +158,8 @@ async def test_the_cursor_stays_on_its_job_while_others_come_and_go(
 
 
 async def test_it_looks_again_by_itself(service: ScreenService) -> None:
-    async with screen(service, seconds=0.05) as pilot:
+    # Not so often that the screen never comes to rest between two looks.
+    async with screen(service, seconds=0.5) as pilot:
         service.add(a_running_job("7", name="late"))
         await until(pilot, lambda: "late" in table(pilot, "jobs"))
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_the_log_shows_its_last_lines() -> None:
     assert log_tail("a\nb\nc\n", 2) == "b\nc"
 
 
-def a_look(**changes: object) -> Look:
+def a_look(**changes: Any) -> Look:
     return replace(Look(a_status(), some_gpus(a_gpu()), (), (), None), **changes)
 
 
