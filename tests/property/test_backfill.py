@@ -11,7 +11,7 @@ from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request
+from gpu_scheduler.core.job import Job, Options, Request, Where
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.plan import Plan, Reservation
@@ -53,6 +53,7 @@ class Box:
                 * self.rng.choice((250, 500, 1000, 1000, 2000, 4000 if workers < 3 else 2000)),
                 cpu_millis=workers * self.rng.choice((0, 0, 1000, 4000)),
                 workers=workers,
+                where=Where(exclusive=self.rng.random() < 0.1),
             )
             is_limited = self.rng.random() < self.limited
             options = Options(time_limit_ms=limit if is_limited else None)

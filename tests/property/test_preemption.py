@@ -12,7 +12,7 @@ from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request
+from gpu_scheduler.core.job import Job, Options, Request, Where
 from gpu_scheduler.core.ledger import Trial
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Gpu, Node
@@ -38,9 +38,10 @@ class Arena:
         self.preemption = PreemptionRules(most_times=MOST_TIMES, **rules)  # type: ignore[arg-type]  # the test knows the fields
         self.now = 1000
         self.state = State()
-        quota = 4000 if cohort else None
+        # Together as much as there is, or more: then there may be no room within a quota.
+        self.quota = rng.choice((4000, 6000)) if cohort else None
         for tenant_id in (RED, BLUE):
-            self.state.apply(TenantSet(0, Tenant(tenant_id, quota, cohort=cohort)))
+            self.state.apply(TenantSet(0, Tenant(tenant_id, self.quota, cohort=cohort)))
         for number in range(2):
             gpus = tuple(Gpu(i, f"{number}-{i}", "A100", 80_000) for i in range(4))
             self.state.apply(NodeSet(0, Node(NodeId(f"n{number}"), gpus, 8000, 4000)))
@@ -55,6 +56,7 @@ class Arena:
             request = Request(
                 self.rng.choice((250, 500, 1000, 1000, 2000, 4000)),
                 cpu_millis=self.rng.choice((0, 0, 0, 2000)),
+                where=Where(exclusive=self.rng.random() < 0.1),
             )
             options = Options(
                 time_limit_ms=self.rng.choice((None, 5000, 50_000)),
@@ -164,7 +166,8 @@ def test_only_less_important_jobs_or_borrowers_are_asked(seed: int) -> None:
             assert victim.job.priority < winner.job.priority
         else:
             assert victim.job.tenant_id != winner.job.tenant_id
-            assert arena.state.ledger.tenant(victim.job.tenant_id).gpu_millis > 4000
+            assert arena.quota is not None
+            assert arena.state.ledger.tenant(victim.job.tenant_id).gpu_millis > arena.quota
 
 
 @given(seed=seeds)

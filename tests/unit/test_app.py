@@ -21,7 +21,7 @@ from gpu_scheduler.app.listen import (
 from gpu_scheduler.core.policies import Backfill
 from gpu_scheduler.core.policies.priority import PriorityWithAging
 from gpu_scheduler.core.policies.shortest import Shortest
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
+from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
 from gpu_scheduler.devices.detect import detect
 from gpu_scheduler.engines.api import NO_LIMITS, Limits
 from gpu_scheduler.engines.local.engine import LocalEngine
@@ -219,6 +219,13 @@ def test_the_policy_backfill_passes_only_around_reservations(
     tmp_path: Path, passing: str, expected: Passing
 ) -> None:
     assert rules_of(tmp_path, policy="backfill", passing=passing).passing is expected
+
+
+def test_the_settings_decide_where_jobs_go(tmp_path: Path) -> None:
+    scheduler, database = {"placement": "consolidated"}, {"kind": "memory"}
+    settings = some_settings(tmp_path, scheduler=scheduler, database=database)
+    service = make_service(settings, tmp_path, detect("sim:1xA100"))
+    assert service.state.ledger.placement_rule is PlacementRule.CONSOLIDATED
 
 
 def test_preemption_is_off_until_it_is_wanted(tmp_path: Path) -> None:

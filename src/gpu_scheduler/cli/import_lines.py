@@ -57,7 +57,7 @@ def read_commands(text: str, *, by_shell: bool) -> Imported:
         try:
             found.jobs.append(_command(number, stripped, by_shell))
         except ValueError as error:
-            found.mistakes.append(f"line {number}: {error}")
+            found.mistakes.append(_mistake(number, error))
     return found
 
 
@@ -80,13 +80,18 @@ def read_listing(text: str, *, by_shell: bool) -> Imported:
         try:
             found.jobs.append(_waiting(number, row, has_gpus, by_shell))
         except ValueError as error:
-            found.mistakes.append(f"line {number}: {error}")
+            found.mistakes.append(_mistake(number, error))
     found.notes += [f"{count} {state} left where they are" for state, count in left.items()]
     if found.jobs:
         found.notes.append(
             "task-spooler's list has neither quotes nor directories: look with --dry-run first"
         )
     return _with_known_dependencies(found)
+
+
+def _mistake(number: int, error: ValueError) -> str:
+    # Python's own complaint about quotes begins with a capital.
+    return f"line {number}: {error}".replace("No closing", "no closing")
 
 
 def _command(number: int, line: str, by_shell: bool) -> ImportedJob:
@@ -132,11 +137,7 @@ def _first_word(text: str) -> tuple[str, str]:
     lexer = shlex.shlex(stream, posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
-    try:
-        word = lexer.get_token()
-    except ValueError as error:
-        raise ValueError(f"{error}".lower()) from None
-    return word or "", stream.read().lstrip()
+    return lexer.get_token() or "", stream.read().lstrip()
 
 
 def _words(text: str, by_shell: bool) -> tuple[str, ...]:

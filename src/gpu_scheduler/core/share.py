@@ -45,9 +45,12 @@ def shares(state: State, now: int) -> list[TenantShare]:
         weights[tenant_id, None] = tenant.weight_millis if tenant.active else 0
     found = _among(state, weights, now)
     users = state.meters.users()
+    for queue in state.waiting.all_classes():  # also those who never had a GPU
+        users.setdefault(queue.job_class.tenant_id, []).append(queue.job_class.user)
     result = []
     for tenant_id in tenants:
-        members: dict[Owner, int] = {(tenant_id, user): 1000 for user in users.get(tenant_id, ())}
+        names = sorted(set(users.get(tenant_id, ())))
+        members: dict[Owner, int] = {(tenant_id, user): 1000 for user in names}
         inside = _among(state, members, now)
         named = tuple((user or "", share) for (_, user), share in inside.items())
         result.append(TenantShare(tenant_id, found[tenant_id, None], named))

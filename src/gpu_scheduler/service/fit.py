@@ -6,12 +6,12 @@ from typing import Final
 from gpu_scheduler.core.cohort import ceiling
 from gpu_scheduler.core.errors import InvalidRequest, QuotaExceeded
 from gpu_scheduler.core.explain import never_reason
-from gpu_scheduler.core.job import Job, JobClass
+from gpu_scheduler.core.job import Job, JobClass, Request
 from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
 from gpu_scheduler.core.reasons import Reason, ReasonCode
 from gpu_scheduler.core.stages.place import allows_type, could_ever_hold, memory_each
 from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import GPU, gpus_text
+from gpu_scheduler.core.units import GPU, GPU_STEP, gpus_text
 
 
 def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
@@ -57,11 +57,21 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]
-        each = memory_each(request)
-        enough = sum(size >= each for size in sizes)
-        remedy = f"that is {each} MB a GPU; {enough} here have it, and the largest has {max(sizes)}"
+        remedy = _too_much_memory(request, sizes)
         return InvalidRequest("gpu_memory_mb", request.gpu_mem_mib, remedy)
     return None
+
+
+def _too_much_memory(request: Request, sizes: list[int]) -> str:
+    """`sizes` are those of the GPUs that would do otherwise."""
+    largest, each = max(sizes), memory_each(request)
+    needed = -(-request.gpu_mem_mib * GPU // (request.workers * largest))
+    least = -(-needed // GPU_STEP) * GPU_STEP
+    if request.gpu_millis // request.workers < least <= GPU:
+        rule = f"a part of a GPU has that part of its memory, and the largest has {largest} MB"
+        return f"{rule}: ask for {gpus_text(least)} GPU, or for less memory"
+    enough = sum(size >= each for size in sizes)
+    return f"that is {each} MB a GPU; {enough} here have it, and the largest has {largest}"
 
 
 def _check_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> None:

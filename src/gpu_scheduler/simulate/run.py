@@ -13,7 +13,7 @@ from typing import Final
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.fragmentation import MIX, unusable
+from gpu_scheduler.core.fragmentation import MIX, of_empty, unusable
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Node
@@ -24,6 +24,7 @@ from gpu_scheduler.core.rules import PLAIN, Passing, PlacementRule, Rules
 from gpu_scheduler.core.stages.hold import FAR
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.core.units import GPU
 from gpu_scheduler.simulate.restart import LOSES_ALL, Restart
 from gpu_scheduler.simulate.result import Outcome, Result, Sample, Span
 from gpu_scheduler.simulate.world import Arrival, Cluster
@@ -218,10 +219,13 @@ class _Run:
         """Note what is true since the last instant, for each point in time before `until`."""
         used = wasted = 0
         for use in self.state.ledger.nodes.values():
-            taken = use.gpu_millis
-            if taken:
-                used += sum(taken.values())
-                free = [1000 - taken.get(gpu.index, 0) for gpu in use.node.gpus]
+            taken, count = use.gpu_millis, len(use.node.gpus)
+            here = sum(taken.values())
+            used += here
+            if here == GPU * len(taken):  # whole GPUs alone: the usual case, and quick
+                wasted += of_empty(count - len(taken))
+            else:
+                free = [GPU - taken.get(gpu.index, 0) for gpu in use.node.gpus]
                 wasted += unusable([millis for millis in free if millis])
         waiting = len(self.state.waiting)
         while self._sample_at < until:

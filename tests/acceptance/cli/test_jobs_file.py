@@ -35,6 +35,7 @@ def folder(box: Box) -> Path:
     (box.root / "evaluate.py").write_text(SCRIPT)
     (box.root / "llm_config.json").write_text(json.dumps(SIZES))
     settings = {
+        "api": {"http_port": 0},  # the socket is enough, and a port may be taken
         "files": {
             "jobs_file": "jobs.txt",
             "llm_config_file": "llm_config.json",

@@ -32,6 +32,11 @@ def sessions() -> str:
     return subprocess.run(["screen", "-ls"], capture_output=True, text=True, check=False).stdout
 
 
+def said(box: Box, words: str, file: str = "stdout.log") -> bool:
+    log = box.directory / "jobs" / "j" / "1" / file
+    return log.exists() and words in log.read_text()
+
+
 def command(*words: str) -> None:
     subprocess.run(["screen", "-S", NAME, "-X", *words], check=True, capture_output=True)
 
@@ -78,9 +83,9 @@ async def test_what_is_typed_reaches_the_job_and_its_words_are_shown(box: Box) -
         "stty -echo; echo ready; read line; echo got $line; while [ ! -e go ]; do sleep 0.05; done"
     )
     await engine.launch([in_session(box.shell("j", script))])
-    await until_true(lambda: NAME in sessions() and "ready" in box.text("j"), "the question")
+    await until_true(lambda: NAME in sessions() and said(box, "ready"), "the question")
     command("stuff", "hello\r")
-    await until_true(lambda: "got hello" in box.text("j"), "the answer")
+    await until_true(lambda: said(box, "got hello"), "the answer")
     shown = box.work / "shown"
 
     def is_shown() -> bool:
@@ -96,7 +101,7 @@ async def test_a_cancel_ends_everything_in_the_session(box: Box) -> None:
     engine = await box.engine()
     launch = in_session(box.shell("j", "setsid sleep 600 & sleep 600 & echo up; wait"))
     await engine.launch([launch])
-    await until_true(lambda: NAME in sessions() and "up" in box.text("j"), "the session")
+    await until_true(lambda: NAME in sessions() and said(box, "up"), "the session")
     await engine.stop([launch.key])
     assert (await box.end(engine, "j")).cause == "stopped"
     assert box.job_processes() == {}
@@ -108,7 +113,7 @@ async def test_a_job_that_is_ended_gets_its_grace(box: Box) -> None:
     script = "trap 'sleep 0.3; echo saved; exit 5' TERM; echo up; while :; do sleep 0.05; done"
     launch = in_session(box.shell("j", script, grace_ms=10_000))
     await engine.launch([launch])
-    await until_true(lambda: NAME in sessions() and "up" in box.text("j"), "the session")
+    await until_true(lambda: NAME in sessions() and said(box, "up"), "the session")
     await engine.stop([launch.key])
     assert (await box.end(engine, "j")).exit_code == 5
     assert "saved" in box.text("j")
@@ -119,7 +124,7 @@ async def test_a_checkpoint_signal_goes_to_the_command(box: Box) -> None:
     script = "trap 'echo saved; exit 6' USR1; echo up; while :; do sleep 0.05; done"
     launch = in_session(box.shell("j", script))
     await engine.launch([launch])
-    await until_true(lambda: "up" in box.text("j"), "the command")
+    await until_true(lambda: said(box, "up"), "the command")
     await engine.stop([launch.key], Notice(signal.SIGUSR1, 30_000))
     assert (await box.end(engine, "j")).exit_code == 6
 
@@ -130,7 +135,7 @@ async def test_a_session_that_is_closed_does_not_end_the_job(box: Box) -> None:
     await engine.launch([in_session(box.shell("j", script))])
     await until_true(lambda: NAME in sessions(), "the session")
     command("quit")
-    await until_true(lambda: "is closed" in box.text("j", "stderr.log"), "the note")
+    await until_true(lambda: said(box, "is closed", "stderr.log"), "the note")
     (box.work / "go").touch()
     assert (await box.end(engine, "j")).exit_code == 0
     assert box.text("j") == "still here\n"

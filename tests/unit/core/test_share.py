@@ -6,7 +6,7 @@ from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.meter import SCALE, Meter, advanced
 from gpu_scheduler.core.share import MILLION, Share, shares
 from gpu_scheduler.core.state import State
-from tests.builders import a_state, a_tenant
+from tests.builders import a_job, a_state, a_tenant, submit
 
 HOUR = 3_600_000
 WEEK = 168 * HOUR
@@ -38,6 +38,17 @@ def test_the_parts_are_by_weight_and_by_use() -> None:
     assert red.holds_gpu_millis == 1000
     assert red.used_gpu_millis_ms == pytest.approx(2000 * WEEK / 0.693147, rel=1e-5)
     assert share_of(state, BLUE).entitled_ppm == 750_000
+
+
+def test_a_user_who_waits_for_a_first_gpu_is_entitled_to_a_part() -> None:
+    state = a_world()
+    measured(state, RED, "ann", 2)
+    submit(state, a_job("j", tenant="red", user="bob"))
+    (red,) = (each for each in shares(state, 0) if each.tenant_id == RED)
+    assert [(user, share.entitled_ppm) for user, share in red.users] == [
+        ("ann", 500_000),
+        ("bob", 500_000),
+    ]
 
 
 def test_where_nobody_had_anything_all_are_even() -> None:

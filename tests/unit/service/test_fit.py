@@ -59,6 +59,11 @@ def accept(state: State, job: Job) -> None:
             "(got 255000)",
         ),
         (
+            a_job(gpus=0.25, gpu_mem_mib=40_000),
+            "gpu_memory_mb: a part of a GPU has that part of its memory, and the largest has "
+            "90000 MB: ask for 0.45 GPU, or for less memory (got 40000)",
+        ),
+        (
             a_job(allowed_gpus=(7,)),
             "allowed_gpus: too few of these would do; there are: 0, 1, 2, 3, 4, 5 (got [7])",
         ),

@@ -4,7 +4,7 @@ import math
 import re
 import signal
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from gpu_scheduler.core.errors import InvalidRequest
@@ -149,7 +149,8 @@ def instant(field: str, text: str) -> int:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             raise InvalidRequest(field, text, f"{remedy} or 2030-01-31T10:00:00+01:00")
-        return round(moment.timestamp() * SECOND)
+        # In UTC it may lie before the first year, or after the last.
+        return round(moment.astimezone(UTC).timestamp() * SECOND)
     except (ValueError, OverflowError):
         raise InvalidRequest(field, text, remedy) from None
 

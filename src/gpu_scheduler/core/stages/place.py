@@ -63,10 +63,10 @@ def _is_plain(request: Request) -> bool:
     """Whether it asks for nothing but GPUs for one worker: most do."""
     return (
         request.workers == 1
-        and request.where is ANYWHERE
         and not request.cpu_millis
         and not request.mem_mib
         and not request.gpu_mem_mib
+        and (request.where is ANYWHERE or request.where == ANYWHERE)  # it mostly is
     )
 
 

@@ -103,6 +103,7 @@ def test_preemption_and_reservation_are_options() -> None:
         ({"deadline": "2030-01-31T09:00:00"}, "deadline: must be ISO 8601 with its zone"),
         ({"deadline": "tomorrow"}, "deadline: must be ISO 8601 with its zone"),
         ({"deadline": ""}, "deadline: must be ISO 8601 with its zone"),
+        ({"deadline": "0001-01-01T00:00:00+23:59"}, "deadline: must be ISO 8601 with its zone"),
         ({"checkpoint_signal": "NOPE"}, "checkpoint_signal: must be a signal: USR1 or 10"),
         ({"checkpoint_signal": 999}, "checkpoint_signal: must be a signal: USR1 or 10"),
         ({"checkpoint_signal": "KILL"}, "checkpoint_signal: ends or stops the program"),
