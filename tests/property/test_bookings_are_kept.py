@@ -29,6 +29,7 @@ class Wish(NamedTuple):
     ahead: int  # of a booking
     which: int | None  # of a job: the booking it names, counted from the first
     gives_way: bool
+    alone: bool = False  # on its nodes
 
 
 wish = st.builds(
@@ -39,6 +40,7 @@ wish = st.builds(
     st.integers(0, 6),
     st.sampled_from([None, None, 0, 1, 2]),
     st.booleans(),
+    st.sampled_from([False, False, True]),
 )
 steps = st.lists(st.tuples(st.integers(0, 3), st.lists(wish, max_size=4)), max_size=12)
 rules = st.builds(
@@ -68,14 +70,16 @@ def ask(state: State, now: int, number: int, asked: Wish) -> None:
         booking=booking,
         preemptible=asked.gives_way,
         lease=True,
+        exclusive=asked.alone and booking is None,
     )
     submit(state, job)
 
 
-def meets(placement: Placement, booking: Booking) -> bool:
+def meets(placement: Placement, booking: Booking, *, alone: bool) -> bool:
+    """Whether it takes booked GPUs; who is `alone` on a node takes all that there are."""
     return any(
         part.node_id == booking.node_id
-        and any(share.gpu_index in booking.gpus for share in part.shares)
+        and (alone or any(share.gpu_index in booking.gpus for share in part.shares))
         for part in placement.parts()
     )
 
@@ -85,7 +89,8 @@ def check_starts(state: State, plan: Plan, now: int) -> None:
         job = entry_of(state, decided.job_id).job
         limit = job.options.time_limit_ms
         for booking in state.ledger.bookings.values():
-            if not meets(decided.placement, booking) or booking.ends_at <= now:
+            alone = job.request.where.exclusive
+            if not meets(decided.placement, booking, alone=alone) or booking.ends_at <= now:
                 continue
             if job.options.booking == booking.booking_id:
                 assert booking.starts_at <= now, "it started before its booking"
@@ -109,16 +114,21 @@ def check_cleared(state: State, now: int) -> None:
             placement, options = entry.progress.placement, entry.job.options
             assert placement is not None
             if options.preemptible and options.booking != booking.booking_id:
-                assert not meets(placement, booking), f"{entry.job.job_id} did not give way"
+                alone = entry.job.request.where.exclusive
+                assert not meets(placement, booking, alone=alone), f"{entry.job.job_id} stays"
 
 
 LASTS = Wish(False, 2, None, 0, None, True)
 BOOKS = Wish(True, 2, None, 3, None, True)
+BOOKS_ONE = Wish(True, 1, None, 3, None, True)
+ALONE = Wish(False, 1, None, 0, None, True, alone=True)
 
 
 @settings(deadline=None)
 @given(steps, rules)
 @example([(0, [LASTS]), (1, [BOOKS]), (3, [])], Rules(preemption=PreemptionRules()))
+@example([(0, [BOOKS_ONE, BOOKS_ONE]), (1, [ALONE])], Rules())
+@example([(0, [LASTS, ALONE]), (1, [BOOKS_ONE]), (3, [])], Rules(preemption=PreemptionRules()))
 def test_booked_gpus_are_for_those_who_booked_them(steps, rules):
     state = a_state(nodes=[a_node("n0", 2), a_node("n1", 1)])
     now = number = 0

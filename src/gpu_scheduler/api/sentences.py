@@ -311,7 +311,7 @@ def _look_at(reason: Reason, job_id: str) -> str:
 
 def _promised(reason: Reason, job_id: str) -> _Sentence:
     jobs = str(reason.fact("jobs"))
-    who = f"job {jobs}" if jobs else "other jobs"
+    who = f"job{'s' if ',' in jobs else ''} {jobs}" if jobs else "other jobs"
     return f"waits for {who} to give way to it", f"tgpu show {jobs.split(', ')[0] or job_id}"
 
 

@@ -24,7 +24,10 @@ class Preparation:
         """As it will be queued, and what the caller should know of it."""
         self._check_memory(submission)
         submission, note = self._sizes.sized(submission)
+        notes = (note,) if note else ()
         detail = submission.detail
+        if submission.run_in is None and not detail.screen and not self._launch.scripts.allowed:
+            return submission, notes  # most are plain, and looking up a user may take its time
         account = None if detail.uid is None else account_of(detail.uid)
         base = submission.base_environment or self._launch.default_environment
         home = account.home if account is not None else self._launch.home
@@ -34,7 +37,7 @@ class Preparation:
         self._check_script(submission, variables, home)
         if detail.screen:
             _check_screen(submission, variables)
-        return submission, (note,) if note else ()
+        return submission, notes
 
     def _check_memory(self, submission: Submission) -> None:
         most = self._launch.limits.memory_bytes

@@ -13,7 +13,7 @@ from typing import Final
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.fragmentation import MIX, of_empty, unusable
+from gpu_scheduler.core.fragmentation import MIX, unusable
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Node
@@ -138,6 +138,7 @@ class _Run:
         self.show: Show | None = None
         self._setting = setting
         self._sample_at, self._step = grid
+        self._gpu_millis = GPU * sum(len(node.gpus) for node in nodes)
         self._lives: dict[JobId, _Life] = {}
         self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
         self._promises: tuple[Reservation, ...] = ()
@@ -217,16 +218,14 @@ class _Run:
 
     def _sample(self, until: int) -> None:
         """Note what is true since the last instant, for each point in time before `until`."""
-        used = wasted = 0
-        for use in self.state.ledger.nodes.values():
-            taken, count = use.gpu_millis, len(use.node.gpus)
-            here = sum(taken.values())
-            used += here
-            if here == GPU * len(taken):  # whole GPUs alone: the usual case, and quick
-                wasted += of_empty(count - len(taken))
-            else:
-                free = [GPU - taken.get(gpu.index, 0) for gpu in use.node.gpus]
-                wasted += unusable([millis for millis in free if millis])
+        free = wasted = 0
+        index = self.state.ledger.index()  # by sorts of nodes: there may be very many nodes
+        for gpu_type in index.types():
+            for group in index.groups(gpu_type):
+                amounts, count = [millis for millis, _ in group.cells], len(group.nodes)
+                free += sum(amounts) * count
+                wasted += unusable(amounts) * count
+        used = self._gpu_millis - free
         waiting = len(self.state.waiting)
         while self._sample_at < until:
             self.samples.append(Sample(self._sample_at, used, waiting, wasted // _WEIGHT))

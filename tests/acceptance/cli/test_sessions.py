@@ -1,6 +1,10 @@
 """Jobs in GNU screen, from submit to cancel."""
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
 
 from tests.acceptance.cli.conftest import Box
 from tests.real_service import eventually
@@ -32,3 +36,39 @@ def test_a_service_may_run_every_job_in_a_session(box: Box):
         "submit", "--wait", "--", "sh", "-c", "test -t 1; exit $?", SCREENDIR=str(folder)
     )
     assert run.returncode == 0
+
+
+def test_somebody_goes_in_types_and_leaves(box: Box):
+    folder = box.root / "screens"
+    folder.mkdir(mode=0o700)
+    own = {"SCREENDIR": str(folder), "TERM": "xterm"}
+    script = "echo ready; read word; echo got $word; sleep 600"
+    box.ok("submit", "--screen", "-q", "--", "sh", "-c", script, **own)
+    eventually(lambda: "gpujob_" in box.ok("screens", **own), "the session")
+    mine, inside = pty.openpty()
+    visitor = subprocess.Popen(
+        box.command("attach", "last"),
+        env=box.environ | own,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    os.set_blocking(mine, False)
+    shown = bytearray()
+
+    def shows(words: bytes) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            shown.extend(os.read(mine, 65536))
+        return words in shown
+
+    eventually(lambda: shows(b"ready"), "what the job said")
+    os.write(mine, b"hello\r")
+    eventually(lambda: shows(b"got hello"), "the answer")
+    os.write(mine, b"\x01d")
+    assert visitor.wait(20) == 0
+    os.close(mine)
+    assert "got hello" in box.ok("logs", "1")
+    assert json.loads(box.ok("show", "1", "--json"))["state"] == "running"
+    box.ok("cancel", "1")
