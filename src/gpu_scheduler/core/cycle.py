@@ -135,7 +135,7 @@ class _Cycle:
         self._no_victims: dict[tuple[object, ...], int] = {}
         self._no_opening: set[tuple[int, int | None, bool]] = set()
         self._served: set[JobId] = set()  # apart from the line
-        self._promises: dict[JobId, Reservation] = {}
+        self._promises: dict[ClassQueue, Reservation] = {}
         self._is_over = False  # nobody may pass any more
         self._untaken: tuple[Job, Placement, int | None] | None = None
         self.starts: list[Start] = []
@@ -230,8 +230,11 @@ class _Cycle:
             waits = entry is not None and not self._state.is_placed(promise.job_id)
             if entry is None or not waits or promise.at == FAR:
                 continue
+            if entry.queue in self._promises:
+                continue
             self._holds.add(entry.job, promise.placement, max(self._now, promise.at))
-            self._promises[promise.job_id] = promise
+            # By class: jobs of one are alike, and an older one that came back is before the other.
+            self._promises[entry.queue] = promise
 
     # -- in order --------------------------------------------------------------------------------
 
@@ -258,7 +261,7 @@ class _Cycle:
                 line.drop(head)
                 aside.append(head.queue)
                 continue
-            promise = self._promises.pop(head.key[2], None) if self._promises else None
+            promise = self._promises.pop(head.queue, None) if self._promises else None
             if promise is not None:
                 self._holds.drop(promise.job_id, promise.placement)
                 self._full_around_holds.clear()  # it alone sees more than those before it did

@@ -127,3 +127,9 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
     facts = {"booking": "", "at": 0, "until": 1_700_000_000_000, "limit": 0, "node": "n0"}
     message = reason_model(reason(ReasonCode.BOOKED, **facts), "7").message
     assert message == "the GPUs it could have are reserved until 2023-11-14 22:13:20 UTC"
+
+
+@pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])
+def test_one_job_gives_way_or_several(jobs: str, who: str) -> None:
+    told = reason_model(reason(ReasonCode.PROMISED, jobs=jobs), "7")
+    assert (told.message, told.remedy) == (f"waits for {who} to give way to it", "tgpu show 3")

@@ -30,6 +30,12 @@ _LAST_TURNS: Final = 256  # of up to a piece: more than a terminal holds
 _SIZE: Final = (24, 80)  # screen tells nobody how large the window of somebody else's terminal is
 _CLOSE_SECONDS: Final = 2.0
 _OUTPUT_FLAGS: Final = 1  # where termios keeps them
+# Screen throws away what is in a terminal when it takes it, so the first words are kept back until
+# it has: it makes the terminal exclusive just before. Where that is not seen, they wait no longer.
+_TIOCGEXCL: Final = 0x80045440  # asks for just that; Python has no name for it
+_SETTLE_SECONDS: Final = 0.1
+_LONGEST_WAIT_SECONDS: Final = 3.0
+_KEPT_BYTES: Final = 2048  # a terminal that nobody reads holds 4095; some become two for the window
 
 
 def lead(command: dict[str, Any], tell: int) -> NoReturn:
@@ -63,6 +69,9 @@ class Session:
         self._command = 0
         self._screen = 0  # its pid; 0 where there is none any more
         self._complaint = -1  # what screen says
+        self._kept: bytearray | None = bytearray()  # None once the window is there
+        self._show_at = time.monotonic() + _LONGEST_WAIT_SECONDS
+        self._is_taken = False
         self._status: int | None = None
 
     def start(self) -> None:
@@ -94,7 +103,8 @@ class Session:
         os.set_blocking(self._terminal, False)
         self._selector.register(self._terminal, selectors.EVENT_READ, self._said)
         while self._status is None:
-            self._turn(None)
+            self._turn(None if self._kept is None else _SETTLE_SECONDS / 4)
+            self._show_kept()
         for _ in range(_LAST_TURNS):
             if not self._turn(0):
                 break
@@ -187,11 +197,29 @@ class Session:
             self._selector.unregister(self._terminal)
             return False
         _write(1, piece)
+        if self._kept is not None:
+            self._kept += piece
+            del self._kept[:-_KEPT_BYTES]
+        else:
+            self._show(piece)
+        return True
+
+    def _show(self, piece: bytes) -> None:
+        """Not waited for: a window that is not read must not hold the job up."""
         if self._screen:
-            # Not waited for: a window that is not read must not hold the job up.
             with contextlib.suppress(OSError):
                 os.write(self._window, piece.replace(b"\n", b"\r\n"))
-        return True
+
+    def _show_kept(self) -> None:
+        if self._kept is None:
+            return
+        now = time.monotonic()
+        if not self._is_taken and self._screen and _is_exclusive(self._shown):
+            self._is_taken = True
+            self._show_at = now + _SETTLE_SECONDS
+        if now >= self._show_at or not self._screen:
+            kept, self._kept = bytes(self._kept), None
+            self._show(kept)
 
     def _typed(self) -> bool:
         with contextlib.suppress(OSError):
@@ -232,6 +260,15 @@ def _keep_line_ends(terminal: int) -> None:
     flags = termios.tcgetattr(terminal)
     flags[_OUTPUT_FLAGS] &= ~termios.ONLCR
     termios.tcsetattr(terminal, termios.TCSANOW, flags)
+
+
+def _is_exclusive(terminal: int) -> bool:
+    answer = bytearray(4)
+    try:
+        fcntl.ioctl(terminal, _TIOCGEXCL, answer)
+    except OSError:
+        return False
+    return any(answer)
 
 
 def _default_signals() -> None:
