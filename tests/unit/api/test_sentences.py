@@ -115,7 +115,12 @@ def test_a_job_of_another_tenant_has_no_name_in_the_sentence() -> None:
 
 
 def test_who_may_not_pass_is_told_how_short_it_would_have_to_be() -> None:
-    facts = {"job": "17", "at": 1_700_000_000_000, "limit": 720_000, "requested": 7_200_000}
+    facts: dict[str, int | str] = {
+        "job": "17",
+        "at": 1_700_000_000_000,
+        "limit": 720_000,
+        "requested": 7_200_000,
+    }
     message = reason_model(reason(ReasonCode.BEHIND_RESERVATION, **facts), "7").message
     assert message == (
         "job 17 starts on these GPUs at 2023-11-14 22:13:20 UTC at the latest; before that only "
@@ -124,7 +129,13 @@ def test_who_may_not_pass_is_told_how_short_it_would_have_to_be() -> None:
 
 
 def test_what_is_reserved_of_others_has_no_name() -> None:
-    facts = {"booking": "", "at": 0, "until": 1_700_000_000_000, "limit": 0, "node": "n0"}
+    facts: dict[str, int | str] = {
+        "booking": "",
+        "at": 0,
+        "until": 1_700_000_000_000,
+        "limit": 0,
+        "node": "n0",
+    }
     message = reason_model(reason(ReasonCode.BOOKED, **facts), "7").message
     assert message == "the GPUs it could have are reserved until 2023-11-14 22:13:20 UTC"
 

@@ -7,8 +7,7 @@ import pytest
 from gpu_scheduler.api.rest.convert import signal_name, submission_of
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.job import ANYWHERE, Where
-from gpu_scheduler.service.submission import Submission
-from gpu_scheduler.service.submission import RunIn, SizeBy
+from gpu_scheduler.service.submission import RunIn, SizeBy, Submission
 from gpu_scheduler.wire.v1 import SubmitRequest
 
 
