@@ -84,6 +84,8 @@ class Options:
     preemptible: bool = True  # may be asked to give way, where its tenant allows it too
     checkpoint_signal: int | None = None  # sent first when it must give way; None: TERM alone
     booking: str | None = None  # runs on the GPUs of this booking
+    # Its part of a GPU's compute, where its memory makes it count for a larger part.
+    compute_millis: int | None = None
 
 
 NO_OPTIONS: Final = Options()

@@ -24,6 +24,7 @@ from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TIER_PRIORITY
 from gpu_scheduler.core.units import GPU, GPU_STEP, gpus_text
+from gpu_scheduler.service.by_memory import counted_by_memory
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
@@ -80,6 +81,9 @@ class JobCommands:
         notes: tuple[str, ...] = ()
         if self._prepare is not None:
             submission, notes = self._prepare(submission)
+        nodes = (use.node for use in self._state.ledger.nodes.values())
+        submission, note = counted_by_memory(submission, nodes)
+        notes = (*notes, note) if note else notes
         return replace(await self._submit(submission), notes=notes)
 
     async def _submit(self, submission: Submission) -> Submitted:

@@ -156,7 +156,7 @@ def _devices(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
 
 def _of_a_share(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
     """What CUDA's multi-process service holds a job to that has a part of a GPU."""
-    millis = min(share.millis for share in part.shares)
+    millis = job.options.compute_millis or min(share.millis for share in part.shares)
     env = {
         "TGPU_GPU_FRACTION": gpus_text(millis),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, millis * 100 // GPU)),

@@ -110,6 +110,7 @@ options = st.builds(
     preemptible=st.booleans(),
     checkpoint_signal=st.none() | st.integers(1, 64),
     booking=st.none() | texts,
+    compute_millis=st.none() | amounts,
 )
 arrays = st.builds(Array, array_id=texts, index=amounts, max_running=st.none() | amounts)
 dependencies = st.builds(Dependency, job_id=words.map(JobId), kind=st.sampled_from(DependencyKind))

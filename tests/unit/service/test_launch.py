@@ -195,6 +195,12 @@ def test_a_job_with_a_part_of_a_gpu_is_held_to_it() -> None:
     assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
 
 
+def test_who_counts_by_its_memory_computes_with_what_it_asked_for() -> None:
+    env = placed_launch(("n0", {3: 500}), gpu_mem_mib=40_000, compute_millis=250).env
+    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert env["TGPU_GPU_MEM_LIMIT_MB"] == "40000"
+
+
 def test_the_smallest_share_is_still_one_percent() -> None:
     env = placed_launch(("n0", {0: 10})).env
     assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
