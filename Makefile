@@ -37,8 +37,8 @@ test: suite check ## Run the whole test suite, then check
 # anything for the machine's few cores.
 suite: install system-packages ## Run the tests alone (ARGS="-k quota" for some of them)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(addprefix --ignore=,$(SERIAL))
-	$(BIN)/python -m pytest $(SERIAL)
+	$(BIN)/python -m pytest --durations=15 --numprocesses $(WORKERS) $(addprefix --ignore=,$(SERIAL))
+	$(BIN)/python -m pytest --durations=15 $(SERIAL)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
