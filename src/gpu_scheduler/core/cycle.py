@@ -30,7 +30,7 @@ from gpu_scheduler.core.plan import (
 )
 from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
 from gpu_scheduler.core.queue import ClassQueue, QueueKey
-from gpu_scheduler.core.rules import PLAIN, Passing, Rules
+from gpu_scheduler.core.rules import PLAIN, Passing, PreemptionRules, Rules
 from gpu_scheduler.core.stages.admit import refuse
 from gpu_scheduler.core.stages.hold import FAR, Holds
 from gpu_scheduler.core.stages.line import Lines
@@ -422,21 +422,23 @@ class _Cycle:
         """None where it would be in vain, or too much for one cycle; `whoever` minds no
         priorities."""
         rules = self._rules.preemption
-        if rules is None:
+        if rules is None or not (whoever or self._could_push_out(job_class, rules)):
             return None
         if self._candidates is None:
             self._candidates = Candidates(self._state, rules, self._now, self._borrowers)
             self._candidates.leave_out(p.victim for p in self.preemptions)
-        lowest = self._candidates.lowest_priority
-        if lowest is None:
+        if not self._candidates.all:
             return None
         if self._searches >= max(_MOST_SEARCHES, _MOST_ASKED // len(self._candidates.all)):
             return None
-        is_vain = lowest > job_class.priority - rules.margin and not self._borrowers
-        if is_vain and not whoever:
-            return None
         self._searches += 1
         return Search(self._trial, self._holds, self._candidates, job_class, rules)
+
+    def _could_push_out(self, job_class: JobClass, rules: PreemptionRules) -> bool:
+        """Whether somebody is less important, or runs on borrowed quota: cheap to say."""
+        lowest = self._state.lowest_placed_priority()
+        is_least = lowest is None or lowest > job_class.priority - rules.margin
+        return bool(self._borrowers) or not is_least
 
     def _promise(self, job: Job, eviction: Eviction | None) -> bool:
         """Keep the place that others give up for the job, if they do."""

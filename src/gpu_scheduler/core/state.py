@@ -64,6 +64,7 @@ class State:
         self.measures = True  # off where nobody asks what was used: in simulations
         self._entries: dict[JobId, Entry] = {}
         self._placed: dict[JobId, Entry] = {}
+        self._placed_by_priority: Counter[int] = Counter()
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
         self._leases: SortedList[tuple[int, JobId]] = SortedList()
         self._dependents: dict[JobId, list[JobId]] = {}
@@ -83,6 +84,10 @@ class State:
         return sorted(
             self._placed.values(), key=lambda e: (e.progress.started_at or 0, e.job.job_id)
         )
+
+    def lowest_placed_priority(self) -> int | None:
+        """None where nobody has GPUs."""
+        return min(self._placed_by_priority, default=None)
 
     def is_placed(self, job_id: JobId) -> bool:
         return job_id in self._placed
@@ -307,6 +312,7 @@ class State:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
             self._placed[job.job_id] = entry
+            self._placed_by_priority[job.priority] += 1
             self.ledger.take(job, progress.placement, latest_end(entry))
             if (deadline := _lease_deadline(entry)) is not None:
                 self._leases.add((deadline, job.job_id))
@@ -325,6 +331,9 @@ class State:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
             del self._placed[job.job_id]
+            self._placed_by_priority[job.priority] -= 1
+            if not self._placed_by_priority[job.priority]:
+                del self._placed_by_priority[job.priority]
             self.ledger.give(job, progress.placement)
             if (deadline := _lease_deadline(entry)) is not None:
                 self._leases.remove((deadline, job.job_id))

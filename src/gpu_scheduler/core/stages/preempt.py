@@ -68,7 +68,6 @@ class Candidates:
         self._books = state.ledger
         self._by_node: dict[NodeId, list[Victim]] = {}
         self._taken: set[JobId] = set()
-        self.lowest_priority: int | None = None
         self.all: list[Victim] = []
         self.borrowers = borrowers
         for entry in state.placed():
@@ -84,9 +83,6 @@ class Candidates:
         assert placement is not None  # it is placed
         for node_id in sorted({part.node_id for part in placement.parts()}):
             self._by_node.setdefault(node_id, []).append(victim)
-        priority = victim.entry.job.priority
-        if self.lowest_priority is None or priority < self.lowest_priority:
-            self.lowest_priority = priority
 
     def leave_out(self, job_ids: Iterable[JobId]) -> None:
         """They give way to somebody already."""
