@@ -131,6 +131,11 @@ def test_the_sample_loads_back_to_the_defaults(write, file_format):
     assert load_settings(file, environ=NOBODY) == load_settings(environ=NOBODY)
 
 
+def test_the_sample_sent_into_a_file_called_json_loads_as_it_is(write):
+    file = write(sample("yaml"), "config.json")
+    assert load_settings(file, environ=NOBODY) == load_settings(environ=NOBODY)
+
+
 @pytest.mark.parametrize("file_format", ["yaml", "json", "toml"])
 def test_the_sample_explains_every_key(file_format):
     text = sample(file_format)

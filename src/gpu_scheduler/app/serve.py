@@ -71,7 +71,11 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
     ):
         settings = without_taken_grpc_port(settings)
         try:
-            detected = detect(settings.devices.gpus, sim_state_file=data_dir / SIM_STATE_FILE)
+            detected = detect(
+                settings.devices.gpus,
+                sim_state_file=data_dir / SIM_STATE_FILE,
+                expected=settings.devices.expected_gpus,
+            )
         except (NoDriver, ValueError) as error:
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)

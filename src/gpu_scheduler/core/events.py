@@ -35,6 +35,14 @@ class JobMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A waiting job as it is from now on: its priority is another. Whole, like a progress."""
+
+    at: int
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class TenantSet:
     at: int
     tenant: Tenant
@@ -94,6 +102,7 @@ class TimePassed:
 Event = (
     JobsSubmitted
     | JobMoved
+    | JobChanged
     | TenantSet
     | QueueSet
     | QueueRemoved

@@ -16,6 +16,7 @@ from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -157,6 +158,8 @@ class State:
                 self._take_in(event.jobs, event.held)
             case JobMoved():
                 self._move(event)
+            case JobChanged():
+                self._change(event.job)
             case TenantSet():
                 self.ledger.set_tenant(event.tenant)
                 self.budgets.set_tenant(event.tenant)
@@ -295,6 +298,16 @@ class State:
             self._drop(entry)
         else:
             self._enter(entry)
+
+    def _change(self, job: Job) -> None:
+        """Another priority is another class; nothing else of a job ever changes."""
+        entry = self._entries.get(job.job_id)
+        if entry is None:
+            raise InvariantBroken(f"an event changes unknown job {job.job_id}")
+        self._leave(entry)
+        self.waiting.leave(entry.queue)
+        entry.job, entry.queue = job, self.waiting.queue_of(job)
+        self._enter(entry)
 
     def _measure(self, entry: Entry, event: JobMoved) -> None:
         job = entry.job

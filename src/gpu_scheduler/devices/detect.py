@@ -12,7 +12,8 @@ from gpu_scheduler.devices.nvml import NvmlProvider
 from gpu_scheduler.devices.sim_spec import SimSpec, parse_sim_spec
 from gpu_scheduler.devices.simulated import SimulatedProvider
 
-FALLBACK_SPEC = "sim:4xA100"
+_SIMULATED_GPUS = 4  # where there are none, and nobody said how many
+_MOST_SIMULATED = 1024
 SIM_STATE_FILE = "simulated-gpus.json"  # in the data directory: what simulated GPUs report
 # Without persistence mode the driver wakes each GPU for 1 to 3 s, one after the other: 16 of them
 # stay below this.
@@ -31,16 +32,18 @@ def detect(
     spec: str,
     *,
     sim_state_file: Path | None = None,
+    expected: int | None = None,
     start_timeout_seconds: float = _START_SECONDS,
 ) -> Detected:
     """The provider that `spec` names: "auto", "nvml", "nvidia-smi" or "sim:…".
 
     Raises ValueError for a spec that is none of these, and NoDriver when a named provider cannot
-    work here; "auto" always finds something. May take as long as the driver needs to wake up.
+    work here; "auto" always finds something: where there is no driver, as many simulated GPUs as
+    are `expected`. May take as long as the driver needs to wake up.
     """
     match spec.strip():
         case "auto":
-            return _detect_any(sim_state_file, start_timeout_seconds)
+            return _detect_any(sim_state_file, expected, start_timeout_seconds)
         case "nvml":
             return _start_nvml(start_timeout_seconds)
         case "nvidia-smi":
@@ -58,7 +61,9 @@ def node_size(provider: GPUProvider) -> NodeSize:
     return this_machine()
 
 
-def _detect_any(sim_state_file: Path | None, start_timeout_seconds: float) -> Detected:
+def _detect_any(
+    sim_state_file: Path | None, expected: int | None, start_timeout_seconds: float
+) -> Detected:
     try:
         return _start_nvml(start_timeout_seconds)
     except NoDriver as error:
@@ -67,7 +72,8 @@ def _detect_any(sim_state_file: Path | None, start_timeout_seconds: float) -> De
         return _found(NvidiaSmiProvider(), f" (NVML: {nvml_says})")
     except NoDriver as error:
         smi_says = str(error)
-    simulated = SimulatedProvider(FALLBACK_SPEC, sim_state_file)
+    count = min(expected or _SIMULATED_GPUS, _MOST_SIMULATED)
+    simulated = SimulatedProvider(f"sim:{count}xA100", sim_state_file)
     return Detected(
         simulated,
         f"no NVIDIA driver found (NVML: {nvml_says}; nvidia-smi: {smi_says}): "

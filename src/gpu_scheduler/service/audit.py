@@ -15,6 +15,7 @@ from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -117,6 +118,8 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
                 entry = state.entry(event.job_id)
                 owner = None if entry is None else entry.job.tenant_id
                 found = event.job_id, owner, str(event.move)
+            case JobChanged(_, job):
+                found = job.job_id, job.tenant_id, f"priority {job.priority}"
             case TenantSet():
                 found = event.tenant.tenant_id, event.tenant.tenant_id, ""
             case QueueSet():

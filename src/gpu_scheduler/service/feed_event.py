@@ -8,6 +8,7 @@ from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -40,6 +41,7 @@ _MOVE_KINDS: Final = {
 KINDS: Final = (
     "job_submitted",
     *_MOVE_KINDS.values(),
+    "job_changed",
     "tenant_changed",
     "queue_changed",
     "queue_removed",
@@ -76,6 +78,10 @@ def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent 
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
             return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
+        case JobChanged(at, job):
+            changed = {"priority": job.priority}
+            state = JobState.PENDING  # only then it can be changed
+            return FeedEvent(seq, at, "job_changed", job.job_id, job.tenant_id, state, changed)
         case UsageAdded() | TimePassed():
             return None
         case _:

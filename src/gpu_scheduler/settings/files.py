@@ -109,6 +109,8 @@ def _lines(text: str) -> Iterator[tuple[Place, int]]:
 def _parse_json(text: str) -> object:
     if not text.strip():
         return None
+    if not text.lstrip().startswith(("{", "[")):
+        return _parse_yaml(text)  # `tgpu config-sample > config.json`
     try:
         return json.loads(text, object_pairs_hook=_json_object)
     except json.JSONDecodeError as error:

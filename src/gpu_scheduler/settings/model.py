@@ -493,7 +493,8 @@ class DeviceSettings(_Section):
     )
     expected_gpus: Annotated[int, Field(ge=0, le=100_000), NOT_BOOL] | None = Field(
         default=None,
-        description="How many GPUs there should be; a start that finds another number warns.",
+        description="How many GPUs there should be: a start that finds another number warns, and "
+        "where there is no driver this many are simulated.",
     )
     driver_timeout_seconds: Annotated[
         float, Field(ge=0.1, le=600, allow_inf_nan=False), NOT_BOOL

@@ -19,6 +19,7 @@ from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -52,6 +53,7 @@ K = TypeVar("K")
 KINDS: Final[dict[str, type[Event]]] = {
     "jobs_submitted": JobsSubmitted,
     "job_moved": JobMoved,
+    "job_changed": JobChanged,
     "tenant_set": TenantSet,
     "queue_set": QueueSet,
     "queue_removed": QueueRemoved,
@@ -221,6 +223,11 @@ def moved_text(event: JobMoved, progress: str) -> str:
     )
 
 
+def changed_text(event: JobChanged, facts: str) -> str:
+    job = submitted_job_text(event.job, facts, NO_DETAIL, "")
+    return f'{{"at":{event.at},"job":{job}}}'
+
+
 def tenant_text(tenant: Tenant) -> str:
     return _text(_tenant(tenant))
 
@@ -247,6 +254,8 @@ def event_text(event: Event, details: Mapping[JobId, Detail]) -> str:
         return submission_text(event.at, jobs, sorted(event.held))
     if isinstance(event, JobMoved):
         return moved_text(event, progress_text(event.progress))
+    if isinstance(event, JobChanged):
+        return changed_text(event, facts_text(event.job))
     return f'{{"at":{event.at},{_setting_text(event)}}}'
 
 
@@ -292,6 +301,8 @@ def job_of(event: Event) -> JobId | None:
     """The one job an event is about; None where it is about several or none."""
     if isinstance(event, JobMoved):
         return event.job_id
+    if isinstance(event, JobChanged):
+        return event.job.job_id
     if isinstance(event, JobsSubmitted) and len(event.jobs) == 1:
         return event.jobs[0].job_id
     return None

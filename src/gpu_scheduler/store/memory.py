@@ -11,6 +11,7 @@ from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -172,11 +173,14 @@ class MemoryStore:
                         raise Duplicate(job.job_id)
                     live[job.job_id] = True
         for event in record.events:
-            if isinstance(event, JobMoved) and not live.get(event.job_id, self._lives(event)):
-                raise InvariantBroken(f"job {event.job_id} moved, but it is over or unknown")
+            if not isinstance(event, JobMoved | JobChanged):
+                continue
+            job_id = event.job_id if isinstance(event, JobMoved) else event.job.job_id
+            if not live.get(job_id, self._lives(job_id)):
+                raise InvariantBroken(f"job {job_id} moved, but it is over or unknown")
 
-    def _lives(self, event: JobMoved) -> bool:
-        number = self._numbers.get(event.job_id)
+    def _lives(self, job_id: JobId) -> bool:
+        number = self._numbers.get(job_id)
         return number is not None and self._jobs[number - 1].progress.state not in TERMINAL
 
     def _apply(self, event: Event, record: Record) -> None:
@@ -186,6 +190,9 @@ class MemoryStore:
             case JobMoved():
                 number = self._numbers[event.job_id]
                 self._jobs[number - 1] = replace(self._jobs[number - 1], progress=event.progress)
+            case JobChanged(_, job):
+                number = self._numbers[job.job_id]
+                self._jobs[number - 1] = replace(self._jobs[number - 1], job=job)
             case TenantSet():
                 self._tenants[event.tenant.tenant_id] = event.tenant
             case QueueSet():
@@ -226,7 +233,7 @@ class MemoryStore:
         if isinstance(row.event, JobsSubmitted):
             number = self._numbers.get(job_id, 0)
             return number > 0 and self._submit_seqs[number - 1] == row.seq
-        return isinstance(row.event, JobMoved) and row.event.job_id == job_id
+        return codec.job_of(row.event) == job_id
 
     def _journal_row(self, row: _Row, job_id: JobId | None) -> JournalRow:
         event = row.event

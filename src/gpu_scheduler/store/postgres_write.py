@@ -60,6 +60,10 @@ _MOVE_JOBS: Final = (
     "UPDATE jobs SET state = new.state, ended_at = new.ended_at, progress = new.progress"
     f" FROM {_record(_MOVE_COLUMNS)} WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
 ).encode()
+_CHANGE_JOBS: Final = (
+    f"UPDATE jobs SET facts = new.facts FROM {_record(('job_id', 'facts'))}"
+    " WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
+).encode()
 # An id stands for its content, so the one that is there is the same.
 _ADD_ENVIRONMENTS: Final = _insert("environments", ("env_id", "data"), "ON CONFLICT DO NOTHING")
 _SET_TENANTS: Final = _insert(

@@ -12,6 +12,7 @@ from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -96,6 +97,7 @@ class Rows:
     jobs: list[Value] = field(default_factory=list)
     # Only the last progress of a job counts, however often it moved within one commit.
     moves: dict[JobId, tuple[JobId, str, int | None, str]] = field(default_factory=dict)
+    changes: dict[JobId, tuple[JobId, str]] = field(default_factory=dict)  # the facts of jobs
     tenants: dict[TenantId, str] = field(default_factory=dict)
     queues: dict[tuple[str, str], str | None] = field(default_factory=dict)  # None deletes
     usage: dict[tuple[int, TenantId, str], Usage] = field(default_factory=dict)
@@ -125,6 +127,8 @@ def rows_of(record: Record, last: Last) -> Rows:
             _add_jobs(rows, event, record.details)
         elif isinstance(event, JobMoved):
             _add_move(rows, event)
+        elif isinstance(event, JobChanged):
+            _add_change(rows, event)
         else:
             _add_setting(rows, event)
             text = codec.event_text(event, {})
@@ -183,6 +187,13 @@ def _add_move(rows: Rows, event: JobMoved) -> None:
         ended_at = event.at if progress.ended_at is None else progress.ended_at
     rows.moves[job_id] = (job_id, progress.state.value, ended_at, text)
     rows.journal += (rows.seq, event.at, "job_moved", job_id, codec.moved_text(event, text))
+
+
+def _add_change(rows: Rows, event: JobChanged) -> None:
+    job_id, facts = event.job.job_id, codec.facts_text(event.job)
+    rows.changes[job_id] = (job_id, facts)
+    payload = codec.changed_text(event, facts)
+    rows.journal += (rows.seq, event.at, "job_changed", job_id, payload)
 
 
 def _add_jobs(rows: Rows, event: JobsSubmitted, details: Mapping[JobId, Detail]) -> None:

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Final
+from typing import Final, NoReturn
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.store.rows import (
@@ -33,6 +33,10 @@ _MOVE_JOBS: Final = (
     "UPDATE jobs SET state = moved.column2, ended_at = moved.column3, progress = moved.column4"
     f" FROM (VALUES {_ROWS}) AS moved"
     " WHERE jobs.job_id = moved.column1 AND jobs.ended_at IS NULL"
+)
+_CHANGE_JOBS: Final = (
+    f"UPDATE jobs SET facts = changed.column2 FROM (VALUES {_ROWS}) AS changed"
+    " WHERE jobs.job_id = changed.column1 AND jobs.ended_at IS NULL"
 )
 _SET_TENANTS: Final = f"INSERT OR REPLACE INTO tenants (tenant_id, data) VALUES {_ROWS}"
 _SET_QUEUES: Final = f"INSERT OR REPLACE INTO queues (tenant_id, name, data) VALUES {_ROWS}"
@@ -59,6 +63,7 @@ def write(connection: sqlite3.Connection, rows: Rows) -> None:
         _execute(connection, _ADD_ENVIRONMENTS, 2, rows.environments)
         _execute(connection, _INSERT_JOURNAL, len(JOURNAL_COLUMNS), rows.journal)
         _insert_jobs(connection, rows)
+        _change_jobs(connection, rows)
         _move_jobs(connection, rows)
         _set_the_rest(connection, rows)
         connection.execute("COMMIT")
@@ -115,12 +120,19 @@ def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
     return None
 
 
+def _change_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
+    if _execute(connection, _CHANGE_JOBS, 2, _flat(rows.changes.values())) != len(rows.changes):
+        _refuse_moves(connection, rows.changes)
+
+
 def _move_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
-    moves = _flat(rows.moves.values())
-    if _execute(connection, _MOVE_JOBS, 4, moves) == len(rows.moves):
-        return
+    if _execute(connection, _MOVE_JOBS, 4, _flat(rows.moves.values())) != len(rows.moves):
+        _refuse_moves(connection, rows.moves)
+
+
+def _refuse_moves(connection: sqlite3.Connection, job_ids: Iterable[str]) -> NoReturn:
     connection.execute("ROLLBACK")
-    for job_id in rows.moves:
+    for job_id in job_ids:
         live = connection.execute(
             "SELECT 1 FROM jobs WHERE job_id = ? AND ended_at IS NULL", (job_id,)
         )

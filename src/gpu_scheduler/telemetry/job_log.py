@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet
+from gpu_scheduler.core.events import Event, JobChanged, JobMoved, JobsSubmitted, NodeSet
 from gpu_scheduler.core.lifecycle import TERMINAL, Move, Progress
 from gpu_scheduler.core.sla import Promise
 from gpu_scheduler.core.state import Entry, State
@@ -62,6 +62,9 @@ class JobLog(Observer):
                     self._submitted(event, cause)
                 case NodeSet():
                     self._gpus_changed(event)
+                case JobChanged(_, job):
+                    fields = {"job_id": job.job_id, "tenant": job.tenant_id}
+                    _log.info("job changed", **_with(cause, fields | {"priority": job.priority}))
 
     def _submitted(self, event: JobsSubmitted, cause: str | None) -> None:
         message = "job submitted" if len(event.jobs) == 1 else "jobs submitted"

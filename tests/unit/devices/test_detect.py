@@ -36,6 +36,11 @@ def test_auto_simulates_where_nothing_is_found_and_says_what_was_tried() -> None
 
 
 @pytest.mark.usefixtures("bare_machine")
+def test_auto_simulates_as_many_as_are_expected() -> None:
+    assert len(detect("auto", expected=8).provider.read().gpus) == 8
+
+
+@pytest.mark.usefixtures("bare_machine")
 def test_auto_takes_nvidia_smi_where_nvml_fails(
     nvidia_smi: FakeNvidiaSmi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
