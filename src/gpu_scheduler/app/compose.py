@@ -104,6 +104,7 @@ def make_service(
                 scripts=ScriptRule(settings.security.allowed_script_paths),
                 limits=_limits(settings),
                 screen=_screen(settings),
+                time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             monitor_seconds=settings.devices.monitor_interval_seconds,

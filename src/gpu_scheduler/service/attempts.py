@@ -58,6 +58,7 @@ class LaunchSettings:
     scripts: ScriptRule = ANYWHERE
     limits: Limits = NO_LIMITS
     screen: bool = False  # all jobs in sessions of GNU screen
+    time_limit_ms: int | None = None  # for jobs that ask for none
 
 
 class EndCheck(Protocol):

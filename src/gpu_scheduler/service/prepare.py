@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.service.accounts import account_of
@@ -23,6 +24,7 @@ class Preparation:
     def __call__(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
         """As it will be queued, and what the caller should know of it."""
         self._check_memory(submission)
+        submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
         notes = (note,) if note else ()
         detail = submission.detail
@@ -38,6 +40,12 @@ class Preparation:
         if detail.screen:
             _check_screen(submission, variables)
         return submission, notes
+
+    def _limited(self, submission: Submission) -> Submission:
+        limit, options = self._launch.time_limit_ms, submission.options
+        if limit is None or options.time_limit_ms is not None or options.lease:
+            return submission
+        return replace(submission, options=replace(options, time_limit_ms=limit))
 
     def _check_memory(self, submission: Submission) -> None:
         most = self._launch.limits.memory_bytes

@@ -61,6 +61,7 @@ _Path = Annotated[str, Field(min_length=1, max_length=4096)]
 RENAMED: Final = (
     Renamed("scheduler.num_gpus", "devices.expected_gpus"),
     Renamed("scheduler.graceful_shutdown_timeout_s", "api.shutdown_seconds"),
+    Renamed("scheduler.job_timeout_s", "jobs.time_limit_s"),
     Renamed("gpu.monitor_interval_s", "devices.monitor_interval_seconds"),
     Renamed("gpu.memory_threshold", "devices.memory_threshold"),
     Renamed("gpu.load_threshold", "devices.load_threshold"),
@@ -76,7 +77,6 @@ RENAMED: Final = (
 IDLE: Final = (
     Idle("scheduler.max_workers", _Count),
     Idle("scheduler.worker_timeout_s", _Seconds),
-    Idle("scheduler.job_timeout_s", _Seconds),
     Idle("jobs.max_concurrent_jobs", _Count),
     Idle("files.state_file", _Path),
 )

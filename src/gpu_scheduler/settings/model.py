@@ -716,8 +716,15 @@ class FileSettings(_Section):
 
 
 class JobSettings(_Section):
-    """How often the lines of the jobs file are tried."""
+    """What holds for jobs that do not say it, and how often lines of the jobs file are tried."""
 
+    time_limit_s: Annotated[float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), NOT_BOOL] = (
+        Field(
+            default=0,
+            description="Time limit of jobs with a command that were submitted without one; 0 for "
+            "none.",
+        )
+    )
     max_assignment_attempts: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=5,
         description="A line whose job failed is tried again when the file is saved, this often "

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.job import Detail, Request
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Detail, Options, Request
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.engines.api import Limits
 from gpu_scheduler.service.attempts import LaunchSettings
@@ -121,3 +122,18 @@ async def test_all_jobs_but_gangs_are_in_sessions_where_the_settings_say_so() ->
         await box.until("gang", JobState.RUNNING)
         sessions = {launch.key.job_id: launch.session for launch in box.engine.launched}
         assert (bool(sessions["one"]), sessions["gang"]) == (True, "")
+
+
+async def test_a_job_without_a_time_limit_gets_the_one_that_is_set() -> None:
+    async with a_box(launch=launch_settings(time_limit_ms=5_000)) as box:
+        await box.submit(a_submission("/bin/true", job_id="j"))
+        assert box.service.state.entry("j").job.options.time_limit_ms == 5_000
+
+
+async def test_a_time_limit_of_its_own_and_a_lease_without_one_stay() -> None:
+    async with a_box(launch=launch_settings(time_limit_ms=5_000)) as box:
+        own = a_submission("/bin/true", job_id="own")
+        await box.submit(replace(own, options=replace(own.options, time_limit_ms=9_000)))
+        await box.submit(replace(own, job_id=JobId("lease"), options=Options(lease=True)))
+        limits = [box.service.state.entry(i).job.options.time_limit_ms for i in ("own", "lease")]
+        assert limits == [9_000, None]
