@@ -1,6 +1,6 @@
 """Scheduling quality on the public traces, beside what others reached; writes docs/results.md.
 
-    python -m benchmarks.quality DIR [--out docs/results.md]
+    python -m benchmarks.quality DIR [--out docs/results.md] [--keep FILE]
 
 Every figure of ours is measured by this run. Those of others are what their authors' simulators, or
 exact re-implementations of them, gave on the same jobs and clusters. Exit code 1 where our FIFO is
@@ -8,20 +8,37 @@ off: the check that the simulator is right.
 """
 
 import argparse
+import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any, NamedTuple
 
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
+from benchmarks.calibration import calibration
+from benchmarks.estimates import section as estimates
+from benchmarks.packing import packings
+from gpu_scheduler.core.policies import TICK_MS, OrderOptions, order_policy
+from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from gpu_scheduler.predictors import load_predictor
 from gpu_scheduler.simulate.clusters import read_cluster
+from gpu_scheduler.simulate.foresight import Foresight
 from gpu_scheduler.simulate.jobs import Jobs, Limits
-from gpu_scheduler.simulate.measures import Summary, summary
+from gpu_scheduler.simulate.measures import Spread, Summary, summary
+from gpu_scheduler.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
 from gpu_scheduler.simulate.run import Setting, simulate
 from gpu_scheduler.simulate.traces import read_trace
 
-MOST_OFF = 0.001  # of the published FIFO
+MOST_OFF = {"FIFO": 0.001, "Tiresias": 0.02}  # of what was published
+
+
+class Reference(NamedTuple):
+    jct: float
+    wait: float
+    p999: float | None = None
+    longest: float | None = None
+    large: float | None = None  # mean wait of jobs of more than 8 GPUs
 
 
 @dataclass(frozen=True)
@@ -30,8 +47,8 @@ class Case:
     trace: str
     cluster: str  # a file of the directory, or words
     nodes: str | None
-    # Mean JCT and mean wait in seconds, by policy.
-    references: dict[str, tuple[float, float]]
+    # In seconds, by policy; None where nobody published it.
+    references: dict[str, "Reference"]
 
 
 CASES = (
@@ -41,12 +58,12 @@ CASES = (
         "philly_2017_vcs.csv",
         None,
         {
-            "FIFO": (26_703.5, 4_028.8),
-            "FIFO, skip": (23_760, 1_085),
-            "QSSF": (23_601, 926),
-            "Tiresias": (23_185, 510),
-            "best known without the future": (22_972, 297),
-            "SJF, told the future": (23_249, 574),
+            "FIFO": Reference(26_703.5, 4_028.8, 239_923),
+            "FIFO, skip": Reference(23_760, 1_085, 239_923),
+            "QSSF": Reference(23_601, 926, 212_892),
+            "Tiresias": Reference(23_185, 510, 107_998),
+            "best known without the future": Reference(22_972, 297, 53_875),
+            "SJF, told the future": Reference(23_249, 574, 89_453),
         },
     ),
     Case(
@@ -55,12 +72,12 @@ CASES = (
         "philly_2017_vcs.csv",
         "nodes_tight75",
         {
-            "FIFO": (74_698.5, 52_023.7),
-            "FIFO, skip": (32_539, 9_864),
-            "QSSF": (30_104, 7_429),
-            "Tiresias": (29_516, 6_841),
-            "best known without the future": (25_331, 2_656),
-            "SJF, told the future": (27_370, 4_695),
+            "FIFO": Reference(74_698.5, 52_023.7, 529_963, 554_450),
+            "FIFO, skip": Reference(32_539, 9_864, 487_311, 2_231_491),
+            "QSSF": Reference(30_104, 7_429, 425_529, 2_293_740),
+            "Tiresias": Reference(29_516, 6_841, 463_274, 572_837),
+            "best known without the future": Reference(25_331, 2_656, 552_427, 2_013_114),
+            "SJF, told the future": Reference(27_370, 4_695, 328_041, 1_887_571),
         },
     ),
     Case(
@@ -69,12 +86,12 @@ CASES = (
         "100x8",
         None,
         {
-            "FIFO": (14_396.8, 5_904.2),
-            "FIFO, skip": (9_631, 1_139),
-            "QSSF": (10_115, 1_623),
-            "Tiresias": (8_930, 438),
-            "best known without the future": (8_584, 92),
-            "SJF, told the future": (9_151, 658),
+            "FIFO": Reference(14_396.8, 5_904.2, 45_344, 46_934, 4_541),
+            "FIFO, skip": Reference(9_631, 1_139, 47_407, 67_061, 8_919),
+            "QSSF": Reference(10_115, 1_623, 93_504, 100_098, 14_986),
+            "Tiresias": Reference(8_930, 438, 32_837, 43_950, 1_680),
+            "best known without the future": Reference(8_584, 92, 13_290, 261_323, 840),
+            "SJF, told the future": Reference(9_151, 658, 45_393, 83_631, 1_513),
         },
     ),
     Case(
@@ -83,12 +100,12 @@ CASES = (
         "vcvGl=20x8,vcvlY=2x8",
         None,
         {
-            "FIFO": (16_534.3, 10_883.5),
-            "FIFO, skip": (5_902.4, 251.6),
-            "QSSF": (5_896, 245),
-            "Tiresias": (10_981, 5_330),
-            "best known without the future": (5_857, 206),
-            "SJF, told the future": (6_273, 622),
+            "FIFO": Reference(16_534.3, 10_883.5, 153_398),
+            "FIFO, skip": Reference(5_902.4, 251.6, 55_765),
+            "QSSF": Reference(5_896, 245, 55_765),
+            "Tiresias": Reference(10_981, 5_330, 78_948),
+            "best known without the future": Reference(5_857, 206, 40_752),
+            "SJF, told the future": Reference(6_273, 622, 40_557),
         },
     ),
 )
@@ -104,12 +121,41 @@ class Ours:
     placement: PlacementRule
     like: str | None = None
     limits: Limits = Limits.NONE
+    restart: Restart | None = None  # those who run give way, at this cost
+    predictor: str | None = None
+    hold_after_days: int | None = None
 
 
+# Append a line to have a setting measured on every trace.
 SETTINGS = (
     Ours("fifo, strict", "fifo", Passing.STRICT, PlacementRule.CONSOLIDATED, "FIFO"),
     Ours("fifo, greedy", "fifo", Passing.GREEDY, PlacementRule.CONSOLIDATED, "FIFO, skip"),
     Ours("fifo, greedy", "fifo", Passing.GREEDY, PlacementRule.FRAGMENTATION),
+    Ours(
+        "quickest, greedy",
+        "quickest",
+        Passing.GREEDY,
+        PlacementRule.CONSOLIDATED,
+        predictor="history",
+        hold_after_days=14,
+    ),
+    Ours(
+        "shortest, greedy, told the future",
+        "shortest",
+        Passing.GREEDY,
+        PlacementRule.CONSOLIDATED,
+        limits=Limits.TRUE,
+    ),
+    Ours(
+        "tiresias",
+        "tiresias",
+        Passing.GREEDY,
+        PlacementRule.CONSOLIDATED,
+        "Tiresias",
+        restart=NOTICED_LATE,
+    ),
+    Ours("las", "las", Passing.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED),
+    Ours("adaptive", "adaptive", Passing.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED),
 )
 
 
@@ -120,13 +166,37 @@ class Measured:
     seconds: float
 
 
+def setting_of(ours: Ours) -> Setting:
+    if ours.restart is None:
+        days = ours.hold_after_days
+        rules = Rules(
+            passing=ours.passing, hold_after_ms=None if days is None else days * 86_400_000
+        )
+        foresight = None
+        if ours.predictor is not None:
+            make = load_predictor(ours.predictor)
+            foresight = Foresight(make, lambda options: order_policy(ours.policy, 60, options))
+        # Told the future, `shortest` needs no bound: that is for those who may be wrong.
+        options = OrderOptions(shortest_bound_seconds=10**9)
+        order = order_policy(ours.policy, 60, options)
+        return Setting(order, rules, ours.placement, foresight=foresight)
+    giving_way = PreemptionRules(keeps_work=ours.restart.keeps_work)
+    return Setting(
+        order_policy(ours.policy),
+        Rules(passing=ours.passing, preemption=giving_way),
+        ours.placement,
+        ours.restart,
+        tick_ms=TICK_MS,
+    )
+
+
 def measure(case: Case, ours: Ours, directory: Path) -> Measured:
     path = directory / case.cluster
     cluster = read_cluster(str(path) if path.exists() else case.cluster, case.nodes)
     jobs = Jobs(read_trace(directory / case.trace), cluster, ours.limits)
     if jobs.problems:
         raise SystemExit(f"{case.trace}: {jobs.problems[0].sentence()}")
-    setting = Setting(order_policy(ours.policy), Rules(passing=ours.passing), ours.placement)
+    setting = setting_of(ours)
     began = perf_counter()
     result = simulate(jobs.arrivals, cluster, setting)
     return Measured(ours, summary(result, cluster.gpus()), perf_counter() - began)
@@ -139,30 +209,36 @@ def lines_of(case: Case, measured: list[Measured]) -> list[str]:
         f"{measured[0].found.jobs:,} jobs, {measured[0].found.large_jobs:,} of more than 8 GPUs.",
         "",
         "| setting or policy | mean JCT | mean wait | p99.9 wait | longest wait "
-        "| mean wait, > 8 GPUs | mean bounded slowdown |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| > 8 GPUs: mean wait | p99.9 | longest | mean bounded slowdown |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for one in measured:
         found = one.found
         lines.append(
             f"| **{one.ours.name}, {one.ours.placement}** | {found.jct_s.mean:,.1f} "
             f"| {found.wait_s.mean:,.1f} | {found.wait_s.p999:,.0f} | {found.wait_s.max:,.0f} "
-            f"| {found.large_wait_s.mean:,.0f} | {found.mean_slowdown:,.1f} |"
+            f"| {found.large_wait_s.mean:,.0f} | {found.large_wait_s.p999:,.0f} "
+            f"| {found.large_wait_s.max:,.0f} | {found.mean_slowdown:,.1f} |"
         )
     lines += [
-        f"| {name} | {jct:,.1f} | {wait:,.1f} | | | | |"
-        for name, (jct, wait) in case.references.items()
+        f"| {name} | {one.jct:,.1f} | {one.wait:,.1f} | {_told(one.p999)} | {_told(one.longest)} "
+        f"| {_told(one.large)} | | | |"
+        for name, one in case.references.items()
     ]
     return [*lines, ""]
 
 
+def _told(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
 def is_off(case: Case, one: Measured) -> bool:
-    """Whether a setting that should reproduce the published FIFO does not."""
-    if one.ours.like != "FIFO":
+    """Whether a setting that should reproduce a published policy does not."""
+    if one.ours.like not in MOST_OFF:
         return False
-    jct, wait = case.references["FIFO"]
-    found = one.found
-    return max(abs(found.jct_s.mean / jct - 1), abs(found.wait_s.mean / wait - 1)) > MOST_OFF
+    known, found = case.references[one.ours.like], one.found
+    off = max(abs(found.jct_s.mean / known.jct - 1), abs(found.wait_s.mean / known.wait - 1))
+    return off > MOST_OFF[one.ours.like]
 
 
 HEAD = """# Scheduling quality, measured
@@ -172,22 +248,80 @@ scheduler's own cycle; the others are published simulators, or exact re-implemen
 the same jobs and the same clusters. Seconds. JCT is end minus submission; wait is JCT minus the
 job's own duration. "Told the future" means that a policy knew the true durations. A FIFO in which
 nobody passes must agree with the published one to within 0.1 %: the check that the simulator is
-right.
+right. Our `tiresias` must agree with the published one to within 2 %. Who gives way pays for it
+with 40 s of extra work, 60 s above 8 GPUs.
+
+Where a column of others is empty, nobody published it. The constants of our policies and predictors
+were chosen while looking at these traces, as were those of the others: elsewhere they may do worse.
+All of this is deterministic, but where many wait a small change of a setting moves a mean by
+several percent: small differences mean nothing. `quickest` and its constants were picked out of
+some two hundred variants tried on these very cases, most of which lost to QSSF on at least one. Its
+lead on `nodes_tight75` and on the two VCs is below one percent, less than what near variants differ
+by: take it for a draw there. Its p99.9 on `nodes_tight75` is worse than that of QSSF.
+
+Whom others may pass, and for how long:
+
+- `strict`: nobody is ever passed.
+- `quickest`: who has waited `scheduler.quickest_bound_seconds` (14 days) is tried first, the oldest
+  of them before the others. Here `scheduler.hold_after_seconds` is the same: from then on nobody
+  new comes onto the GPUs that it waits for, so it starts when those have ended who run there.
+- `shortest`: the same with `scheduler.shortest_bound_seconds`; told the future it is measured
+  without a bound.
+- `fifo, greedy`: without `hold_after_seconds` there is no bound, as the waits of gangs show.
 """
+
+
+class Kept:
+    """What earlier runs measured, so that one that was cut off need not begin again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+        if path is not None and path.exists():
+            self._known = json.loads(path.read_text(encoding="utf-8"))
+
+    def measured(self, case: Case, ours: Ours, directory: Path) -> Measured:
+        key = f"{case.name}: {ours.name}, {ours.placement}"
+        known = self._known.get(key)
+        if known is None:
+            one = measure(case, ours, directory)
+            self._keep(key, {"found": asdict(one.found), "seconds": one.seconds})
+            return one
+        found: dict[str, Any] = {
+            name: Spread(**value) if isinstance(value, dict) else value
+            for name, value in known["found"].items()
+        }
+        return Measured(ours, Summary(**found), known["seconds"])
+
+    def lines(self, name: str, make: Callable[[Path], list[str]], directory: Path) -> list[str]:
+        found = self._known.get(name)
+        if found is None:
+            found = make(directory)
+            self._keep(name, found)
+        return list(found)
+
+    def _keep(self, key: str, value: object) -> None:
+        self._known[key] = value
+        if self._path is not None:
+            self._path.write_text(json.dumps(self._known), encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("traces", type=Path, help="directory of the public traces")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="do not measure again what this file has"
+    )
     options = parser.parse_args()
+    kept = Kept(options.keep)
     if not options.traces.is_dir():
         parser.error(f"there is no directory {options.traces}; say make quality TRACES=DIR")
     lines, off = HEAD.splitlines(), 0
     for case in CASES:
         measured = []
         for ours in SETTINGS:
-            one = measure(case, ours, options.traces)
+            one = kept.measured(case, ours, options.traces)
             measured.append(one)
             found = one.found
             print(
@@ -196,8 +330,11 @@ def main() -> int:
             )
             if is_off(case, one):
                 off += 1
-                print("  this is not the published FIFO")
+                print(f"  this is not the published {ours.like}")
         lines += ["", *lines_of(case, measured)[:-1]]
+    lines += ["", *kept.lines("calibration", calibration, options.traces)[:-1]]
+    lines += ["", *kept.lines("packings", packings, options.traces)[:-1]]
+    lines += ["", *kept.lines("estimates", estimates, options.traces)[:-1]]
     options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"wrote {options.out}")
     return 1 if off else 0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the system has what was asked for: `venv` (Python with venv and pip),
 # `compiler` (a C compiler with headers, for the simulated NVML that the tests build), `screen` (GNU
-# screen, for the tests of sessions), `systemd` (systemd-analyze, which checks our unit in a test).
+# screen and tmux, for the tests of sessions), `systemd` (systemd-analyze, which checks our unit in a test).
 # As root on Debian and its kin it installs what is missing; elsewhere it says what to install.
 # `promtool` (checks the alert rules) is fetched into .venv/bin, and may be missing: its tests are
 # skipped then. So may `postgres` and `redis`, the servers that the tests start for themselves.
@@ -25,7 +25,7 @@ works() {
                 .venv/bin/python -c 'import pgserver'
             ;;
         redis) command -v redis-server ;;
-        screen) command -v screen ;;
+        screen) command -v screen && command -v tmux ;;
         systemd) command -v systemd-analyze ;;
     esac
 } >/dev/null 2>&1
@@ -37,7 +37,7 @@ packages() {
         promtool) echo prometheus ;;
         postgres) echo postgresql ;;
         redis) echo redis-server ;;
-        screen) echo screen ;;
+        screen) echo screen tmux ;;
         systemd) echo systemd ;;
     esac
 }
@@ -49,7 +49,7 @@ purpose() {
         promtool) echo "promtool; the tests of the alert rules are skipped" ;;
         postgres) echo "PostgreSQL; its tests are skipped" ;;
         redis) echo "Redis; its tests are skipped" ;;
-        screen) echo "GNU screen, for jobs in sessions" ;;
+        screen) echo "GNU screen and tmux, for jobs in sessions" ;;
         systemd) echo "systemd-analyze, which checks our unit" ;;
     esac
 }

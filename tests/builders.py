@@ -3,8 +3,9 @@
 import copy
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.booking import Booking

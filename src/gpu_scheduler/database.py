@@ -9,7 +9,15 @@ from gpu_scheduler.store.address import (
 )
 from gpu_scheduler.store.api import Store
 from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.upkeep import StoreStatus, Upgraded, copy, status, store_at, upgrade
+from gpu_scheduler.store.upkeep import (
+    StoreStatus,
+    Upgraded,
+    copy,
+    each_row,
+    status,
+    store_at,
+    upgrade,
+)
 
 __all__ = [
     "Address",
@@ -17,6 +25,7 @@ __all__ = [
     "Upgraded",
     "address_of",
     "copy",
+    "each_row",
     "make_store",
     "parse_address",
     "status",

@@ -27,7 +27,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.rest.convert import submission_of
-from gpu_scheduler.app import make_service
+from gpu_scheduler.app import make_notices, make_service
 from gpu_scheduler.core.events import Event, JobMoved
 from gpu_scheduler.core.ids import DEFAULT_TENANT, JobId, TenantId
 from gpu_scheduler.core.job import Detail
@@ -263,7 +263,9 @@ class Scheduler:
     ) -> None:
         observers = [_Reporter(self._metrics)] if self._metrics is not None else []
         service = make_service(settings, data_dir, detected, observers)
+        notices = make_notices(settings, service)
         await service.open()
+        await notices.open()
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._service = service
@@ -272,6 +274,8 @@ class Scheduler:
             await self._watch_health(service, self._ending)
         finally:
             self._service = None
+            service.feed.close()
+            await notices.close()
             await service.close()
 
     async def _watch_health(self, service: Service, ending: asyncio.Event) -> None:

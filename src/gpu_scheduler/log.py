@@ -62,6 +62,9 @@ def set_up_logging(settings: LoggingSettings) -> None:
     root.setLevel(settings.level)
     # uvicorn's own lines repeat ours; what it warns of is kept.
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    # httpx writes the addresses it asks at INFO, and those of webhooks are as good as passwords.
+    for library in ("httpx", "httpcore"):
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
     # psycopg warns of a pipeline it had to give up with its connection; the store says it better.
     logging.getLogger("psycopg").setLevel(max(logging.ERROR, root.level))
 

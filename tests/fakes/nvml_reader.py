@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from gpu_scheduler.core.breaker import BreakerRules
 from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import detect, node_size
 from gpu_scheduler.devices.nvml import NvmlProvider
@@ -43,7 +44,8 @@ class Reader:
 
     def watch(self) -> object:
         if self._watch is None:
-            self._watch = DeviceWatch(self.provider(), WATCH_TIMEOUT_SECONDS)
+            rules = BreakerRules(failures=3, retry_ms=300)
+            self._watch = DeviceWatch(self.provider(), WATCH_TIMEOUT_SECONDS, rules)
         return asyncio.run(self._watch.read())
 
     def detect(self) -> object:

@@ -39,6 +39,8 @@ SETTINGS = [
     Setting(order_policy("fifo"), Rules(Passing.GREEDY)),
     Setting(order_policy("priority"), Rules(Passing.EASY, hold_after_ms=50)),
     Setting(order_policy("fairshare"), Rules(Passing.CONSERVATIVE)),
+    Setting(order_policy("las")),
+    Setting(order_policy("adaptive")),
 ]
 
 

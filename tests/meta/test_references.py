@@ -16,7 +16,7 @@ from gpu_scheduler.core.lifecycle import Progress
 from gpu_scheduler.core.node import Part, Placement, Share
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.service.launch import launch_of
-from gpu_scheduler.settings import Key, TenantSettings, all_keys
+from gpu_scheduler.settings import Key, NoticeSettings, TenantSettings, all_keys
 from gpu_scheduler.settings.keys import PREFIX, allowed_at
 from tests.meta.repository import DOCS, pages
 
@@ -45,9 +45,17 @@ def test_every_key_of_a_tenant_has_its_row_in_the_reference(name):
     assert f"| `{name}` | {allowed} | {description} |" in SETTINGS
 
 
+@pytest.mark.parametrize("name", NoticeSettings.model_fields)
+def test_every_key_of_a_notice_has_its_row_in_the_reference(name):
+    description = NoticeSettings.model_fields[name].description
+    allowed = allowed_at(("notices", 0, name))
+    assert f"| `{name}` | {allowed} | {description} |" in SETTINGS
+
+
 def test_the_settings_reference_names_no_key_that_does_not_exist():
     rows = set(re.findall(r"^\| `([a-z_.]+)` \|", SETTINGS, re.MULTILINE))
     known = {key.name for key in all_keys()} | set(TenantSettings.model_fields)
+    known |= set(NoticeSettings.model_fields)
     assert rows - known == set()
 
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpu_scheduler.core.check import check_invariants, check_plan
 from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.policies import POLICY_NAMES
+from gpu_scheduler.core.policies import QUEUE_NAMES
 from gpu_scheduler.core.reasons import ReasonCode
 from tests.property.oracle import naive_plan
 from tests.property.world import AGING_SECONDS, STEPS, World
@@ -55,6 +55,7 @@ class CycleMachine(RuleBasedStateMachine):
     @rule(rng=rngs)
     def hold_or_release(self, rng: Random) -> None:
         self.world.hold(rng)
+        self.world.rerank(rng)
 
     @rule(rng=rngs)
     def cancel(self, rng: Random) -> None:
@@ -125,7 +126,7 @@ TestShortestCycle = ShortestMachine.TestCase
 TestShortestCycle.settings = _BOUNDS
 
 
-@pytest.mark.parametrize("policy", POLICY_NAMES)
+@pytest.mark.parametrize("policy", QUEUE_NAMES)
 @pytest.mark.parametrize("seed", range(8))
 def test_long_histories_agree_with_the_oracle(seed: int, policy: str) -> None:
     """Queues here grow to some hundred jobs, which the machine above never reaches."""

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.predict import History
 from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from gpu_scheduler.simulate.foresight import Foresight
 from gpu_scheduler.simulate.restart import PUBLISHED, Restart
 from gpu_scheduler.simulate.run import Setting, simulate
 from gpu_scheduler.simulate.world import Arrival, Cluster
@@ -46,11 +48,15 @@ def a_setting(draw: st.DrawFn) -> Setting:
     passing = draw(st.sampled_from(Passing))
     # Under `conservative`, who gave way may stand behind a promise to a younger job of its class.
     may_preempt = passing is not Passing.CONSERVATIVE and draw(st.booleans())
+    name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest", "quickest")))
+    foresees = name in ("shortest", "quickest") and draw(st.booleans())
+    foresight = Foresight(History, lambda options: order_policy(name, 60, options))
     return Setting(
-        order_policy(draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest")))),
+        order_policy(name),
         Rules(passing, preemption=PreemptionRules() if may_preempt else None),
         draw(st.sampled_from(PlacementRule)),
         draw(st.sampled_from((Restart(), PUBLISHED, Restart(checkpoint_ms=7)))),
+        foresight=foresight if foresees else None,
     )
 
 

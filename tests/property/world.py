@@ -5,10 +5,13 @@ import sys
 from dataclasses import replace
 from random import Random
 
+from msgspec import structs
+
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import (
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -155,6 +158,8 @@ class World:
                 self.facts.progress[event.job_id] = event.progress
                 if event.progress.state in TERMINAL:
                     self.facts.ended.append(event.job_id)
+            case JobChanged(_, job):
+                self.facts.jobs[job.job_id] = job
             case TenantSet():
                 self.facts.tenants[event.tenant.tenant_id] = event.tenant
             case QueueSet():
@@ -230,6 +235,11 @@ class World:
             move = Move.HOLD if held else Move.RELEASE
             self.move(job_id, move, lifecycle.hold(job_id, progress, held))
 
+    def rerank(self, rng: Random) -> None:
+        for job_id, _ in self._one(rng, JobState.PENDING):
+            job = replace(self.facts.jobs[job_id], priority=rng.choice((-1, 0, 1, 2, 5)))
+            self.apply(JobChanged(self.now, job))
+
     def cancel(self, rng: Random) -> None:
         live = (JobState.PENDING, JobState.SCHEDULED, JobState.RUNNING, JobState.PREEMPTED)
         for job_id, progress in self._one(rng, *live):
@@ -270,7 +280,7 @@ class World:
 
     def preempt(self, rng: Random) -> None:
         for job_id, progress in self._one(rng, JobState.RUNNING):
-            gone = replace(progress, state=JobState.PREEMPTED, placement=None)
+            gone = structs.replace(progress, state=JobState.PREEMPTED, placement=None)
             self.move(job_id, Move.PREEMPT, gone)
 
     def set_gpu(self, rng: Random) -> None:
@@ -339,6 +349,7 @@ STEPS = (
     World.requeue,
     World.preempt,
     World.hold,
+    World.rerank,
     World.cancel,
     World.set_gpu,
     World.set_tenant,

@@ -25,6 +25,7 @@ from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Ru
 from gpu_scheduler.devices.detect import detect
 from gpu_scheduler.engines.api import NO_LIMITS, Limits
 from gpu_scheduler.engines.local.engine import LocalEngine
+from gpu_scheduler.service.estimates import EstimateSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.store.memory import MemoryStore
 from gpu_scheduler.store.sqlite import SqliteStore
@@ -221,6 +222,12 @@ def test_the_policy_backfill_passes_only_around_reservations(
     assert rules_of(tmp_path, policy="backfill", passing=passing).passing is expected
 
 
+@pytest.mark.parametrize("policy", ["las", "adaptive", "tiresias"])
+def test_under_policies_with_ranks_whoever_fits_passes(tmp_path: Path, policy: str) -> None:
+    rules = rules_of(tmp_path, policy=policy, passing="strict", hold_after_seconds=60)
+    assert (rules.passing, rules.hold_after_ms) == (Passing.GREEDY, None)
+
+
 def test_the_settings_decide_where_jobs_go(tmp_path: Path) -> None:
     scheduler, database = {"placement": "consolidated"}, {"kind": "memory"}
     settings = some_settings(tmp_path, scheduler=scheduler, database=database)
@@ -268,9 +275,31 @@ def test_limits_of_jobs_are_those_of_the_settings(tmp_path: Path) -> None:
     assert limits_of(tmp_path) == NO_LIMITS
 
 
-def test_sessions_need_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = some_settings(tmp_path, database={"kind": "memory"}, engine={"screen": True})
-    assert make_service(settings, tmp_path, detect("sim:1xT4")).settings.launch.screen
+@pytest.mark.parametrize(("program", "name"), [("screen", "GNU screen"), ("tmux", "tmux")])
+def test_sessions_need_their_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, name: str
+) -> None:
+    settings = some_settings(tmp_path, database={"kind": "memory"}, engine={program: True})
+    made = make_service(settings, tmp_path, detect("sim:1xT4"))
+    assert made.settings.launch.multiplexer == program
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CannotServe, match="GNU screen is not installed"):
+    with pytest.raises(CannotServe, match=f"{name} is not installed"):
         make_service(settings, tmp_path, detect("sim:1xT4"))
+
+
+def test_sessions_are_of_one_program(tmp_path: Path) -> None:
+    both = {"screen": True, "tmux": True}
+    settings = some_settings(tmp_path, database={"kind": "memory"}, engine=both)
+    with pytest.raises(CannotServe, match="choose one"):
+        make_service(settings, tmp_path, detect("sim:1xT4"))
+
+
+def test_the_settings_decide_how_far_estimates_of_starts_look(tmp_path: Path) -> None:
+    prediction = {
+        "estimate_interval_seconds": 30,
+        "estimate_budget_ms": 100,
+        "estimate_jobs": 50,
+    }
+    settings = some_settings(tmp_path, prediction=prediction)
+    service = make_service(settings, tmp_path, detect("sim:1xA100"))
+    assert service.settings.estimates == EstimateSettings(30, 0.1, 50)

@@ -96,7 +96,9 @@ def test_every_key_can_be_set_by_its_variable(key):
         "devices.gpus": "sim:2xH100",
         "engine.kind": "none",
         "engine.screen": "true",
+        "engine.tmux": "true",
         "tenants": '[{"tenant_id": "vision"}]',
+        "notices": '[{"kind": "desktop"}]',
         "security.allowed_script_paths": '["/data"]',
         "security.enable_resource_limits": "false",
         "logging.level": "DEBUG",
@@ -148,6 +150,7 @@ def test_the_sample_is_still_right_with_its_commented_keys_switched_on(write, fi
     marks = (
         *("data_dir", "socket", "path", "file", "tenants:", "[[", "tenant_id", "max_gpus", "  "),
         *("user", "password", "expected_gpus", "k8s_namespace", "slurm_rest_api_url"),
+        *("notices:", "kind =", 'host = "smtp', "sender =", "to =", "events ="),
     )
     lines = []
     for line in sample(file_format).splitlines():
@@ -157,6 +160,7 @@ def test_the_sample_is_still_right_with_its_commented_keys_switched_on(write, fi
         lines.append(line.replace("# ", "", 1) if switched_on else line)
     settings = load_settings(write("\n".join(lines), f"on.{file_format}"), environ=NOBODY)
     assert settings.tenants[0].max_gpus_by_type == {"A100": Decimal(2)}
+    assert settings.notices[0].to == ("ops@example.org",)
     assert settings.api.socket is not None
 
 

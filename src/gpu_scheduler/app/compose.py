@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.app.scheduling import Foresight, Scheduling, recorded_values
 from gpu_scheduler.core.adjust import AdjustRules
 from gpu_scheduler.core.foreign import ForeignRules
 from gpu_scheduler.core.heat import HeatLimits
 from gpu_scheduler.core.idle import IdleRules
 from gpu_scheduler.core.ids import DEFAULT_TENANT, NodeId, TenantId
 from gpu_scheduler.core.overuse import OveruseAction, OveruseRules
-from gpu_scheduler.core.policies import OrderOptions, order_policies
+from gpu_scheduler.core.policies import OrderOptions, order_policies, rules_under
 from gpu_scheduler.core.policy import Policy
 from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
 from gpu_scheduler.core.tenant import Tenant
@@ -25,6 +26,8 @@ from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import NO_LIMITS, Engine, Limits
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE
+from gpu_scheduler.notices.dispatch import Dispatch
+from gpu_scheduler.notices.make import make_dispatch
 from gpu_scheduler.policies import load_policy
 from gpu_scheduler.predictors import load_predictor
 from gpu_scheduler.quota import (
@@ -37,6 +40,7 @@ from gpu_scheduler.service.adjust import AdjustSettings
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.bookings import BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
+from gpu_scheduler.service.estimates import EstimateSettings
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
 from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs_file import JobsFileSettings
@@ -103,7 +107,7 @@ def make_service(
                 run_as_uid=_run_as_uid(settings),
                 scripts=ScriptRule(settings.security.allowed_script_paths),
                 limits=_limits(settings),
-                screen=_screen(settings),
+                multiplexer=_multiplexer(settings),
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
@@ -118,11 +122,39 @@ def make_service(
             gangs=settings.scheduler.enable_gang_scheduling,
             jobs_file=_jobs_file(settings),
             size_table=settings.files.llm_config_file,
+            estimates=_estimates(settings),
+            mail_domains=_mail_domains(settings),
+            recorded=recorded_values(settings),
         ),
         quota=_quota(settings),
         observers=observers,
         predictions=predictions,
     )
+
+
+def scheduling_of(settings: Settings, foresight: Foresight) -> Scheduling:
+    """How a service with these settings decides."""
+    options = _order_options(settings, foresight)
+    return Scheduling(
+        _policy(settings, options),
+        order_policies(settings.scheduler.aging_seconds, options),
+        _rules(settings, foresight),
+        PlacementRule(settings.scheduler.placement),
+        round(settings.scheduler.fair_share_half_life_hours * 3_600_000),
+    )
+
+
+def make_notices(settings: Settings, service: Service) -> Dispatch:
+    """Those who are told what the service does; not open yet."""
+    try:
+        return make_dispatch(settings.notices, service, process_environ())
+    except ValueError as error:
+        raise CannotServe(str(error)) from None
+
+
+def _mail_domains(settings: Settings) -> frozenset[str] | None:
+    domains = [notice.job_domains for notice in settings.notices if notice.for_jobs]
+    return frozenset(domains[0]) if domains else None
 
 
 def _predictions(settings: Settings) -> Predictions:
@@ -131,12 +163,26 @@ def _predictions(settings: Settings) -> Predictions:
     return Predictions(lambda: load_predictor(name)(), name)
 
 
-def _screen(settings: Settings) -> bool:
-    if settings.engine.screen and shutil.which("screen") is None:
+def _multiplexer(settings: Settings) -> str:
+    engine = settings.engine
+    if engine.screen and engine.tmux:
+        raise CannotServe("engine.screen and engine.tmux are both true: choose one of them")
+    if engine.tmux and shutil.which("tmux") is None:
+        raise CannotServe("engine.tmux (--tmux): tmux is not installed; apt install tmux")
+    if engine.screen and shutil.which("screen") is None:
         raise CannotServe(
             "engine.screen (--screen): GNU screen is not installed; apt install screen"
         )
-    return settings.engine.screen
+    return "tmux" if engine.tmux else "screen" if engine.screen else ""
+
+
+def _estimates(settings: Settings) -> EstimateSettings:
+    prediction = settings.prediction
+    return EstimateSettings(
+        prediction.estimate_interval_seconds,
+        prediction.estimate_budget_ms / 1000,
+        prediction.estimate_jobs,
+    )
 
 
 def _limits(settings: Settings) -> Limits:
@@ -222,30 +268,30 @@ def _policy(settings: Settings, options: OrderOptions) -> Policy:
         raise CannotServe(f"scheduler.policy: {error}") from error
 
 
-def _order_options(settings: Settings, predictions: Predictions) -> OrderOptions:
+def _order_options(settings: Settings, predictions: Foresight) -> OrderOptions:
     scheduler = settings.scheduler
     return OrderOptions(
         scheduler.aging_step,
         scheduler.shortest_bound_seconds,
         scheduler.backfill_over,
         predictions.of_class,
+        scheduler.quickest_bound_seconds,
+        predictions.lookout,
     )
 
 
-def _rules(settings: Settings, predictions: Predictions) -> Rules:
+def _rules(settings: Settings, predictions: Foresight) -> Rules:
     scheduler = settings.scheduler
-    passing = Passing(scheduler.passing)
-    if scheduler.policy == "backfill" and passing is not Passing.CONSERVATIVE:
-        passing = Passing.EASY
-    return Rules(
-        passing=passing,
+    rules = Rules(
+        passing=Passing(scheduler.passing),
         depth=scheduler.reservation_depth,
         hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
         preemption=_preemption(settings, predictions) if scheduler.enable_preemption else None,
     )
+    return rules_under(scheduler.policy, rules)
 
 
-def _preemption(settings: Settings, predictions: Predictions) -> PreemptionRules:
+def _preemption(settings: Settings, predictions: Foresight) -> PreemptionRules:
     scheduler = settings.scheduler
     return PreemptionRules(
         margin=scheduler.preempt_margin,

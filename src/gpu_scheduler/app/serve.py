@@ -24,7 +24,7 @@ from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_
 from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.app.compose import make_service
+from gpu_scheduler.app.compose import make_notices, make_service
 from gpu_scheduler.app.listen import (
     GRPC_REMEDY,
     Listening,
@@ -40,6 +40,8 @@ from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
 from gpu_scheduler.engines.api import EngineUnavailable
 from gpu_scheduler.log import set_up_logging
+from gpu_scheduler.notices.dispatch import Dispatch
+from gpu_scheduler.notices.metrics import NoticeMetrics
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.store.api import StoreUnavailable
@@ -180,7 +182,8 @@ async def _serve(
     detected: Detected,
 ) -> None:
     counts = Counts()
-    exposition = Exposition(make_registry(counts))
+    registry = make_registry(counts)
+    exposition = Exposition(registry)
     app = make_app(data_dir=str(data_dir), exposition=exposition)
     gate = _gate(settings, app)
     server = _Server(
@@ -200,6 +203,8 @@ async def _serve(
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, _end, server, app)
     service = make_service(settings, data_dir, detected, [counts, JobLog()])
+    notices = app.state.notices = make_notices(settings, service)
+    registry.register(NoticeMetrics(notices))
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
         async with (
@@ -213,6 +218,8 @@ async def _serve(
         try:
             await opening
         finally:
+            service.feed.close()  # where it ends by other ways than a signal
+            await notices.close()
             await service.close()
             _log.info("stopped; running jobs go on")
 
@@ -285,8 +292,10 @@ async def _answering_grpc(
 async def _open(
     service: Service, app: FastAPI, server: uvicorn.Server, data_dir: Path, listening: Listening
 ) -> None:
+    notices: Dispatch = app.state.notices
     try:
         await service.open()
+        await notices.open()
     except (StoreUnavailable, EngineUnavailable) as error:
         server.should_exit = True
         raise CannotServe(str(error)) from error

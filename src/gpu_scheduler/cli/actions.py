@@ -1,10 +1,10 @@
-"""Commands that change jobs: cancel, hold, release, complete, rerun."""
+"""Commands that change jobs: cancel, hold, release, priority, complete, rerun."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpu_scheduler.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
+from gpu_scheduler.cli.options import ApiUrl, JobId, JobIds, Json, complete_jobs, examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CANCEL_EPILOG = examples("tgpu cancel 12", "tgpu cancel 12 13 last", "tgpu cancel --all-pending")
 HOLD_EPILOG = examples("tgpu hold 12", "tgpu release 12")
+PRIORITY_EPILOG = examples("tgpu priority 12 1000", "tgpu priority last -5")
 RELEASE_EPILOG = examples("tgpu release 12")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
 RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
@@ -67,6 +68,29 @@ def release(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
 
     with connected(api_url) as client:
         return _report(on_each(client, jobs, client.release_job, ["pending"]), as_json)
+
+
+def priority(
+    job: JobId,
+    number: Annotated[
+        int, typer.Argument(metavar="N", help="Higher goes first; 500 is what most jobs have.")
+    ],
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Give a waiting job, or the waiting jobs of an array, another priority.
+
+    How long it has waited still counts. A job that runs keeps the priority it has.
+    """
+    from gpu_scheduler.cli.connect import connected
+    from gpu_scheduler.cli.targets import on_each
+
+    with connected(api_url) as client:
+
+        def rerank(job_id: str) -> object:
+            return client.rerank_job(job_id, number)
+
+        return _report(on_each(client, [job], rerank, ["pending"]), as_json)
 
 
 def complete(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:

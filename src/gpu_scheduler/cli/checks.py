@@ -33,7 +33,7 @@ def examine(api_url: str | None) -> list[Check]:
         machine_checks.file_system(service.data_dir),
         disk(service.data_dir),
         machine_checks.open_files(),
-        machine_checks.screen(),
+        machine_checks.sessions(),
         *machine_checks.units(config_home()),
     ]
     try:
@@ -103,6 +103,8 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
     else:
         checks = [Check("service", Level.OK, f"{where} answers, version {health.version}")]
     checks += [Check("service", Level.FAIL, text, _mend(text)) for text in health.problems]
+    if client.target.is_local:
+        checks.append(machine_checks.memory_limits(health.pid))
     return [*checks, *_gpus(client)]
 
 
@@ -111,6 +113,8 @@ def _mend(problem: str) -> str:
     gpu = re.match(r"GPU (\d+):", problem)
     if gpu is not None:
         return f"tgpu pause-gpu {gpu[1]}"
+    if problem.startswith("GPU driver:"):
+        return "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid"
     if problem.startswith("store:"):
         return "check the disk space and the rights of the data directory"
     return "tgpu stop; tgpu start"

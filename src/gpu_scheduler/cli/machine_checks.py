@@ -8,6 +8,7 @@ from typing import Final
 
 from gpu_scheduler.cli.findings import Check, Level
 from gpu_scheduler.cli.systemd import unit_path
+from gpu_scheduler.devices.control_groups import PROC, GroupTree, memory_tree
 
 # SQLite needs locks and shared memory that these do not give, or not always.
 _NETWORK: Final = frozenset(
@@ -53,12 +54,23 @@ def open_files(soft: int | None = None) -> Check:
     return Check("limits", Level.OK, f"a process may open {shown} files")
 
 
-def screen(search_path: str | None = None) -> Check:
-    found = shutil.which("screen", path=search_path)
-    if found is None:
-        finding = "GNU screen is not installed: jobs cannot run in sessions (--screen)"
-        return Check("screen", Level.OK, finding)
-    return Check("screen", Level.OK, f"{found} is there for jobs with --screen")
+def sessions(search_path: str | None = None) -> Check:
+    found = [name for name in ("screen", "tmux") if shutil.which(name, path=search_path)]
+    if not found:
+        finding = "neither GNU screen nor tmux is installed: jobs cannot run in sessions"
+        return Check("sessions", Level.OK, finding)
+    options = " or ".join(f"--{name}" for name in found)
+    return Check("sessions", Level.OK, f"jobs can run in sessions: tgpu submit {options}")
+
+
+def memory_limits(pid: int | None = None, proc: Path = PROC) -> Check:
+    """How far a limit on a job's memory reaches, where the service with this pid is."""
+    tree = memory_tree(pid, proc)
+    if isinstance(tree, GroupTree):
+        finding = f"a memory limit holds for a whole job (control groups, version {tree.version})"
+        return Check("memory", Level.OK, finding)
+    finding = f"a memory limit holds for each process of a job, not for the whole: {tree}"
+    return Check("memory", Level.OK, finding, "tgpu service install")
 
 
 def units(config_home: Path, system_unit: Path | None = None) -> list[Check]:

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from gpu_scheduler.cli import (
     about,
+    accuracy,
     actions,
     add,
     agent,
@@ -21,6 +22,7 @@ from gpu_scheduler.cli import (
     config,
     db,
     doctor,
+    export,
     gateway,
     importing,
     jobs_file,
@@ -28,14 +30,18 @@ from gpu_scheduler.cli import (
     listing,
     logs,
     nodes,
+    notices,
     pausing,
     predict,
     preemption,
     queues,
     receipt,
+    replay,
+    report,
     reservations,
     service,
     share,
+    shell,
     sim,
     size,
     status,
@@ -43,6 +49,7 @@ from gpu_scheduler.cli import (
     tenants,
     testing,
     unit,
+    whatif,
 )
 from gpu_scheduler.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from gpu_scheduler.cli.failures import Failure, bad_input, of_client_error, of_validation
@@ -127,13 +134,23 @@ _add("why", listing.why, listing.WHY_EPILOG, _JOBS)
 _add("logs", logs.logs, logs.LOGS_EPILOG, _JOBS)
 _add("screens", attaching.screens, attaching.SCREENS_EPILOG, _JOBS)
 _add("attach", attaching.attach, attaching.ATTACH_EPILOG, _JOBS)
+_add("shell", shell.shell, shell.EPILOG, _JOBS)
 _add("wait", logs.wait, logs.WAIT_EPILOG, _JOBS)
 _add("cancel", actions.cancel, actions.CANCEL_EPILOG, _JOBS)
 _add("hold", actions.hold, actions.HOLD_EPILOG, _JOBS)
 _add("release", actions.release, actions.RELEASE_EPILOG, _JOBS)
+# A number below zero is a value here, not an option.
+_add(
+    "priority",
+    actions.priority,
+    actions.PRIORITY_EPILOG,
+    _JOBS,
+    settings={"ignore_unknown_options": True},
+)
 _add("rerun", actions.rerun, actions.RERUN_EPILOG, _JOBS)
 _add("complete", actions.complete, actions.COMPLETE_EPILOG, _JOBS)
 _add("checkpoint", preemption.checkpoint, preemption.CHECKPOINT_EPILOG, _JOBS)
+_add("accuracy", accuracy.accuracy, accuracy.EPILOG, _JOBS)
 _add("receipt", receipt.receipt, receipt.EPILOG, _JOBS)
 _add("preemptions", preemption.preemptions, preemption.PREEMPTIONS_EPILOG, _JOBS)
 _add("size", size.size, size.EPILOG, _JOBS)
@@ -159,6 +176,10 @@ _add("serve", service.serve, service.SERVE_EPILOG, _SERVICE)
 _add("gateway", gateway.gateway, gateway.EPILOG, _SERVICE)
 _add("doctor", doctor.doctor, doctor.EPILOG, _SERVICE)
 _add("test", testing.try_out, testing.EPILOG, _SERVICE)
+_add("export", export.export, export.EPILOG, _SERVICE)
+_add("report", report.report, report.EPILOG, _SERVICE)
+_add("replay", replay.replay, replay.EPILOG, _SERVICE)
+_add("whatif", whatif.whatif, whatif.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
 _add("config-schema", about.config_schema, about.SCHEMA_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)
@@ -169,6 +190,7 @@ app.add_typer(queues.quota_app, name="quota", rich_help_panel=_TENANTS)
 app.add_typer(unit.app, name="service", rich_help_panel=_SERVICE)
 app.add_typer(config.app, name="config", rich_help_panel=_SERVICE)
 app.add_typer(db.app, name="db", rich_help_panel=_SERVICE)
+app.add_typer(notices.app, name="notices", rich_help_panel=_SERVICE)
 app.add_typer(keys.app, name="keys", rich_help_panel=_SERVICE)
 app.add_typer(predict.app, name="predict", rich_help_panel=_SERVICE)
 app.add_typer(sim.app, name="sim", rich_help_panel=_SERVICE)

@@ -59,14 +59,15 @@ def evaluate(
     """Predict each job of a list as it was submitted, from those that were over by then.
 
     Lists are CSV, plain or gzip, with the columns submit_s, duration_s and gpu_num; user, name,
-    command, gpu_type, vc or tenant, limit_s and end_s are used where they are there.
+    command, gpu_type, vc or tenant, time_limit_s and end_s are used where they are there.
     """
     from gpu_scheduler.cli.failures import bad_input
     from gpu_scheduler.cli.output import note, show_json, show_lines, width
-    from gpu_scheduler.cli.past_jobs import read_past_jobs
     from gpu_scheduler.cli.render.grid import lay_out
+    from gpu_scheduler.cli.sim import sentences
     from gpu_scheduler.core.calibration import LastTwo, outcomes, score
     from gpu_scheduler.predictors import Gbm, load_predictor
+    from gpu_scheduler.simulate.past import read_past_jobs
 
     try:
         made = load_predictor(predictor)()
@@ -75,9 +76,10 @@ def evaluate(
     if isinstance(made, Gbm):
         made.in_background = False  # the same result each time, however busy the machine is
     jobs: list[PastJob] = []
-    if history is not None:
-        jobs += read_past_jobs(history, scored=False)
-    jobs += read_past_jobs(test, scored=True)
+    with sentences():
+        if history is not None:
+            jobs += read_past_jobs(history)
+        jobs += read_past_jobs(test, scored=True)
     try:
         found = score(outcomes(jobs, made))
     except ValueError as error:

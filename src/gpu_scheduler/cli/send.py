@@ -7,7 +7,8 @@ from gpu_scheduler.cli import environment
 from gpu_scheduler.cli.connect import connected, ensure_service
 from gpu_scheduler.cli.exit_codes import ExitCode, exit_code_of_job
 from gpu_scheduler.cli.failures import Failure, of_client_error
-from gpu_scheduler.cli.output import note, say, show_json, write_bytes
+from gpu_scheduler.cli.output import note, say, show_json, show_lines, write_bytes
+from gpu_scheduler.cli.render.estimate import when_lines
 from gpu_scheduler.cli.render.jobs import ended_line, queued_lines, waiting_line
 from gpu_scheduler.cli.render.words import index_ranges
 from gpu_scheduler.cli.submission import Submitter, Typed, build_request, in_options
@@ -26,6 +27,7 @@ class Answering:
     wait: bool
     quiet: bool
     as_json: bool
+    when: bool = False  # nothing is submitted: when would it start?
 
 
 def send(typed: Typed, how: Answering) -> int:
@@ -37,6 +39,9 @@ def send(typed: Typed, how: Answering) -> int:
         request, left_out = build(typed, how, lambda job_id: _real_id(client, job_id))
         if left_out:
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
+        if how.when:
+            _tell_when(client, request, how)
+            return ExitCode.OK
         answer = submit(client, request)
         for warning in answer.warnings:
             note(f"note: {warning}")
@@ -83,6 +88,19 @@ def submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
         ) from error
     except ClientError as error:
         raise in_options(of_client_error(error)) from error
+
+
+def _tell_when(client: Client, request: SubmitRequest, how: Answering) -> None:
+    try:
+        answer = client.estimate(request)
+    except ClientError as error:
+        raise in_options(of_client_error(error)) from error
+    for warning in answer.warnings:
+        note(f"note: {warning}")
+    if how.as_json:
+        show_json(answer)
+    else:
+        show_lines(when_lines(answer))
 
 
 def _report(answer: SubmitAnswer, request: SubmitRequest, how: Answering) -> None:

@@ -66,6 +66,9 @@ Style = Annotated[LogFormat | None, typer.Option(case_sensitive=False, help="Of 
 Screen = Annotated[
     bool, typer.Option("--screen", help="Run every job in a GNU screen session (`tgpu attach`).")
 ]
+Tmux = Annotated[
+    bool, typer.Option("--tmux", help="Run every job in a tmux session (`tgpu attach`).")
+]
 
 
 def serve(
@@ -81,6 +84,7 @@ def serve(
     log_level: Level = None,
     log_format: Style = None,
     screen: Screen = False,
+    tmux: Tmux = False,
 ) -> None:
     """Run the scheduler in the foreground; Ctrl-C ends it, running jobs go on."""
     from gpu_scheduler.cli.serving import run_service
@@ -98,6 +102,7 @@ def serve(
             "logging.level": log_level.value.upper() if log_level else None,
             "logging.format": log_format.value if log_format else None,
             "engine.screen": screen or None,
+            "engine.tmux": tmux or None,
         },
     )
 
@@ -115,6 +120,7 @@ def start(
     log_level: Level = None,
     log_format: Style = None,
     screen: Screen = False,
+    tmux: Tmux = False,
     daemon: Annotated[
         bool, typer.Option("--daemon", help="In the background, as it does without this too.")
     ] = False,
@@ -142,6 +148,7 @@ def start(
     ]
     words += ["--insecure-listen"] if insecure_listen else []
     words += ["--screen"] if screen else []
+    words += ["--tmux"] if tmux else []
     start_service(_absolute(data_dir), words, as_json)
 
 

@@ -10,8 +10,11 @@ import typer
 
 from gpu_scheduler.cli.failures import Failure, bad_input
 from gpu_scheduler.cli.options import Json, examples
+from gpu_scheduler.cli.sim_pack import EPILOG as PACK_EPILOG
+from gpu_scheduler.cli.sim_pack import pack
 
 if TYPE_CHECKING:
+    from gpu_scheduler.core.predict import Predictor
     from gpu_scheduler.simulate.problems import BadInput
     from gpu_scheduler.simulate.rows import Rows
     from gpu_scheduler.simulate.run import Setting
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
     "tgpu sim compare fifo.json fairshare.json",
+    "tgpu sim pack --pods pods.csv --nodes 100x8xA100",
 )
 _RUN_EPILOG = examples(
     "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
@@ -40,6 +44,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.command("pack", epilog=PACK_EPILOG)(pack)
+
+
+_TRUTH = "truth"  # the name of the predictor that is told the future
+_FORESEEING = ("shortest", "quickest")  # policies that go by predictions
 
 
 class Passing(StrEnum):
@@ -66,16 +76,19 @@ def run(
     trace: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="The jobs: CSV, NDJSON or SWF, also .gz; synthetic:N invents N."
+            metavar="FILE",
+            help="The jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
+            "invents N.",
         ),
     ],
     cluster: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FILE",
-            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8.",
+            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8. Default: "
+            "those of the journal.",
         ),
-    ],
+    ] = None,
     policy: Annotated[
         str, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
     ] = "priority",
@@ -90,7 +103,11 @@ def run(
         typer.Option(metavar="SPAN", help="Who waited this long is passed by nobody; 0 for never."),
     ] = None,
     preemption: Annotated[
-        bool, typer.Option("--preemption", help="Running jobs give way to more important ones.")
+        bool,
+        typer.Option(
+            "--preemption",
+            help="Running jobs give way to more important ones, or as the policy says.",
+        ),
     ] = False,
     keep_work: Annotated[
         bool,
@@ -106,6 +123,20 @@ def run(
             "future were known)."
         ),
     ] = Limited.GIVEN,
+    predictor: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What shortest and quickest go by: history, gbm, limit, none or an installed "
+            "one, which learn as jobs end; truth is told the future, to compare with.",
+        ),
+    ] = "history",
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Earlier jobs to learn from, as CSV."
+        ),
+    ] = None,
     nodes: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column of the cluster file with the node counts."),
@@ -123,6 +154,12 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write the result as JSON to this file.")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Partitions at the same time; default: one a processor."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a list of jobs on a cluster that is not there.
@@ -135,6 +172,7 @@ def run(
     from gpu_scheduler.cli.output import note, say, show_json, show_lines, width
     from gpu_scheduler.cli.render.grid import lay_out
     from gpu_scheduler.cli.render.sim import headline, run_grid
+    from gpu_scheduler.cli.sim_journal import cluster_of
     from gpu_scheduler.simulate.clusters import read_cluster
     from gpu_scheduler.simulate.jobs import Jobs, Limits
     from gpu_scheduler.simulate.problems import BadInput
@@ -149,8 +187,11 @@ def run(
         preemption=preemption,
         keep_work=keep_work,
     )
-    with _sentences():
-        machines = read_cluster(cluster, nodes)
+    if predictor == _TRUTH:
+        limits = Limited.TRUE
+    with sentences():
+        setting = _foreseeing(setting, policy, predictor, history)
+        machines = cluster_of(trace) if cluster is None else read_cluster(cluster, nodes)
         rows = _rows(trace, format, machines, seed)
         jobs = Jobs(rows, machines, Limits(limits.value))
         if jobs.problems and not skip_bad:
@@ -162,16 +203,17 @@ def run(
     if not jobs.arrivals:
         raise bad_input(f"{rows.file}: there are no jobs in it that could run")
     began = perf_counter()
-    with _progress(len(jobs.arrivals)) as tell:
-        result = simulate(jobs.arrivals, machines, setting, tell=tell)
+    with progress(len(jobs.arrivals)) as tell:
+        result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
     took = perf_counter() - began
     what = Run(
         trace=rows.file,
-        cluster=Path(cluster).name + (f" ({nodes})" if nodes else ""),
+        cluster=_cluster_name(cluster, nodes),
         policy=policy,
-        passing=passing.value,
+        passing=setting.rules.passing.value,
         placement=placement.value,
         limits=limits.value,
+        predictor=predictor if setting.foresight is not None else "",
         seed=seed if rows.format == "synthetic" else None,
         skipped=len(jobs.problems),
         seconds=round(took, 3),
@@ -227,6 +269,7 @@ def _setting(
     from gpu_scheduler.cli.durations import parse_duration
     from gpu_scheduler.cli.options import read_option
     from gpu_scheduler.core import rules
+    from gpu_scheduler.core.policies import RANKED_NAMES, TICK_MS, rules_under
     from gpu_scheduler.policies import load_policy
     from gpu_scheduler.simulate.restart import LOSES_ALL, PUBLISHED
     from gpu_scheduler.simulate.run import Setting
@@ -238,19 +281,55 @@ def _setting(
         order = load_policy(policy, 60)
     except ValueError as error:
         raise bad_input(f"--policy: {error}") from error
+    given = rules.Rules(
+        passing=rules.Passing(passing.value),
+        hold_after_ms=hold_ms,
+        preemption=rules.PreemptionRules(keeps_work=keep_work) if preemption else None,
+    )
     return Setting(
         order,
-        rules.Rules(
-            passing=rules.Passing(passing.value),
-            hold_after_ms=hold_ms,
-            preemption=rules.PreemptionRules() if preemption else None,
-        ),
+        rules_under(policy, given),
         rules.PlacementRule(placement.value),
         PUBLISHED if keep_work else LOSES_ALL,
+        tick_ms=TICK_MS if policy in RANKED_NAMES else None,
     )
 
 
+def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path | None) -> "Setting":
+    """With predictions, where something goes by them."""
+    from dataclasses import replace
+
+    from gpu_scheduler.policies import load_policy
+    from gpu_scheduler.predictors import Gbm, load_predictor
+    from gpu_scheduler.simulate.foresight import Foresight
+    from gpu_scheduler.simulate.past import read_past_jobs
+
+    try:
+        make = load_predictor("limit" if predictor == _TRUTH else predictor)
+    except ValueError as error:
+        raise bad_input(f"--predictor: {error}") from error
+    if policy not in _FORESEEING and setting.rules.preemption is None:
+        return setting
+
+    def made() -> "Predictor":
+        found = make()
+        if isinstance(found, Gbm):
+            found.in_background = False  # the same result each time, however busy the machine is
+        return found
+
+    past = () if history is None else tuple(read_past_jobs(history))
+    foresight = Foresight(made, lambda options: load_policy(policy, 60, options), past=past)
+    return replace(setting, foresight=foresight)
+
+
+def _cluster_name(cluster: str | None, nodes: str | None) -> str:
+    if cluster is None:
+        return "its own cluster"
+    return Path(cluster).name + (f" ({nodes})" if nodes else "")
+
+
 def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Rows":
+    from gpu_scheduler.cli.sim_journal import is_journal, rows_of
     from gpu_scheduler.simulate.synthetic import PREFIX, synthetic
     from gpu_scheduler.simulate.traces import read_trace
 
@@ -259,6 +338,8 @@ def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Row
         if not count.isdecimal() or not int(count):
             raise bad_input(f"--trace: {trace} names no number of jobs; synthetic:1000 is right")
         return synthetic(int(count), cluster, seed)
+    if format is None and is_journal(trace):
+        return rows_of(trace)
     path = Path(trace)
     if not path.is_file():
         raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 invents 1,000 jobs")
@@ -269,7 +350,7 @@ def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Row
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def sentences() -> Iterator[None]:
     from gpu_scheduler.simulate.problems import BadInput
 
     try:
@@ -291,7 +372,7 @@ def _refused(error: "BadInput") -> Failure:
 
 
 @contextmanager
-def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
+def progress(jobs: int, what: str = "jobs") -> Iterator[Callable[[int], None] | None]:
     """A bar on standard error, where somebody looks."""
     import sys
 
@@ -302,8 +383,8 @@ def _progress(jobs: int) -> Iterator[Callable[[int], None] | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress("jobs", *columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("jobs", total=jobs)
+    with Progress(what, *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=jobs)
         yield lambda more: bar.advance(task, more)
 
 

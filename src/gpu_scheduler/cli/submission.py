@@ -13,6 +13,7 @@ from gpu_scheduler.cli import amounts
 from gpu_scheduler.cli.durations import parse_duration
 from gpu_scheduler.cli.failures import Failure, bad_input, of_validation
 from gpu_scheduler.cli.instants import parse_instant
+from gpu_scheduler.cli.mail_types import parse_mail_types
 from gpu_scheduler.cli.options import read_option
 from gpu_scheduler.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
@@ -61,6 +62,9 @@ _OPTIONS: Final = {
     "venv": "--venv",
     "uv": "--uv",
     "screen": "--screen",
+    "tmux": "--tmux",
+    "mail_to": "--mail-user",
+    "mail_on": "--mail-type",
 }
 
 
@@ -111,6 +115,9 @@ class Typed:
     uv: str = ""
     size_by: str = "given"
     screen: bool = False
+    tmux: bool = False
+    mail_user: Sequence[str] = ()
+    mail_type: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,7 @@ def build_request(
         "array": _array(typed.array),
         "params": read_option("--param", lambda _: amounts.parse_params(typed.params), ""),
     }
-    fields |= _gpus(typed, gpus) | _where(typed) | _surroundings(typed)
+    fields |= _gpus(typed, gpus) | _where(typed) | _surroundings(typed) | _mail(typed)
     if typed.backoff:
         fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
     try:
@@ -233,6 +240,15 @@ def _surroundings(typed: Typed) -> dict[str, object]:
         "venv": typed.venv,
         "uv": typed.uv,
         "screen": typed.screen,
+        "tmux": typed.tmux,
+    }
+
+
+def _mail(typed: Typed) -> dict[str, object]:
+    words = amounts.split_ids(typed.mail_type)
+    return {
+        "mail_to": amounts.split_ids(typed.mail_user),
+        "mail_on": read_option("--mail-type", lambda _: parse_mail_types(words), ""),
     }
 
 

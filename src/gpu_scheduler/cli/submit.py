@@ -18,6 +18,7 @@ EPILOG = examples(
     "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
     "tgpu submit --conda ml --auto -- python eval.py --llm qwen2.5-7b-inst",
     "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
+    "tgpu submit --gpus 8 --when -- python train.py  (only ask when it would start)",
 )
 
 _RESOURCES = "Resources"
@@ -281,12 +282,44 @@ def submit(
             "--screen", help="Run in a GNU screen session: `tgpu attach`.", rich_help_panel=_SETTING
         ),
     ] = False,
+    tmux: Annotated[
+        bool,
+        typer.Option(
+            "--tmux", help="Run in a tmux session: `tgpu attach`.", rich_help_panel=_SETTING
+        ),
+    ] = False,
+    mail_user: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mail-user",
+            metavar="ADDRESS",
+            help="Have the scheduler write to this address when the job ends.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    mail_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mail-type",
+            metavar="EVENT",
+            help="… of start, end, failure, preemption, idle, deadline or all; Slurm's words too.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
     lease: Annotated[
         bool,
         typer.Option(
             "--lease",
             help="No command: hold the GPUs until `tgpu complete`.",
             rich_help_panel=_SETTING,
+        ),
+    ] = False,
+    when: Annotated[
+        bool,
+        typer.Option(
+            "--when",
+            help="Only tell when it would start, and what would start it sooner.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = False,
     wait: Annotated[
@@ -354,5 +387,8 @@ def submit(
         venv=venv,
         uv=uv,
         screen=screen,
+        tmux=tmux,
+        mail_user=mail_user or (),
+        mail_type=mail_type or (),
     )
-    return send(typed, Answering(cwd, api_url, wait, quiet, as_json))
+    return send(typed, Answering(cwd, api_url, wait, quiet, as_json, when))

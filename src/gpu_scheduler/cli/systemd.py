@@ -49,6 +49,8 @@ def unit_text(unit: Unit) -> str:
         "# Only the service is ended: the supervisor and the jobs go on, and are found again.",
         "KillMode=process",
         f"TimeoutStopSec={round(unit.shutdown_seconds) + _SPARE_SECONDS}",
+        "# Jobs get control groups of their own, which limit their memory as a whole.",
+        "Delegate=memory",
         "# The first for the service; jobs may raise theirs to the second.",
         "LimitNOFILE=65536:524288",
         "",

@@ -17,6 +17,7 @@ from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.budgets_v1 import BudgetList
+from gpu_scheduler.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
 from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
@@ -29,6 +30,7 @@ from gpu_scheduler.wire.keys_v1 import (
 )
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.notices_v1 import NoticeList, NoticeTried
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
@@ -155,6 +157,10 @@ class AsyncClient:
     async def cancel_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.cancel_job(job_id))
 
+    async def rerank_job(self, job_id: str, priority: int) -> ActionAnswer:
+        """Give a waiting job another priority."""
+        return await self.send(calls.rerank_job(job_id, priority))
+
     async def hold_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.hold_job(job_id))
 
@@ -176,6 +182,14 @@ class AsyncClient:
 
     async def rerun_job(self, job_id: str) -> SubmitAnswer:
         return await self.send(calls.rerun_job(job_id))
+
+    async def estimate(self, request: SubmitRequest) -> EstimateAnswer:
+        """When a submission would start, and what would start it sooner; nothing is queued."""
+        return await self.send(calls.estimate(request))
+
+    async def accuracy(self, days: float = 30, tenant_id: str | None = None) -> AccuracyAnswer:
+        """How often jobs that had to wait started when they were told they would."""
+        return await self.send(calls.accuracy(days, tenant_id))
 
     async def receipt(self, job_id: str) -> ReceiptModel:
         """What a job has used up so far."""
@@ -304,6 +318,14 @@ class AsyncClient:
         """What became of the lines of the jobs file that the service watches."""
         return await self.send(calls.jobs_file())
 
+    async def list_notices(self) -> NoticeList:
+        """Who is told what happened, and how that fares."""
+        return await self.send(calls.list_notices())
+
+    async def try_notice(self, name: str) -> NoticeTried:
+        """Send a test notice now."""
+        return await self.send(calls.try_notice(name))
+
     async def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
         return await self.send(calls.list_reservations(tenant_id))
 
@@ -401,6 +423,14 @@ class AsyncClient:
             except ClientError as error:
                 watch.lost(error)
             await asyncio.sleep(watch.pause_seconds())
+
+    async def journal(
+        self, *, after: int = 0, commands: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """All that was recorded behind number `after`, as NDJSON in pieces; for admins."""
+        async with self._opened(calls.journal(after, commands)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     # How calls are made
 

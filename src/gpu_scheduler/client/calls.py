@@ -15,6 +15,7 @@ from gpu_scheduler.client.call import (
     said,
 )
 from gpu_scheduler.wire.budgets_v1 import BudgetList
+from gpu_scheduler.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from gpu_scheduler.wire.events_v1 import EventList
 from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
@@ -27,6 +28,7 @@ from gpu_scheduler.wire.keys_v1 import (
 )
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.notices_v1 import NoticeList, NoticeTried
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
@@ -67,6 +69,7 @@ from gpu_scheduler.wire.v1 import (
     GpuList,
     GpuModel,
     Health,
+    JobChange,
     JobList,
     JobModel,
     PauseRequest,
@@ -122,6 +125,16 @@ def submit(request: SubmitRequest) -> Call[SubmitAnswer]:
     return Call("POST", "/api/v1/jobs", a(SubmitAnswer), body=body)
 
 
+def estimate(request: SubmitRequest) -> Call[EstimateAnswer]:
+    body = request.model_dump_json(exclude_defaults=True).encode()
+    return Call("POST", "/api/v1/jobs/estimate", a(EstimateAnswer), body=body)
+
+
+def accuracy(days: float, tenant_id: str | None) -> Call[AccuracyAnswer]:
+    query = {"days": days, "tenant_id": tenant_id}
+    return Call("GET", "/api/v1/scheduler/accuracy", a(AccuracyAnswer), query)
+
+
 def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Call[JobList]:
     query = {
         "state": ",".join(wanted.get("states", ())) or None,
@@ -141,6 +154,11 @@ def get_job(job_id: str) -> Call[JobModel]:
 
 def cancel_job(job_id: str) -> Call[ActionAnswer]:
     return Call("DELETE", path_of("jobs", job_id), a(ActionAnswer))
+
+
+def rerank_job(job_id: str, priority: int) -> Call[ActionAnswer]:
+    body = said(JobChange(priority=priority))
+    return Call("PATCH", path_of("jobs", job_id), a(ActionAnswer), body=body)
 
 
 def hold_job(job_id: str) -> Call[ActionAnswer]:
@@ -222,6 +240,12 @@ def events(
         "readings": None if readings else "false",
     }
     return Call("GET", "/api/v1/events", nothing, query)
+
+
+def journal(after: int, commands: bool) -> Call[None]:
+    """To be read as a stream."""
+    query = {"after": after, "commands": "true" if commands else None}
+    return Call("GET", "/api/v1/journal", nothing, query)
 
 
 # -- GPUs and machines ---------------------------------------------------------------------------
@@ -339,6 +363,15 @@ def size(model: str) -> Call[SizeAnswer]:
 
 def jobs_file() -> Call[JobsFileAnswer]:
     return Call("GET", "/api/v1/jobs-file", a(JobsFileAnswer))
+
+
+def list_notices() -> Call[NoticeList]:
+    return Call("GET", "/api/v1/notices", a(NoticeList))
+
+
+def try_notice(name: str) -> Call[NoticeTried]:
+    path = f"{path_of('notices', name, kind='notice')}/test"
+    return Call("POST", path, a(NoticeTried), poll_seconds=60)
 
 
 def list_reservations(tenant_id: str | None) -> Call[ReservationList]:

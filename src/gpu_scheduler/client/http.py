@@ -20,6 +20,7 @@ from gpu_scheduler.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from gpu_scheduler.client.target import Target
 from gpu_scheduler.client.watch import SILENCE_SECONDS, Watch
 from gpu_scheduler.wire.budgets_v1 import BudgetList
+from gpu_scheduler.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
 from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer
 from gpu_scheduler.wire.keys_v1 import (
@@ -32,6 +33,7 @@ from gpu_scheduler.wire.keys_v1 import (
 )
 from gpu_scheduler.wire.metrics_v1 import MetricsAnswer
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
+from gpu_scheduler.wire.notices_v1 import NoticeList, NoticeTried
 from gpu_scheduler.wire.preemptions_v1 import PreemptionList
 from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from gpu_scheduler.wire.reservations_v1 import (
@@ -162,6 +164,10 @@ class Client:
     def cancel_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.cancel_job(job_id))
 
+    def rerank_job(self, job_id: str, priority: int) -> ActionAnswer:
+        """Give a waiting job another priority."""
+        return self.send(calls.rerank_job(job_id, priority))
+
     def hold_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.hold_job(job_id))
 
@@ -181,6 +187,14 @@ class Client:
 
     def rerun_job(self, job_id: str) -> SubmitAnswer:
         return self.send(calls.rerun_job(job_id))
+
+    def estimate(self, request: SubmitRequest) -> EstimateAnswer:
+        """When a submission would start, and what would start it sooner; nothing is queued."""
+        return self.send(calls.estimate(request))
+
+    def accuracy(self, days: float = 30, tenant_id: str | None = None) -> AccuracyAnswer:
+        """How often jobs that had to wait started when they were told they would."""
+        return self.send(calls.accuracy(days, tenant_id))
 
     def receipt(self, job_id: str) -> ReceiptModel:
         """What a job has used up so far."""
@@ -309,6 +323,14 @@ class Client:
         """What became of the lines of the jobs file that the service watches."""
         return self.send(calls.jobs_file())
 
+    def list_notices(self) -> NoticeList:
+        """Who is told what happened, and how that fares."""
+        return self.send(calls.list_notices())
+
+    def try_notice(self, name: str) -> NoticeTried:
+        """Send a test notice now."""
+        return self.send(calls.try_notice(name))
+
     def list_reservations(self, tenant_id: str | None = None) -> ReservationList:
         return self.send(calls.list_reservations(tenant_id))
 
@@ -405,6 +427,11 @@ class Client:
             except ClientError as error:
                 watch.lost(error)
             time.sleep(watch.pause_seconds())
+
+    def journal(self, *, after: int = 0, commands: bool = False) -> Generator[bytes, None, None]:
+        """All that was recorded behind number `after`, as NDJSON in pieces; for admins."""
+        with self._opened(calls.journal(after, commands)) as pieces:
+            yield from pieces
 
     # How calls are made
 

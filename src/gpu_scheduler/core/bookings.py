@@ -77,6 +77,8 @@ def choose(state: State, wanted: BookingRequest, now: int) -> Booking | Unbookab
 
 def due(state: State, now: int) -> tuple[tuple[str, str], ...]:
     """Bookings that end now, with the cause, by id."""
+    if not state.ledger.bookings:
+        return ()
     found = []
     for booking_id, booking in sorted(state.ledger.bookings.items()):
         given_back_at = booking.unused_at

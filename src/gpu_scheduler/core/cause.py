@@ -37,6 +37,7 @@ class Evidence:
 
     log_tail: str = ""
     kills: tuple[KernelKill, ...] = ()  # oldest first
+    memory_limit_bytes: int | None = None  # that it was ended for reaching
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -79,6 +80,9 @@ def of_exit(
     """Of an attempt that ended by itself, and not well. `hardware` is what its GPUs had."""
     if hardware is not None:
         return of_hardware(hardware)
+    if evidence.memory_limit_bytes is not None:
+        limit = evidence.memory_limit_bytes >> 20
+        return Finding(Fault.HOST_OUT_OF_MEMORY, f"the whole job may use {limit} MiB")
     kill = _kill(exit_code, pid, evidence.kills)
     if kill is not None:
         return Finding(Fault.HOST_OUT_OF_MEMORY, _short(kill.text))

@@ -6,9 +6,10 @@ to get wrong. Tests call it after every step; a service may, when it suspects it
 
 from collections import Counter
 
+from gpu_scheduler.core.attained import level_of
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job, class_of
+from gpu_scheduler.core.job import Job, JobClass, class_of
 from gpu_scheduler.core.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
 from gpu_scheduler.core.meter import Owner, owners
@@ -30,6 +31,7 @@ def check_invariants(state: State) -> None:
     _check_queues(state)
     _check_classes(state)
     _check_meters(state)
+    _check_held(state)
 
 
 def check_plan(state: State, plan: Plan) -> None:
@@ -176,15 +178,26 @@ def _open_dependencies(state: State, job: Job) -> int:
     return sum(state.entry(dependency.job_id) is not None for dependency in job.after)
 
 
+def _class_of(entry: Entry) -> JobClass:
+    return class_of(entry.job, level_of(entry.job.request.gpu_millis, entry.progress.ran_ms))
+
+
 def _check_classes(state: State) -> None:
-    members = Counter(class_of(entry.job) for entry in state.entries())
+    members = Counter(_class_of(entry) for entry in state.entries())
     counted = {queue.job_class: queue.members for queue in state.waiting.all_classes()}
     _require(counted == members, "classes have {} members, counted {}", members, counted)
     for entry in state.entries():
         job_id, queue = entry.job.job_id, entry.queue
-        _require(queue.job_class == class_of(entry.job), "job {} is in a wrong class", job_id)
+        _require(queue.job_class == _class_of(entry), "job {} is in a wrong class", job_id)
         unmet = _open_dependencies(state, entry.job)
         _require(entry.unmet == unmet, "job {} waits for {}, not {}", job_id, unmet, entry.unmet)
+
+
+def _check_held(state: State) -> None:
+    amounts = [entry.job.request.gpu_millis for entry in state.placed()]
+    held = (state.held_millis, state.held_squares)
+    counted = (sum(amounts), sum(millis * millis for millis in amounts))
+    _require(held == counted, "placed jobs have {}, with squares, not {}", counted, held)
 
 
 def _check_meters(state: State) -> None:

@@ -17,7 +17,7 @@ from gpu_scheduler.core.bookings import due
 from gpu_scheduler.core.cohort import would_borrow
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Job, JobClass, class_of
+from gpu_scheduler.core.job import Job, JobClass
 from gpu_scheduler.core.ledger import Trial
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.plan import (
@@ -28,15 +28,25 @@ from gpu_scheduler.core.plan import (
     Reservation,
     Start,
 )
-from gpu_scheduler.core.policy import ChoicePolicy, OrderPolicy, Policy
+from gpu_scheduler.core.policy import (
+    ChoicePolicy,
+    OrderPolicy,
+    Policy,
+    Ranking,
+    Rounds,
+    goes_by_rounds,
+    is_ranking,
+)
 from gpu_scheduler.core.queue import ClassQueue, QueueKey
 from gpu_scheduler.core.rules import PLAIN, Passing, PreemptionRules, Rules
 from gpu_scheduler.core.stages.admit import refuse
 from gpu_scheduler.core.stages.hold import FAR, Holds
 from gpu_scheduler.core.stages.line import Lines
+from gpu_scheduler.core.stages.outrank import Outranked
 from gpu_scheduler.core.stages.place import could_ever_hold, place
 from gpu_scheduler.core.stages.preempt import Candidates, Eviction, Search, borrowers, lost_by
 from gpu_scheduler.core.stages.reserve import Opening, opening
+from gpu_scheduler.core.stages.round import give_out, has_begun, is_due
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.units import GPU
@@ -81,7 +91,8 @@ def schedule(
     """
     if state.is_quiet():
         return _NO_PLAN
-    with Trial(state.ledger) as trial:
+    trial = Trial(state.ledger)
+    try:
         cycle = _Cycle(state, now, closed, rules, trial)
         cycle.witness = witness
         expired = cycle.end_leases()
@@ -92,6 +103,8 @@ def schedule(
             cycle.fill_by_choice(policy)
         else:
             cycle.fill_by_key(policy, policies)
+    finally:
+        trial.undo()
     return Plan(
         tuple(cycle.starts),
         tuple(expired),
@@ -106,6 +119,19 @@ def schedule(
 
 class _Cycle:
     """One cycle under way: the trial, and what was decided so far."""
+
+    # Most cycles never touch these.
+    _candidates: Candidates | None = None
+    _ranking: Ranking | None = None  # those who run give way by rank
+    _outranked: Outranked | None = None
+    _borrowers: frozenset[TenantId] = frozenset()
+    _searches = 0
+    _openings = 0
+    _is_over = False  # nobody may pass any more
+    _is_refused: bool | None = None  # whether a limit was in the way of the last; None: not asked
+    _untaken: tuple[Job, Placement, int | None] | None = None
+    stopped_by: JobId | None = None
+    witness: Witness | None = None
 
     def __init__(
         self,
@@ -126,24 +152,18 @@ class _Cycle:
         # depends on how long it runs and on what it has booked.
         self._full: set[int] = set()
         self._full_around_holds: set[tuple[int, int | None, str | None]] = set()
-        self._candidates: Candidates | None = None
-        self._borrowers = frozenset() if rules.preemption is None else borrowers(trial.books)
-        self._searches = 0
-        self._openings = 0
+        if rules.preemption is not None:
+            self._borrowers = borrowers(trial.books)
         # What was looked for in vain: in a cycle there is only less of it. A search that failed
         # fails at any lower priority too.
         self._no_victims: dict[tuple[object, ...], int] = {}
         self._no_opening: set[tuple[int, int | None, bool]] = set()
         self._served: set[JobId] = set()  # apart from the line
         self._promises: dict[ClassQueue, Reservation] = {}
-        self._is_over = False  # nobody may pass any more
-        self._untaken: tuple[Job, Placement, int | None] | None = None
         self.starts: list[Start] = []
         self.preemptions: list[Preemption] = []
         self.claims: list[Claim] = []
         self.reservations: list[Reservation] = []
-        self.stopped_by: JobId | None = None
-        self.witness: Witness | None = None
 
     # -- before anybody is served ----------------------------------------------------------------
 
@@ -223,7 +243,7 @@ class _Cycle:
 
     def keep_promises(self, promises: Sequence[Reservation]) -> None:
         """What a cycle before told a job is held for it, whatever comes out this time."""
-        if self._rules.passing is not Passing.CONSERVATIVE:
+        if not promises or self._rules.passing is not Passing.CONSERVATIVE:
             return
         for promise in promises:
             entry = self._state.entry(promise.job_id)
@@ -241,6 +261,11 @@ class _Cycle:
     def fill_by_key(self, policy: OrderPolicy, policies: Mapping[str, OrderPolicy]) -> None:
         state, now = self._state, self._now
         order = policy.at(state, now)
+        if goes_by_rounds(order):
+            self._take_round(order)
+            return
+        if self._rules.preemption is not None and is_ranking(order):
+            self._ranking = order
         own = {name: each.at(state, now) for name, each in policies.items()} if policies else {}
         lines = Lines(self._books, order, own, self._open_classes(), self._served)
         aside = self._serve(lines, is_lending=bool(self._books.cohorts))
@@ -249,6 +274,28 @@ class _Cycle:
             self._serve(Lines(self._books, order, own, aside, self._served), is_lending=False)
         # Jobs that were not reached, behind others of their class: their word stands as well.
         self.reservations += self._promises.values()
+
+    def _take_round(self, order: Rounds) -> None:
+        """Give out all GPUs by count; where that takes some from others, that is all for now."""
+        if not is_due(self._state, self._now, order.round_ms):
+            return
+        turns, leftover = give_out(self._state, order, self._rules.preemption, self._now)
+        if leftover and turns and has_begun(self._state, self._now, order.round_ms):
+            to = turns[0].job.job_id
+            self.preemptions += [
+                Preemption(e.job.job_id, to, PreemptionCause.POLICY, lost_by(e, self._now))
+                for e in leftover
+            ]
+            return
+        for entry in turns:
+            if entry.job.job_id in self._served or entry.queue.job_class in self._closed:
+                continue
+            placement = self._place(entry.queue)
+            if placement is None:
+                self._testify(entry.queue.job_class, entry.job.job_id)
+            else:
+                self._start(entry, placement)
+                self._take_started()
 
     def _serve(self, lines: Lines, *, is_lending: bool) -> list[ClassQueue]:
         """Start whom one can, in order. Only what is idle is lent: who needs more than its own
@@ -297,7 +344,7 @@ class _Cycle:
                     raise InvariantBroken(
                         f"policy {policy.name} chose job {chosen.job_id}, which it was not shown"
                     )
-                job_class = class_of(job)
+                job_class = self._entry(job.job_id).queue.job_class
                 if job_class in self._closed:
                     continue
                 placement = self._place(self._entry(job.job_id).queue)
@@ -313,6 +360,7 @@ class _Cycle:
 
     def _place(self, queue: ClassQueue) -> Placement | None:
         job_class, shape = queue.job_class, queue.shape
+        self._is_refused = None
         if shape in self._full:
             return None
         if self._holds or job_class.booking is not None:
@@ -321,7 +369,8 @@ class _Cycle:
                 return None
         else:
             narrow = None
-        if refuse(self._books, job_class) is not None:
+        self._is_refused = refuse(self._books, job_class) is not None
+        if self._is_refused:
             return None
         placement = place(self._books, job_class, self._holds.view(job_class))
         if placement is None:
@@ -355,12 +404,16 @@ class _Cycle:
         rules, job_class = self._rules, queue.job_class
         if rules.preemption is not None and self._others_give_way(queue, job_id):
             return
+        if self._ranking is not None and self._outranked_give_way(queue, job_id, self._ranking):
+            return
         entry = self._entry(job_id)
         waited = self._now - entry.job.submitted_at
         is_overdue = rules.hold_after_ms is not None and waited >= rules.hold_after_ms
         if rules.passing is Passing.GREEDY and not is_overdue:
             return
-        if refuse(self._books, job_class) is not None:
+        if self._is_refused is None:
+            self._is_refused = refuse(self._books, job_class) is not None
+        if self._is_refused:
             return  # not for want of room: nobody behind it makes it wait
         if rules.passing is Passing.STRICT:
             # What can never start would keep everybody waiting for ever.
@@ -417,6 +470,17 @@ class _Cycle:
         if eviction is None:
             self._no_victims[alike] = queue.job_class.priority
         return self._promise(self._entry(job_id).job, eviction)
+
+    def _outranked_give_way(self, queue: ClassQueue, job_id: JobId, order: Ranking) -> bool:
+        rules = self._rules.preemption
+        if rules is None:
+            return False
+        if self._outranked is None:
+            self._outranked = Outranked(self._state, order, rules, self._now)
+            self._outranked.leave_out(p.victim for p in self.preemptions)
+        entry = self._entry(job_id)
+        eviction = self._outranked.find(entry, _alike(queue), self._trial, self._holds)
+        return self._promise(entry.job, eviction)
 
     def _search(self, job_class: JobClass, *, whoever: bool = False) -> Search | None:
         """None where it would be in vain, or too much for one cycle; `whoever` minds no

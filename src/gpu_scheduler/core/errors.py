@@ -111,6 +111,8 @@ class RateLimited(SchedulerError):
 class Unavailable(SchedulerError):
     """The service cannot do this now: a full disk, a queue at its cap, an engine out of reach."""
 
+    wait_seconds = 2  # a good time to try again
+
 
 class InvariantBroken(SchedulerError):
     """Two facts that exclude each other. Never the caller's fault."""

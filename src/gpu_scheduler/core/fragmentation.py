@@ -4,7 +4,8 @@ A free half GPU is worth nothing to who wants a whole one. Over a fixed mix of r
 each node a number, and a placement is good where that number grows least. See docs/adr/0012.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from gpu_scheduler.core.units import GPU
 
@@ -32,6 +33,20 @@ EMPTY: Final = tuple(_of_empty_gpus(count) for count in range(MOST_GPUS + 1))
 
 def of_empty(count: int) -> int:
     return EMPTY[min(count, MOST_GPUS)]
+
+
+class Worth(NamedTuple):
+    """What some requests cannot use: of a GPU by what is free of it, and of empty ones by how
+    many there are."""
+
+    partly: Sequence[int]
+    empty: Sequence[int]
+
+    def of_empty(self, count: int) -> int:
+        return self.empty[min(count, MOST_GPUS)]
+
+
+USUAL: Final = Worth(PARTLY_FREE, EMPTY)
 
 
 def unusable(free: list[int]) -> int:

@@ -124,6 +124,9 @@ class Detail:
     rerun_of: JobId | None = None
     uid: int | None = None  # the local user it runs as; None: whoever runs the service
     screen: bool = False  # in a GNU screen session, to which people can attach
+    mail_to: tuple[str, ...] = ()  # addresses that are told of it
+    mail_on: tuple[str, ...] = ()  # … of these: "start", "end", "failure", …
+    tmux: bool = False  # the same with tmux
 
 
 NO_DETAIL: Final = Detail()
@@ -146,9 +149,10 @@ class JobClass(NamedTuple):
     booking: str | None = None
     array_id: str | None = None  # only for arrays with a cap
     array_max: int | None = None
+    level: int = 0  # of the GPU time it had in earlier attempts: see `core/attained.py`
 
 
-def class_of(job: Job) -> JobClass:
+def class_of(job: Job, level: int = 0) -> JobClass:
     array, options = job.array, job.options
     capped = array is not None and array.max_running is not None
     return JobClass(
@@ -162,4 +166,5 @@ def class_of(job: Job) -> JobClass:
         options.booking,
         array.array_id if array is not None and capped else None,
         array.max_running if array is not None and capped else None,
+        level,
     )

@@ -6,13 +6,15 @@ copy of the state per cycle, and a trial costs what it touches.
 
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.node import Gpu, Node, Part, Placement
+from gpu_scheduler.core.mix import Mix
+from gpu_scheduler.core.mix_index import MixIndex
+from gpu_scheduler.core.node import Gpu, Node, Placement, Share
 from gpu_scheduler.core.node_index import NodeIndex
 from gpu_scheduler.core.reasons import Reason
 from gpu_scheduler.core.rules import PlacementRule
@@ -54,17 +56,21 @@ class NodeUse:
             self.closed_by,
         )
 
-    def add(self, job: Job, part: Part, sign: int) -> None:
+    def add(self, job: Job, shares: tuple[Share, ...], sign: int) -> None:
         """Add (or, with -1, take away) what one worker has here."""
-        for share in part.shares:
-            taken = self.gpu_millis.get(share.gpu_index, 0) + sign * share.millis
+        gpu_millis = self.gpu_millis
+        for share in shares:
+            index = share.gpu_index
+            taken = gpu_millis.get(index, 0) + sign * share.millis
             if taken:
-                self.gpu_millis[share.gpu_index] = taken
+                gpu_millis[index] = taken
             else:
-                self.gpu_millis.pop(share.gpu_index, None)
+                gpu_millis.pop(index, None)
         request = job.request
-        self.cpu_millis += sign * (request.cpu_millis // request.workers)
-        self.mem_mib += sign * (request.mem_mib // request.workers)
+        if request.cpu_millis:
+            self.cpu_millis += sign * (request.cpu_millis // request.workers)
+        if request.mem_mib:
+            self.mem_mib += sign * (request.mem_mib // request.workers)
         if request.where.exclusive:
             self.closed_by += sign
 
@@ -81,6 +87,7 @@ class TenantUse:
     mem_mib: int = 0
     jobs: int = 0
     gpu_millis_by_user: dict[str, int] = field(default_factory=dict)
+    is_limited: bool = field(default=True, compare=False)  # False: no quota need be asked
 
     def add(self, job: Job, placement: Placement, sign: int) -> None:
         request = job.request
@@ -88,9 +95,12 @@ class TenantUse:
         _add_to(self.gpu_millis_by_type, placement.gpu_type, amount)
         _add_to(self.gpu_millis_by_user, job.options.user, amount)
         self.gpu_millis += amount
-        self.gpu_mem_mib += sign * request.gpu_mem_mib
-        self.cpu_millis += sign * request.cpu_millis
-        self.mem_mib += sign * request.mem_mib
+        if request.gpu_mem_mib:
+            self.gpu_mem_mib += sign * request.gpu_mem_mib
+        if request.cpu_millis:
+            self.cpu_millis += sign * request.cpu_millis
+        if request.mem_mib:
+            self.mem_mib += sign * request.mem_mib
         self.jobs += sign
 
 
@@ -147,31 +157,44 @@ class Ledger:
         self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
         self.bookings: dict[str, Booking] = {}
         self.placement_rule = PlacementRule.FRAGMENTATION
+        self.mix: Mix | None = None  # what jobs usually ask for; None: nobody knows yet
         # Whether the nodes, all free and well, would hold what classes of a shape ask for.
         self.ever_holds: dict[int, bool] = {}
+        self._gpu_millis: int | None = None
         self._node_ids: list[NodeId] | None = []
         self._index: NodeIndex | None = None
         self._changed: dict[NodeId, None] = {}  # nodes the index has not looked at since
+        self._mix_index: MixIndex | None = None
+        self._behind: dict[NodeId, None] = {}  # as `changed`, and the other index has looked
 
     def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
         holding = Holding(job, placement, until)
-        for part in placement.parts():
-            use = self._node(part.node_id)
-            use.add(job, part, +1)
-            use.holdings[job.job_id] = holding
-            self._changed[part.node_id] = None
-        self.known_ends += until is not None
+        self._take_on(placement.node_id, placement.shares, holding)
+        for node_id, shares in placement.others:
+            self._take_on(node_id, shares, holding)
+        if until is not None:
+            self.known_ends += 1
         self._count(job, placement, +1)
 
+    def _take_on(self, node_id: NodeId, shares: tuple[Share, ...], holding: Holding) -> None:
+        use, job = self.nodes.get(node_id) or self._unknown(node_id), holding[0]
+        use.add(job, shares, +1)
+        use.holdings[job.job_id] = holding
+        self._changed[node_id] = None
+
     def give(self, job: Job, placement: Placement) -> None:
-        held = self._node(placement.node_id).holdings.get(job.job_id)
-        self.known_ends -= held is not None and held.until is not None
-        for part in placement.parts():
-            use = self._node(part.node_id)
-            use.add(job, part, -1)
-            use.holdings.pop(job.job_id, None)
-            self._changed[part.node_id] = None
+        held = self._give_on(placement.node_id, placement.shares, job)
+        for node_id, shares in placement.others:
+            self._give_on(node_id, shares, job)
+        if held is not None and held.until is not None:
+            self.known_ends -= 1
         self._count(job, placement, -1)
+
+    def _give_on(self, node_id: NodeId, shares: tuple[Share, ...], job: Job) -> Holding | None:
+        use = self.nodes.get(node_id) or self._unknown(node_id)
+        use.add(job, shares, -1)
+        self._changed[node_id] = None
+        return use.holdings.pop(job.job_id, None)
 
     def holding(self, job: Job, placement: Placement) -> Holding:
         return self.nodes[placement.node_id].holdings[job.job_id]
@@ -196,18 +219,45 @@ class Ledger:
 
     def index(self) -> NodeIndex:
         """The nodes by what is free of them, as they are now."""
+        if self._behind:
+            self._changed.update(self._behind)
+            self._behind.clear()
         index = self._index
         if index is None or not index.is_about(self.nodes):
             index = None
         elif self._changed:
             index.refresh(self._changed)
-        if index is None or not index.covers_all():
+        if index is None or len(index.records) != len(self.nodes):
             index = self._index = NodeIndex(self.nodes)
+        if self._mix_index is not None:
+            self._mix_index.stale.update(self._changed)
         self._changed.clear()
         return index
 
+    def mix_index(self) -> MixIndex | None:
+        """As `index`, by the learnt mix; None where there is none, or it is not to be used."""
+        if self.mix is None or self.placement_rule is not PlacementRule.FRAGMENTATION:
+            return None
+        index = self._mix_index
+        if index is None or not index.is_about(self.mix, self.nodes):
+            index = self._mix_index = MixIndex(self.mix, self.nodes)
+        if self._changed:
+            index.stale.update(self._changed)
+            self._behind.update(self._changed)
+            self._changed.clear()
+        if index.stale:
+            index.refresh()
+        return index
+
+    def gpu_millis(self) -> int:
+        """All the GPUs there are, well or not."""
+        if self._gpu_millis is None:
+            self._gpu_millis = GPU * sum(len(use.node.gpus) for use in self.nodes.values())
+        return self._gpu_millis
+
     def set_node(self, node: Node) -> None:
         self.ever_holds.clear()
+        self._gpu_millis = None
         self._changed[node.node_id] = None
         use = self.nodes.get(node.node_id)
         if use is None:
@@ -222,6 +272,7 @@ class Ledger:
         else:
             self._leave_cohort(use.tenant)
             use.tenant = tenant
+        self.tenants[tenant.tenant_id].is_limited = tenant.is_limited
         if tenant.cohort:
             members = self.cohorts.setdefault(tenant.cohort, [])
             members.append(tenant.tenant_id)
@@ -240,16 +291,17 @@ class Ledger:
 
     def _count(self, job: Job, placement: Placement, sign: int) -> None:
         use = self.tenants[job.tenant_id]
-        pool = self.pools.get(use.tenant.cohort) if use.tenant.cohort else None
+        pool = self.pools.get(use.tenant.cohort) if self.pools else None
         if pool is None:
             use.add(job, placement, sign)
         else:
             pool.add(use, -1)
             use.add(job, placement, sign)
             pool.add(use, +1)
-        queue = self.queues.get((job.tenant_id, job.queue))
-        if queue is not None:
-            queue.running += sign
+        if self.queues:
+            queue = self.queues.get((job.tenant_id, job.queue))
+            if queue is not None:
+                queue.running += sign
         if job.array is not None and job.array.max_running is not None:
             array_id = job.array.array_id
             placed = self.arrays.get(array_id, 0) + sign
@@ -258,11 +310,8 @@ class Ledger:
             else:
                 del self.arrays[array_id]
 
-    def _node(self, node_id: NodeId) -> NodeUse:
-        use = self.nodes.get(node_id)
-        if use is None:
-            raise InvariantBroken(f"a placement names node {node_id}, which was never set")
-        return use
+    def _unknown(self, node_id: NodeId) -> NoReturn:
+        raise InvariantBroken(f"a placement names node {node_id}, which was never set")
 
 
 class _Step(NamedTuple):

@@ -4,10 +4,12 @@ Whatever is not in `MOVES` is refused. A missing edge leaks GPUs in other schedu
 goes through every pair.
 """
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpu_scheduler.core.cause import Fault
 from gpu_scheduler.core.errors import IllegalMove
@@ -45,6 +47,7 @@ TERMINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCE
 PLACED: Final = frozenset({JobState.SCHEDULED, JobState.RUNNING})
 
 _S, _M = JobState, Move
+_START: Final = Move.START  # at hand: names of an enum are looked up each time
 MOVES: Final = MappingProxyType(
     {
         (_S.PENDING, _M.START): _S.SCHEDULED,
@@ -82,9 +85,11 @@ def next_state(job_id: JobId, state: JobState, move: Move) -> JobState:
     return after
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What has become of a job so far."""
+class Progress(Struct, frozen=True, gc=False):
+    """What has become of a job so far.
+
+    A struct and not a dataclass because every move makes one: a tenth of the time.
+    """
 
     state: JobState = JobState.PENDING
     attempt: int = 0  # the number of the newest attempt; 0 before the first
@@ -107,6 +112,7 @@ class Progress:
     # GPUs that others are giving up for this waiting job: it is served first, on these if it can.
     claim: Placement | None = None
     fault: Fault | None = None  # whose doing it was that its last attempt did not end well
+    ran_ms: int = 0  # how long its earlier attempts had their GPUs, all together
 
 
 PENDING: Final = Progress()
@@ -115,15 +121,28 @@ PENDING_HELD: Final = Progress(held=True)
 
 def place(job_id: JobId, progress: Progress, placement: Placement, at: int) -> Progress:
     """Start the next attempt on these GPUs."""
-    return Progress(
-        state=next_state(job_id, progress.state, Move.START),
-        attempt=progress.attempt + 1,
-        failures=progress.failures,
-        restarts=progress.restarts,
-        placement=placement,
-        started_at=at,
-        preemptions=progress.preemptions,
-        lost_gpu_millis_ms=progress.lost_gpu_millis_ms,
+    return Progress(  # every job comes here, and by name the fields would take ten times as long
+        next_state(job_id, progress.state, _START),
+        progress.attempt + 1,
+        progress.failures,
+        progress.restarts,
+        False,
+        0,
+        placement,
+        at,  # started_at
+        None,
+        None,
+        None,
+        None,
+        None,
+        False,
+        None,
+        None,
+        progress.preemptions,
+        progress.lost_gpu_millis_ms,
+        None,
+        None,
+        progress.ran_ms,
     )
 
 
@@ -148,7 +167,7 @@ def end(
     cause: str | None = None,
 ) -> Progress:
     """Move to one of the terminal states. The placement stays, as history."""
-    return Progress(  # every job comes here: `replace` takes twice as long
+    return Progress(  # as in `place`
         next_state(job_id, progress.state, _END[to]),
         progress.attempt,
         progress.failures,
@@ -157,24 +176,35 @@ def end(
         progress.eligible_at,
         progress.placement,
         progress.started_at,
-        at,
+        at,  # ended_at
         progress.pid,
         exit_code,
         signal,
         cause,
-        False,
+        False,  # stopping
         progress.gives_way_to,
         progress.checkpoint_at,
         progress.preemptions,
         progress.lost_gpu_millis_ms,
         progress.claim,
+        None,  # fault
+        progress.ran_ms,
     )
 
 
 def requeue(
-    job_id: JobId, progress: Progress, eligible_at: int, cause: str, counts: bool
+    job_id: JobId,
+    progress: Progress,
+    eligible_at: int,
+    cause: str,
+    counts: bool,
+    *,
+    at: int | None = None,
 ) -> Progress:
-    """Back to the queue, keeping the count of attempts; `counts` spends one retry."""
+    """Back to the queue, keeping the count of attempts; `counts` spends one retry.
+
+    `at` is when its GPUs were given back, where that was not told before.
+    """
     return Progress(
         state=next_state(job_id, progress.state, Move.REQUEUE),
         attempt=progress.attempt,
@@ -185,6 +215,7 @@ def requeue(
         cause=cause,
         preemptions=progress.preemptions,
         lost_gpu_millis_ms=progress.lost_gpu_millis_ms,
+        ran_ms=progress.ran_ms if at is None else ran_ms(progress, at),
     )
 
 
@@ -197,6 +228,13 @@ def give_way(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progre
     """Ask a job to end for another; it keeps its GPUs until nothing of it is left."""
     stopping = stop(job_id, progress, cause)
     return progress if progress.stopping else replace(stopping, gives_way_to=to)
+
+
+def ran_ms(progress: Progress, at: int) -> int:
+    """How long a job had GPUs until then, in all its attempts."""
+    if progress.started_at is None or progress.state not in PLACED:
+        return progress.ran_ms
+    return progress.ran_ms + max(0, at - progress.started_at)
 
 
 def lost_ms(progress: Progress, at: int) -> int:
@@ -218,6 +256,7 @@ def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Prog
         cause=progress.cause,
         preemptions=progress.preemptions + 1,
         lost_gpu_millis_ms=progress.lost_gpu_millis_ms + lost_ms(progress, at) * gpu_millis,
+        ran_ms=ran_ms(progress, at),
     )
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import NodeId
 
@@ -45,8 +47,7 @@ class Node:
         object.__setattr__(self, "gpus", tuple(sorted(self.gpus, key=lambda gpu: gpu.index)))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True, gc=False):
     """A part of a GPU, or all of it (1000)."""
 
     gpu_index: int
@@ -60,8 +61,7 @@ class Part(NamedTuple):
     shares: tuple[Share, ...]  # by GPU index
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True, gc=False):
     """Where a job is: its first worker's place, and for gangs those of the others, by rank."""
 
     node_id: NodeId

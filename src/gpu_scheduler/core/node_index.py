@@ -106,10 +106,11 @@ class Group:
         return known
 
 
-class _Ranked(NamedTuple):
+class Ranked(NamedTuple):
     score: Score
     serial: int  # tells groups of one score apart; decides nothing
     group: Group
+    fit: Fit
 
 
 class Finder:
@@ -118,7 +119,7 @@ class Finder:
     def __init__(self, shape: Shape, idle_only: bool) -> None:
         self._shape = shape
         self._idle_only = idle_only
-        self._ranked: list[_Ranked] = []
+        self._ranked: list[Ranked] = []
         self._known: set[int] = set()
         self.seen = 0  # of the news of its type
 
@@ -128,26 +129,26 @@ class Finder:
         found = group.fit(self._shape)
         if found is not None:
             self._known.add(group.serial)
-            insort(self._ranked, _Ranked(found.score, group.serial, group))
+            insort(self._ranked, Ranked(found.score, group.serial, group, found))
 
-    def first(self) -> tuple[Score, NodeId, Group] | None:
-        """The first of `nodes`, for who needs nothing beside GPUs."""
+    def first(self) -> Ranked | None:
+        """The group in which the first of `nodes` is the first, for who needs GPUs alone."""
         ranked = self._ranked
-        while ranked and not ranked[0].group.nodes:
+        while ranked and not ranked[0][2].nodes:
             self._drop(0)
         if not ranked:
             return None
-        score, _, best = ranked[0]
-        node_id, at = best.nodes[0], 1
-        while at < len(ranked) and ranked[at].score == score:
-            group = ranked[at].group
+        best = ranked[0]
+        score, at = best[0], 1
+        while at < len(ranked) and ranked[at][0] == score:
+            group = ranked[at][2]
             if not group.nodes:
                 self._drop(at)
                 continue
-            if group.nodes[0] < node_id:
-                node_id, best = group.nodes[0], group
+            if group.nodes[0] < best[2].nodes[0]:
+                best = ranked[at]
             at += 1
-        return score, node_id, best
+        return best
 
     def nodes(self, needs: Needs) -> Iterator[tuple[Score, NodeId, Group]]:
         """The best first, of equals the first by id. Nothing may change meanwhile.
@@ -205,8 +206,17 @@ def fewest(rooms: Iterable[tuple[int, int]], workers: int) -> int:
     return nodes + workers
 
 
+class _Look(NamedTuple):
+    """Where a node belongs: its group for each type that has something free, and which GPU each
+    cell of it is."""
+
+    groups: tuple[Group, ...]
+    indexes: dict[str, Indexes]  # by type
+
+
+_CLOSED: Final = _Look((), {})
 # What was found for nodes of which this is taken, by whether nobody is there.
-_Seen = dict[tuple[bool, tuple[tuple[int, int], ...]], tuple[Group | None, Indexes]]
+_Seen = dict[tuple[bool, frozenset[tuple[int, int]]], _Look]
 
 
 class _Record:
@@ -217,22 +227,23 @@ class _Record:
     def __init__(self) -> None:
         self.node: Node | None = None
         self.usable: dict[str, list[tuple[Kind, int]]] = {}  # by type
-        self.seen: dict[str, _Seen] = {}  # by type; shared by nodes with the same usable GPUs
-        self.groups: list[Group] = []
+        self.seen: _Seen = {}  # shared by nodes with the same usable GPUs
+        self.groups: tuple[Group, ...] = ()
         self.indexes: dict[str, Indexes] = {}
 
 
 class NodeIndex:
     def __init__(self, nodes: "dict[NodeId, NodeUse]") -> None:
         self._nodes = nodes
-        self._records: dict[NodeId, _Record] = {}
+        self.records: dict[NodeId, _Record] = {}
         self._groups: dict[tuple[str, bool, Cells], Group] = {}
         self._populated: dict[str, dict[int, Group]] = {}
+        self._types: list[str] | None = None  # those of them
         self._news: dict[str, list[Group]] = {}  # groups that got their first node, by type
         self._finders: dict[tuple[str, Shape, bool], Finder] = {}
         self._sizes: dict[str, list[int]] = {}  # of GPU memory, ever seen
         self._labelled: dict[tuple[str, str], dict[NodeId, None]] = {}
-        self._seen: dict[tuple[str, tuple[tuple[Kind, int], ...]], _Seen] = {}
+        self._seen: dict[tuple[tuple[str, tuple[tuple[Kind, int], ...]], ...], _Seen] = {}
         self._fewest: dict[tuple[str, Shape, int], int] = {}
         self._serial = 0
         self.refresh(nodes)
@@ -241,18 +252,18 @@ class NodeIndex:
         """Whether these are its nodes; also no longer once it has grown too large."""
         return nodes is self._nodes and len(self._groups) <= _MOST_GROUPS
 
-    def covers_all(self) -> bool:
-        return len(self._nodes) == len(self._records)
-
     def types(self) -> list[str]:
-        return sorted(self._populated)
+        """In order. Not to be changed by the caller."""
+        if self._types is None:
+            self._types = sorted(self._populated)
+        return self._types
 
     def groups(self, gpu_type: str) -> Collection[Group]:
         """Those with a node in them, in no order."""
         return self._populated.get(gpu_type, {}).values()
 
     def usable(self, node_id: NodeId, gpu_type: str) -> list[tuple[Kind, int]]:
-        return self._records[node_id].usable.get(gpu_type, [])
+        return self.records[node_id].usable.get(gpu_type, [])
 
     def with_label(self, labels: Iterable[tuple[str, str]]) -> Collection[NodeId] | None:
         """Nodes that have one of the labels, if that leaves few of them; None: look at all."""
@@ -260,7 +271,7 @@ class NodeIndex:
         return fewest.keys() if len(fewest) <= _FEW else None
 
     def indexes(self, node_id: NodeId, gpu_type: str) -> Indexes:
-        return self._records[node_id].indexes[gpu_type]
+        return self.records[node_id].indexes[gpu_type]
 
     def usual(self, gpu_type: str, shape: Shape) -> Shape | None:
         """The shape by which others ask for the same GPUs; None where none has the memory."""
@@ -275,7 +286,7 @@ class NodeIndex:
     def finder(self, gpu_type: str, shape: Shape, idle_only: bool) -> Finder:
         key = (gpu_type, shape, idle_only)
         found = self._finders.get(key)
-        news = self._news.get(gpu_type, [])
+        news = self._news.get(gpu_type, ())
         if found is None:
             found = self._new_finder(key)
             found.seen = len(news)
@@ -292,7 +303,7 @@ class NodeIndex:
         known = self._fewest.get(key)
         if known is None:
             sorts: Counter[tuple[Kind, ...]] = Counter()
-            for record in self._records.values():
+            for record in self.records.values():
                 sorts[tuple([kind for kind, _ in record.usable.get(gpu_type, ())])] += 1
             rooms = [(capacity(tuple((GPU, k) for k in ks), shape), n) for ks, n in sorts.items()]
             known = self._fewest[key] = fewest(rooms, workers)
@@ -315,11 +326,12 @@ class NodeIndex:
         return finder
 
     def refresh(self, changed: Collection[NodeId]) -> None:
+        records, nodes = self.records, self._nodes
         for node_id in changed:
-            record = self._records.get(node_id)
+            record = records.get(node_id)
             if record is None:
-                record = self._records[node_id] = _Record()
-            use = self._nodes[node_id]
+                record = records[node_id] = _Record()
+            use = nodes[node_id]
             if record.node is not use.node:
                 self._read(record, use.node)
             self._regroup(record, use)
@@ -339,42 +351,44 @@ class NodeIndex:
                 if gpu.mem_mib not in sizes:
                     insort(sizes, gpu.mem_mib)
         record.usable = {gpu_type: kinds_of(gpus) for gpu_type, gpus in by_type.items()}
-        record.seen = {
-            gpu_type: self._seen.setdefault((gpu_type, tuple(usable)), {})
-            for gpu_type, usable in record.usable.items()
-        }
+        alike = tuple([(gpu_type, tuple(gpus)) for gpu_type, gpus in record.usable.items()])
+        record.seen = self._seen.setdefault(alike, {})
 
     def _regroup(self, record: _Record, use: "NodeUse") -> None:
-        groups: list[Group] = []
-        if not use.closed_by:
-            key = (not use.holdings, tuple(sorted(use.gpu_millis.items())))
-            for gpu_type, seen in record.seen.items():
-                found = seen.get(key)
-                if found is None:
-                    found = self._look(record, gpu_type, use)
-                    if len(seen) >= _MOST_SEEN:
-                        seen.clear()
-                    seen[key] = found
-                group, indexes = found
-                if group is not None:
-                    groups.append(group)
-                    record.indexes[gpu_type] = indexes
-        spare_cpu, spare_mem = use.node.cpu_millis - use.cpu_millis, use.node.mem_mib - use.mem_mib
+        if use.closed_by:
+            look = _CLOSED
+        else:
+            key = (not use.holdings, frozenset(use.gpu_millis.items()))
+            found = record.seen.get(key)
+            look = self._look(record, use) if found is None else found
+            if found is None:
+                if len(record.seen) >= _MOST_SEEN:
+                    record.seen.clear()
+                record.seen[key] = look
+        groups, record.indexes = look
+        node = use.node
+        spare_cpu, spare_mem = node.cpu_millis - use.cpu_millis, node.mem_mib - use.mem_mib
         for group in groups:
-            group.spare_cpu_millis = max(group.spare_cpu_millis, spare_cpu)
-            group.spare_mem_mib = max(group.spare_mem_mib, spare_mem)
+            if group.spare_cpu_millis < spare_cpu or group.spare_mem_mib < spare_mem:
+                group.spare_cpu_millis = max(group.spare_cpu_millis, spare_cpu)
+                group.spare_mem_mib = max(group.spare_mem_mib, spare_mem)
         if groups == record.groups:
             return
-        node_id = use.node.node_id
         for group in record.groups:
-            self._leave(group, node_id)
+            self._leave(group, node.node_id)
         for group in groups:
-            self._join(group, node_id)
+            self._join(group, node.node_id)
         record.groups = groups
 
-    def _look(self, record: _Record, gpu_type: str, use: "NodeUse") -> tuple[Group | None, Indexes]:
-        cells, indexes = cells_of(record.usable[gpu_type], use.gpu_millis)
-        return self._group(gpu_type, not use.holdings, cells) if cells else None, indexes
+    def _look(self, record: _Record, use: "NodeUse") -> _Look:
+        groups: list[Group] = []
+        indexes: dict[str, Indexes] = {}
+        for gpu_type, usable in record.usable.items():
+            cells, which = cells_of(usable, use.gpu_millis)
+            if cells:
+                groups.append(self._group(gpu_type, not use.holdings, cells))
+                indexes[gpu_type] = which
+        return _Look(tuple(groups), indexes)
 
     def _group(self, gpu_type: str, is_idle: bool, cells: Cells) -> Group:
         key = (gpu_type, is_idle, cells)
@@ -386,7 +400,11 @@ class NodeIndex:
 
     def _join(self, group: Group, node_id: NodeId) -> None:
         if not group.nodes:
-            self._populated.setdefault(group.gpu_type, {})[group.serial] = group
+            populated = self._populated.get(group.gpu_type)
+            if populated is None:
+                populated = self._populated[group.gpu_type] = {}
+                self._types = None
+            populated[group.serial] = group
             news = self._news.setdefault(group.gpu_type, [])
             if len(news) >= _MOST_NEWS:
                 news.clear()
@@ -401,3 +419,4 @@ class NodeIndex:
             del populated[group.serial]
             if not populated:
                 del self._populated[group.gpu_type]
+                self._types = None

@@ -8,7 +8,7 @@ holds for all of them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpu_scheduler.core.fragmentation import PARTLY_FREE, of_empty
+from gpu_scheduler.core.fragmentation import USUAL, Worth
 from gpu_scheduler.core.units import GPU
 
 
@@ -64,7 +64,7 @@ def capacity(cells: Cells, shape: Shape) -> int:
     return _capacity(_allowed(cells, shape), shape)
 
 
-def fit(cells: Cells, shape: Shape, workers: int = 1) -> Fit | None:
+def fit(cells: Cells, shape: Shape, workers: int = 1, worth: Worth = USUAL) -> Fit | None:
     """Worker by worker the best place that leaves room for those to come; None: too many."""
     left = _allowed(cells, shape)
     if not left or (workers > 1 and _capacity(left, shape) < workers):
@@ -73,7 +73,7 @@ def fit(cells: Cells, shape: Shape, workers: int = 1) -> Fit | None:
     total: Score | None = None
     picked: list[Picks] = []
     for to_come in range(workers - 1, -1, -1):
-        best = _best(left, shape, to_come)
+        best = _best(left, shape, to_come, worth)
         if best is None:
             return None
         total = best.score if total is None else _sum(total, best.score)
@@ -141,7 +141,7 @@ class _Choice(NamedTuple):
 _Group = tuple[int, int]  # island and NUMA node of empty GPUs
 
 
-def _best(cells: list[_Free], shape: Shape, to_come: int) -> _Choice | None:
+def _best(cells: list[_Free], shape: Shape, to_come: int, worth: Worth) -> _Choice | None:
     """The least of all choices that differ in more than the index; see docs/adr/0012."""
     whole, rest = divmod(shape.millis, GPU)
     groups = _empty_groups(cells)
@@ -154,7 +154,7 @@ def _best(cells: list[_Free], shape: Shape, to_come: int) -> _Choice | None:
             gpus = wholes if partial is None else [*wholes, partial]
             if shape.same_island and not _linked(gpus):
                 continue
-            score = _score(groups, wholes, partial, rest, shape.spread)
+            score = _score(groups, wholes, partial, shape, worth)
             rank = (score, tuple(cell.position for cell in gpus))
             if best is not None and rank >= best:
                 continue
@@ -224,8 +224,8 @@ def _score(
     groups: dict[_Group, list[_Free]],
     wholes: list[_Free],
     partial: _Free | None,
-    rest: int,
-    spread: bool,
+    shape: Shape,
+    worth: Worth,
 ) -> Score:
     gpus = wholes if partial is None else [*wholes, partial]
     alone = sum(cell.island < 0 for cell in gpus)
@@ -233,11 +233,11 @@ def _score(
     numas = len({cell.numa for cell in gpus})
     opened = [cell for cell in gpus if cell.free == GPU]
     before = sum(map(len, groups.values()))
-    growth = of_empty(before - len(opened)) - of_empty(before)
+    growth = worth.of_empty(before - len(opened)) - worth.of_empty(before)
     if partial is not None:
-        growth += PARTLY_FREE[partial.free - rest]
+        growth += worth.partly[partial.free - shape.millis % GPU]
         if partial.free < GPU:
-            growth -= PARTLY_FREE[partial.free]
+            growth -= worth.partly[partial.free]
     fullness = 0 if partial is None else partial.free
     # Empty GPUs that stay behind in the islands and NUMA nodes that lose one: few means that the
     # smallest were broken.
@@ -249,7 +249,7 @@ def _score(
         if numa in in_numas:
             near += len(members)
     heat = sum(cell.heat for cell in gpus)
-    if spread:
+    if shape.spread:
         return (islands, numas, -fullness, beside, near, heat)
     return (islands, numas, growth, fullness, beside, near, heat)
 

@@ -1,14 +1,14 @@
 """What a cycle decided. A plan changes nothing by itself."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.node import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True, gc=False):
     job_id: JobId
     placement: Placement
 
@@ -20,8 +20,7 @@ class PreemptionCause(StrEnum):
     POLICY = "policy"  # an installed policy named it
 
 
-@dataclass(frozen=True, slots=True)
-class Preemption:
+class Preemption(Struct, frozen=True, gc=False):
     """One running job gives way to a waiting one."""
 
     victim: JobId
@@ -30,16 +29,14 @@ class Preemption:
     lost_gpu_millis_ms: int  # GPU time since its last checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True, gc=False):
     """The GPUs that a job gets once those who give way are gone."""
 
     job_id: JobId
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True, gc=False):
     """The first job that cannot start will, by then at the latest; others pass only around it."""
 
     job_id: JobId
@@ -47,8 +44,7 @@ class Reservation:
     placement: Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, gc=False):
     starts: tuple[Start, ...] = ()  # in the order in which they were decided
     expired: tuple[JobId, ...] = ()  # leases whose time is up
     doomed: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause

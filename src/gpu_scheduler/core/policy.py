@@ -1,13 +1,14 @@
 """The plug-in slot for order: who is served first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeGuard
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, JobClass
 from gpu_scheduler.core.ledger import TenantUse
-from gpu_scheduler.core.state import State
+from gpu_scheduler.core.queue import ClassQueue
+from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import TenantQueue
 
 SortKey = tuple[int, int, JobId]
@@ -30,6 +31,48 @@ class Order(Protocol):
     ) -> SortKey:
         """Inside one class a later `(submitted_at, job_id)` must never get a lower key: the cycle
         takes each class in that order and compares only the heads."""
+
+
+Rank = tuple[int, int]  # lower goes first; equal ranks leave each other alone
+
+
+class Ranking(Order, Protocol):
+    """An order in which those who run have a rank too: whoever has a higher one gives way."""
+
+    def rank(self, entry: Entry) -> Rank:
+        """Of a job that waits or runs. Giving way never lowers it: or two could push each other
+        out in turn for ever."""
+
+    def patience_ms(self, rank: Rank, costs_ms: int, victims: int) -> int:
+        """How long somebody of this rank waits before so many give way, who lose so much."""
+
+
+class Rounds(Order, Protocol):
+    """An order that gives out all GPUs anew, by count, once in a while."""
+
+    round_ms: int
+
+    def rank(self, entry: Entry) -> Rank: ...
+
+
+class Parted(Order, Protocol):
+    """An order in which jobs of one class may stand apart, by when they were submitted."""
+
+    def parts(self, queues: Iterable[ClassQueue]) -> Iterable[ClassQueue]:
+        """The classes, some of them in parts: inside each, as inside a class, the oldest stands
+        for all."""
+
+
+def is_parted(order: Order) -> TypeGuard[Parted]:
+    return hasattr(order, "parts")
+
+
+def is_ranking(order: Order) -> TypeGuard[Ranking]:
+    return hasattr(order, "patience_ms")  # the cycle asks each time: isinstance is much slower
+
+
+def goes_by_rounds(order: Order) -> TypeGuard[Rounds]:
+    return hasattr(order, "round_ms")
 
 
 class OrderPolicy(Protocol):

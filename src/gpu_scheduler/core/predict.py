@@ -303,8 +303,11 @@ class Forecast:
         self._minute = 0
 
     def learn(self, job: Job, duration_ms: int, at: int) -> None:
+        self.learn_of(facts_of(job), duration_ms, at)
+
+    def learn_of(self, facts: Facts, duration_ms: int, at: int) -> None:
         self._told.clear()
-        self._predictor.learn(facts_of(job), duration_ms, at)
+        self._predictor.learn(facts, duration_ms, at)
 
     def __call__(self, job_class: JobClass, now: int) -> int | None:
         """In ms; None where nothing can be said."""
@@ -315,6 +318,12 @@ class Forecast:
         # What others ran for tells less of a job than what its owner says of it.
         is_said = facts.time_limit_ms is not None and predicted.confidence.level in _OF_OTHERS
         return None if is_said else predicted.p50_ms
+
+    def middle_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
+        """For estimates: how long half of such jobs run in all that have run for so long."""
+        step = max(0, elapsed_ms.bit_length() - _STEP_BITS)
+        predicted = self._predict(facts_of(job), elapsed_ms >> step << step, now)
+        return None if predicted is None else max(elapsed_ms, predicted.p50_ms)
 
     def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
         """How much longer a running job goes on at most, with nine of ten that are like it. None

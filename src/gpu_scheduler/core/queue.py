@@ -5,16 +5,19 @@ when one does not fit, passes over its whole class. A million jobs in a thousand
 thousand jobs cost.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from sortedcontainers import SortedList
 
+from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job, JobClass, Options, Request, class_of
 
 _MOST_SHAPES: Final = 100_000
 _MOST_KNOWN: Final = 10_000
+_MOST_LISTED: Final = 2_000  # as many keys as moving them costs less than a sorted list's upkeep
 
 QueueKey = tuple[int, JobId]  # (submitted_at, job id): the order inside every class
 
@@ -27,7 +30,7 @@ class ClassQueue:
     def __init__(self, job_class: JobClass, shape: int) -> None:
         self.job_class = job_class
         self.shape = shape  # the same for classes that ask for the same: quicker than comparing
-        self.keys: SortedList[QueueKey] = SortedList()
+        self.keys: list[QueueKey] | SortedList[QueueKey] = []  # in order; the latter once many
         self.members = 0
 
 
@@ -46,12 +49,12 @@ class WaitingQueue:
         self._classes: dict[JobClass, ClassQueue] = {}
         self._open: dict[int, ClassQueue] = {}  # those in which somebody waits
         self._known: dict[tuple[object, ...], _Known] = {}
-        self._size = 0
+        self.size = 0  # how many wait
         self._shapes: dict[Request, int] = {}
         self._last_shape = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def join(self, job_class: JobClass, count: int = 1) -> ClassQueue:
         """The class of jobs that enter the state; all its jobs share the one object."""
@@ -62,11 +65,11 @@ class WaitingQueue:
         queue.members += count
         return queue
 
-    def queue_of(self, job: Job) -> ClassQueue:
+    def queue_of(self, job: Job, level: int = 0) -> ClassQueue:
         """As `join(class_of(job))`, without working the class out again for jobs that share their
         request and options with one that came before."""
-        if job.array is not None:
-            return self.join(class_of(job))
+        if job.array is not None or level:
+            return self.join(class_of(job, level))
         key = (job.tenant_id, job.queue, job.priority, id(job.request), id(job.options))
         known = self._known.get(key)
         if known is not None and known.queue.members:
@@ -97,21 +100,43 @@ class WaitingQueue:
         """As `add` for each of them, in much less time where they are many."""
         if not keys:
             return
-        queue.keys.update(keys)
+        known = queue.keys
+        if isinstance(known, list) and len(known) + len(keys) <= _MOST_LISTED:
+            known += keys
+            known.sort()
+        else:
+            if isinstance(known, list):
+                known = queue.keys = SortedList(known)
+            known.update(keys)
         self._open[id(queue)] = queue
-        self._size += len(keys)
+        self.size += len(keys)
 
     def add(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
-        if not queue.keys:
+        keys, key = queue.keys, (submitted_at, job_id)
+        self.size += 1
+        if not isinstance(keys, list):
+            keys.add(key)
+        elif not keys:
             self._open[id(queue)] = queue
-        queue.keys.add((submitted_at, job_id))
-        self._size += 1
+            keys.append(key)
+        else:
+            insort(keys, key)
+            if len(keys) > _MOST_LISTED:
+                queue.keys = SortedList(keys)
 
     def discard(self, queue: ClassQueue, submitted_at: int, job_id: JobId) -> None:
-        queue.keys.remove((submitted_at, job_id))
-        if not queue.keys:
+        keys, key = queue.keys, (submitted_at, job_id)
+        if isinstance(keys, list):
+            at = bisect_left(keys, key)
+            if keys[at] != key:
+                raise InvariantBroken(f"job {job_id} does not wait in its class")
+            del keys[at]
+        else:
+            keys.remove(key)
+        self.size -= 1
+        if not keys:
             del self._open[id(queue)]
-        self._size -= 1
+            queue.keys = []
 
     def all_classes(self) -> Iterator[ClassQueue]:
         """Also those whose jobs all run, are held or sleep."""

@@ -36,7 +36,9 @@ class PreemptionRules:
     margin: int = 1  # how much more important than its victims a job must be
     min_run_ms: int = 0  # nobody gives way before having run this long
     spare_ms: int = 0  # nobody gives way who ends by itself within this
-    most_times: int = 3  # nobody gives way more often than this
+    most_times: int = 3  # nobody gives way more often than this, unless the policy ranks jobs
+    keeps_work: bool = False  # every job goes on where it was, not only who can be signalled
+    restart_ms: int = 20_000  # what starting anew costs, beside what is lost
     # Who ends by itself is told by this too; None: by time limits alone.
     left: Left | None = field(default=None, compare=False)
 

@@ -3,13 +3,15 @@
 Jobs that are over are dropped: the store has them. What is here grows with what waits and runs.
 """
 
+from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from sortedcontainers import SortedList
 
+from gpu_scheduler.core.attained import Had, had_by, level_of
 from gpu_scheduler.core.budget import Budgets
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
@@ -19,9 +21,11 @@ from gpu_scheduler.core.events import (
     JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -35,12 +39,30 @@ from gpu_scheduler.core.lifecycle import (
     PLACED,
     TERMINAL,
     JobState,
+    Move,
     Progress,
 )
 from gpu_scheduler.core.meter import Meter, Meters, Owner
 from gpu_scheduler.core.queue import ClassQueue, WaitingQueue
 from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
+
+# Names at hand: those of an enum are looked up each time, and this is the path of every job.
+_PENDING: Final = JobState.PENDING
+_PREEMPT: Final = Move.PREEMPT
+
+Setting = (
+    JobChanged
+    | TenantSet
+    | QueueSet
+    | QueueRemoved
+    | UsageAdded
+    | NodeSet
+    | BookingSet
+    | BookingRemoved
+    | SettingsSet
+    | MixSet
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +73,14 @@ class Entry:
     queue: ClassQueue
     progress: Progress
     unmet: int = 0  # dependencies that are not over yet
+    _had: Had | None = None  # as it was worked out last: asked in every cycle, it seldom changes
+
+    def had(self, now: int) -> Had:
+        """How much GPU time the job has had by now, and where it is."""
+        known = self._had
+        if known is None or known.of is not self.progress or not known.since <= now < known.until:
+            known = self._had = had_by(self.job.request.gpu_millis, self.progress, now)
+        return known
 
 
 class State:
@@ -66,8 +96,13 @@ class State:
         self._entries: dict[JobId, Entry] = {}
         self._placed: dict[JobId, Entry] = {}
         self._placed_by_priority: Counter[int] = Counter()
+        # What placed jobs have, and the sum of its squares: how large the usual GPU's job is.
+        self.held_millis = 0
+        self.held_squares = 0
+        self.looked_at = -1  # when time passed last, before now
+        self.gave_way_at = -1  # when somebody did last
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
-        self._leases: SortedList[tuple[int, JobId]] = SortedList()
+        self._leases: list[tuple[int, JobId]] = []  # in order; there are few
         self._dependents: dict[JobId, list[JobId]] = {}
         self._doomed: dict[JobId, str] = {}
         self._claimants: dict[JobId, Entry] = {}
@@ -85,6 +120,10 @@ class State:
         return sorted(
             self._placed.values(), key=lambda e: (e.progress.started_at or 0, e.job.job_id)
         )
+
+    def placed_in_no_order(self) -> Iterable[Entry]:
+        """The same, for those who bring them into an order of their own."""
+        return self._placed.values()
 
     def lowest_placed_priority(self) -> int | None:
         """None where nobody has GPUs."""
@@ -108,11 +147,11 @@ class State:
     def expired_leases(self, now: int) -> list[JobId]:
         if not self._leases:
             return []
-        return [job_id for _, job_id in self._leases.irange(maximum=(now, _LAST_ID))]
+        return [job_id for _, job_id in self._leases[: bisect_right(self._leases, (now, _LAST_ID))]]
 
     def doomed(self) -> list[tuple[JobId, str]]:
         """Jobs whose dependencies can never be met, with the cause, by id."""
-        return sorted(self._doomed.items())
+        return sorted(self._doomed.items()) if self._doomed else []
 
     def doom_of(self, job_id: JobId) -> str | None:
         """Why this job can never start; None where it still can."""
@@ -137,7 +176,7 @@ class State:
     def is_quiet(self) -> bool:
         """Whether there is nothing that a cycle could decide about."""
         return not (
-            len(self.waiting)
+            self.waiting.size
             or self._leases
             or self._doomed
             or self._claimants
@@ -153,11 +192,18 @@ class State:
     # -- the one way to change it ------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
+        # What comes with every job first.
+        if isinstance(event, JobMoved):
+            self._move(event)
+        elif isinstance(event, TimePassed):
+            self._wake(event.at)
+        elif isinstance(event, JobsSubmitted):
+            self._take_in(event.jobs, event.held)
+        else:
+            self._set(event)
+
+    def _set(self, event: Setting) -> None:
         match event:
-            case JobsSubmitted():
-                self._take_in(event.jobs, event.held)
-            case JobMoved():
-                self._move(event)
             case JobChanged():
                 self._change(event.job)
             case TenantSet():
@@ -177,7 +223,9 @@ class State:
                 self.ledger.bookings[event.booking.booking_id] = event.booking
             case BookingRemoved():
                 self._remove_booking(event.booking_id)
-            case TimePassed():
+            case MixSet():
+                self.ledger.mix = event.mix
+            case SettingsSet():  # for those who look back
                 self._wake(event.at)
             case _:
                 assert_never(event)
@@ -197,7 +245,8 @@ class State:
             )
         if job.tenant_id not in self.ledger.tenants:
             raise InvariantBroken(f"job {job.job_id} names unknown tenant {job.tenant_id}")
-        entry = Entry(job, self.waiting.queue_of(job), progress)
+        level = level_of(job.request.gpu_millis, progress.ran_ms) if progress.ran_ms else 0
+        entry = Entry(job, self.waiting.queue_of(job, level), progress)
         self._entries[job.job_id] = entry
         self.counts[progress.state] += 1
         for dependency in job.after:
@@ -291,10 +340,15 @@ class State:
         if self.measures:
             self._measure(entry, event)
         self._leave(entry)
-        self.counts[entry.progress.state] -= 1
-        self.counts[event.progress.state] += 1
-        entry.progress = event.progress
-        if event.progress.state in TERMINAL:
+        before, after = entry.progress, event.progress
+        self.counts[before.state] -= 1
+        self.counts[after.state] += 1
+        if after.ran_ms != before.ran_ms:
+            self._file_again(entry, after)
+        if event.move is _PREEMPT:
+            self.gave_way_at = event.at
+        entry.progress = after
+        if after.state in TERMINAL:
             self._drop(entry)
         else:
             self._enter(entry)
@@ -306,8 +360,17 @@ class State:
             raise InvariantBroken(f"an event changes unknown job {job.job_id}")
         self._leave(entry)
         self.waiting.leave(entry.queue)
-        entry.job, entry.queue = job, self.waiting.queue_of(job)
+        level = entry.queue.job_class.level
+        entry.job, entry.queue = job, self.waiting.queue_of(job, level)
         self._enter(entry)
+
+    def _file_again(self, entry: Entry, progress: Progress) -> None:
+        """It had more GPU time meanwhile: orders that mind that see another class."""
+        level = level_of(entry.job.request.gpu_millis, progress.ran_ms)
+        if level != entry.queue.job_class.level:
+            before = entry.queue
+            entry.queue = self.waiting.queue_of(entry.job, level)
+            self.waiting.leave(before)
 
     def _measure(self, entry: Entry, event: JobMoved) -> None:
         job = entry.job
@@ -319,16 +382,20 @@ class State:
     def _enter(self, entry: Entry) -> None:
         """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
         job, progress = entry.job, entry.progress
-        if job.options.booking is not None and progress.state is JobState.PENDING:
+        if job.options.booking is not None and progress.state is _PENDING:
             self._doom_without_booking(job)
         if progress.state in PLACED:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
             self._placed[job.job_id] = entry
             self._placed_by_priority[job.priority] += 1
-            self.ledger.take(job, progress.placement, latest_end(entry))
-            if (deadline := _lease_deadline(entry)) is not None:
-                self._leases.add((deadline, job.job_id))
+            millis = job.request.gpu_millis
+            self.held_millis += millis
+            self.held_squares += millis * millis
+            deadline = None if job.options.time_limit_ms is None else latest_end(entry)
+            self.ledger.take(job, progress.placement, deadline)
+            if deadline is not None and job.options.lease:
+                insort(self._leases, (deadline, job.job_id))
         elif self._is_kept_back(entry):
             pass
         elif progress.eligible_at > self.now:
@@ -344,11 +411,16 @@ class State:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
             del self._placed[job.job_id]
-            self._placed_by_priority[job.priority] -= 1
-            if not self._placed_by_priority[job.priority]:
+            millis = job.request.gpu_millis
+            self.held_millis -= millis
+            self.held_squares -= millis * millis
+            others = self._placed_by_priority[job.priority] - 1
+            if others:
+                self._placed_by_priority[job.priority] = others
+            else:
                 del self._placed_by_priority[job.priority]
             self.ledger.give(job, progress.placement)
-            if (deadline := _lease_deadline(entry)) is not None:
+            if job.options.lease and (deadline := latest_end(entry)) is not None:
                 self._leases.remove((deadline, job.job_id))
         elif self._is_kept_back(entry):
             pass
@@ -362,18 +434,21 @@ class State:
     def _is_kept_back(self, entry: Entry) -> bool:
         """Whether something other than time and room keeps a job without GPUs from starting."""
         progress = entry.progress
-        return bool(
+        return (
             progress.held
-            or entry.unmet
-            or progress.state is not JobState.PENDING  # preempted, and not yet requeued
-            or (self._doomed and entry.job.job_id in self._doomed)
+            or entry.unmet > 0
+            or progress.state is not _PENDING  # preempted, and not yet requeued
+            or (bool(self._doomed) and entry.job.job_id in self._doomed)
         )
 
     def _drop(self, entry: Entry) -> None:
         job_id = entry.job.job_id
         del self._entries[job_id]
         self.waiting.leave(entry.queue)
-        self._doomed.pop(job_id, None)
+        if self._doomed:
+            self._doomed.pop(job_id, None)
+        if not self._dependents:
+            return
         completed = entry.progress.state is JobState.COMPLETED
         for dependent_id in self._dependents.pop(job_id, ()):
             dependent = self._entries.get(dependent_id)
@@ -388,7 +463,8 @@ class State:
 
     def _wake(self, now: int) -> None:
         """Time never goes back: a clock that was set back changes nothing until it caught up."""
-        self.now = max(self.now, now)
+        if now > self.now:
+            self.looked_at, self.now = self.now, now
         self.ledger.over_budget = self.budgets.refusals(self.now)
         while self._sleeping and self._sleeping[0][0] <= self.now:
             _, job_id = self._sleeping.pop(0)
@@ -449,7 +525,3 @@ def latest_end(entry: Entry) -> int | None:
     """When a placed job is over at the latest, by its time limit; None: nobody knows."""
     limit, started_at = entry.job.options.time_limit_ms, entry.progress.started_at
     return None if limit is None or started_at is None else started_at + limit
-
-
-def _lease_deadline(entry: Entry) -> int | None:
-    return latest_end(entry) if entry.job.options.lease else None

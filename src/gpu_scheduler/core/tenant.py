@@ -70,6 +70,19 @@ class Tenant:
     budget: Budget | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """Whether any limit stands in the way of what it may have at once."""
+        limits = (
+            self.max_gpu_millis,
+            self.max_gpu_mem_mib,
+            self.max_cpu_millis,
+            self.max_mem_mib,
+            self.max_running_jobs,
+        )
+        is_set = bool(self.max_gpu_millis_by_type) or any(limit is not None for limit in limits)
+        return self.enforce_quota and is_set
+
+    @property
     def shares_quota(self) -> bool:
         """Whether it lends and borrows at all: nothing limits a member without a quota."""
         return bool(self.cohort) and self.max_gpu_millis is not None and self.enforce_quota

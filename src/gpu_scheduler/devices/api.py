@@ -1,7 +1,7 @@
 """The port of the hardware: what a provider reports about the GPUs of this machine."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,10 @@ class Snapshot:
     problem: str | None = None  # the driver as a whole: "slow: no answer in 5 s", …
 
 
+# So begins the problem of a GPU whose reading is old, because the driver gives no new ones.
+STALE: Final = "stale: "
+
+
 class NoDriver(Exception):
     """This provider cannot work here; the message says why, for `tgpu doctor`."""
 
@@ -83,3 +87,11 @@ class GPUProvider(Protocol):
     def read(self) -> Snapshot: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class InstantProvider(Protocol):
+    """One whose readings cost nothing: no driver is asked."""
+
+    def at_once(self) -> Snapshot | None:
+        """As `read`, the same object for as long as nothing changed; None: `read` takes time."""

@@ -84,6 +84,7 @@ class SimulatedProvider:
         self._version: _FileVersion | None = None
         self._file = _FileState()
         self._file_problem: str | None = None
+        self._made: Snapshot | None = None
 
     def set(
         self,
@@ -124,18 +125,33 @@ class SimulatedProvider:
             slice_of=slice_of,
         )
         self._set[index] = new.over(self._set.get(index, _GpuState()))
+        self._made = None
 
     def reset(self, index: int) -> None:
         """Forget what was set by method for this GPU."""
         self._set.pop(index, None)
+        self._made = None
 
     def read(self) -> Snapshot:
         self._reload()
-        file = self._file
-        if file.delay_ms > 0:
-            time.sleep(file.delay_ms / 1000)
-        if file.problem is not None:
-            problem = f"driver failed: {file.problem}"
+        if self._file.delay_ms > 0:
+            time.sleep(self._file.delay_ms / 1000)
+        return self._known()
+
+    def at_once(self) -> Snapshot | None:
+        self._reload()
+        is_well = self._file.delay_ms == 0 and self._file.problem is None
+        return self._known() if is_well and self._file_problem is None else None
+
+    def _known(self) -> Snapshot:
+        """Made anew only when something was set: every end of a job looks here."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Snapshot:
+        if self._file.problem is not None:
+            problem = f"driver failed: {self._file.problem}"
             gpus = tuple(gpu.unmeasured(problem) for gpu in self._facts)
             return Snapshot(self.name, gpus, problem)
         return Snapshot(self.name, tuple(map(self._reading, self._facts)), self._file_problem)
@@ -156,11 +172,14 @@ class SimulatedProvider:
             if version == self._version:
                 return
             self._file = self._decode(self._path.read_bytes())
-            self._version, self._file_problem = version, None
+            self._version, self._file_problem, self._made = version, None, None
         except FileNotFoundError:
-            self._version, self._file, self._file_problem = None, _FileState(), None
+            if self._version is not None or self._file_problem is not None:
+                self._version, self._file, self._file_problem = None, _FileState(), None
+                self._made = None
         except (OSError, ValueError) as error:
             self._file_problem = f"state file {self._path} not understood: {error}"
+            self._made = None
 
     def _decode(self, text: bytes) -> _FileState:
         state = msgspec.json.decode(text, type=_FileState)

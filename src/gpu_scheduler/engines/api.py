@@ -8,7 +8,7 @@ idempotent and "runs twice" impossible.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 
 class AttemptKey(NamedTuple):
@@ -56,7 +56,8 @@ class Launch:
     # A gang runs the command once for each of these, by rank: variables that only that worker has.
     workers: tuple[Mapping[str, str], ...] = ()
     limits: Limits = NO_LIMITS
-    session: str = ""  # the name of the GNU screen session it runs in; nothing for none
+    session: str = ""  # the name of the session it runs in; nothing for none
+    multiplexer: str = "screen"  # what shows that session: "screen" or "tmux"
 
 
 class Phase(StrEnum):
@@ -96,6 +97,10 @@ class Observation:
 
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
+
+
+# In an attempt's directory where the kernel ended it for reaching its memory limit, in bytes.
+OUT_OF_MEMORY: Final = "out-of-memory"
 
 
 class Engine(Protocol):

@@ -57,7 +57,7 @@ class LaunchSettings:
     run_as_uid: int | None = None  # for callers who are no local users; None: the service's own
     scripts: ScriptRule = ANYWHERE
     limits: Limits = NO_LIMITS
-    screen: bool = False  # all jobs in sessions of GNU screen
+    multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
 
 
@@ -190,7 +190,7 @@ class Attempts:
             account=None if stored.detail.uid is None else account_of(stored.detail.uid),
             nodes=self._nodes_of(stored),
             limits=self._settings.limits,
-            screen=self._settings.screen,
+            multiplexer=self._settings.multiplexer,
         )
 
     def _not_started(self, key: AttemptKey, cause: str) -> Observation:
@@ -232,7 +232,8 @@ class Attempts:
                 )
                 break
             except StoreUnavailable as error:
-                _log.error("cannot record what jobs did; trying again", problem=str(error))
+                if self._writer.breaker.is_closed:  # else it has been said
+                    _log.error("cannot record what jobs did; trying again", problem=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
         over = [seen.key for seen in batch if seen.phase is not Phase.RUNNING]
         if over:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence, KernelKill
-from gpu_scheduler.engines.api import AttemptKey, Engine, Observation, Phase
+from gpu_scheduler.engines.api import OUT_OF_MEMORY, AttemptKey, Engine, Observation, Phase
 
 _TAIL_BYTES: Final = 16_384  # a traceback of PyTorch with what it says of memory has less
 _KERNEL_RECORDS: Final = 20_000  # more than the kernel's ring holds
@@ -48,7 +48,8 @@ def _gather(
     for seen in failed:
         directory = engine.log_dir(seen.key)
         tail = "" if directory is None else log_tail(Path(directory))
-        evidence = Evidence(tail, kills if seen.exit_code == _KILLED else ())
+        limit = None if directory is None else limit_reached(Path(directory))
+        evidence = Evidence(tail, kills if seen.exit_code == _KILLED else (), limit)
         if evidence != NO_EVIDENCE:
             found[seen.key] = evidence
     return found
@@ -57,6 +58,12 @@ def _gather(
 def log_tail(directory: Path) -> str:
     """The end of what it wrote, errors last: that is where programs say why they end."""
     return "\n".join(_tail(directory / name) for name in ("stdout.log", "stderr.log"))
+
+
+def limit_reached(directory: Path) -> int | None:
+    """The memory limit in bytes that the engine says an attempt was ended for."""
+    text = _tail(directory / OUT_OF_MEMORY).strip()
+    return int(text) if text.isdecimal() else None
 
 
 def _tail(path: Path) -> str:

@@ -33,6 +33,7 @@ STALL_SECONDS: Final = 30.0
 _CHUNK: Final = 256  # events that a reader takes out of the ring at once
 _CUT: Final = 1_000  # events that are gone, before their memory is given back
 _PAGE: Final = 500  # rows of the journal that a reader loads at once
+_MOST_ASIDES: Final = 1_000  # of what is not recorded: whoever is slow misses the oldest
 
 
 class SlowReader(Unavailable):
@@ -126,16 +127,24 @@ class Feed:
         for subscription in list(self._guarded):
             subscription.check()
 
+    def tell(self, events: Sequence[FeedEvent]) -> None:
+        """What is not recorded, to those who watch at this moment: nobody can come back for it."""
+        for subscription in self._guarded:
+            subscription.hear(events)
+        self._wake()
+
     def subscribe(
         self,
         after: int | None = None,
         *,
         job_id: JobId | None = None,
         tenant_ids: Collection[TenantId] | None = None,
+        asides: bool = False,
     ) -> "Subscription":
         """Every change after number `after` (None: from now on), oldest first, without end.
 
-        `tenant_ids` None is everybody's. Inside `async with`, a reader that is stuck is also
+        `tenant_ids` None is everybody's. `asides` are what is not recorded too: each has the number
+        of the change before it. Inside `async with`, a reader that is stuck is also
         interrupted with SlowReader; without, it learns of it when it asks for the next event.
         """
         if after is not None and after < 0:
@@ -145,7 +154,7 @@ class Feed:
             raise EventsGone(after, min(1, self.last_seq), self.last_seq)
         position = self.last_seq if after is None else after
         tenants = None if tenant_ids is None else frozenset(tenant_ids)
-        return Subscription(self, position, _Filter(job_id, tenants))
+        return Subscription(self, position, _Filter(job_id, tenants), asides=asides)
 
     async def history(self, job_id: JobId, after: int, limit: int) -> list[FeedEvent]:
         """What the journal has about one job behind number `after`, oldest first."""
@@ -239,13 +248,16 @@ class Feed:
 class Subscription(AsyncIterator[FeedEvent]):
     """One reader. `position` is the number it can go on from when it comes back."""
 
-    def __init__(self, feed: Feed, position: int, wanted: "_Filter") -> None:
+    def __init__(
+        self, feed: Feed, position: int, wanted: "_Filter", *, asides: bool = False
+    ) -> None:
         self.position = position
         self._feed = feed
         self._wanted = wanted
         self._taken = position  # the same without the event that the reader has in its hands
         self._read_to = position  # what is behind this was not even looked at
         self._ready: deque[FeedEvent] = deque()
+        self._asides: deque[FeedEvent] = deque(maxlen=_MOST_ASIDES if asides else 0)
         self._caught_up = False  # only then can it be slow: until then it reads at its own pace
         self._guard: asyncio.Timeout | None = None
         self._asking = False
@@ -277,15 +289,33 @@ class Subscription(AsyncIterator[FeedEvent]):
         self._give_until(None)
         while not self._ready:
             self.position = self._read_to
+            if self._asides:
+                return self._aside()
             if self._feed.closed and self._read_to >= self._feed.last_seq:
                 raise StopAsyncIteration
             await self._fetch()
         event = self._ready.popleft()
         self._taken = self.position
         self.position = event.seq
+        self._handed_over()
+        return event
+
+    def hear(self, events: Sequence[FeedEvent]) -> None:
+        """What is not recorded, as far as this reader may and wants to see it."""
+        self._asides.extend(
+            seen for event in events if (seen := self._wanted.seen(event)) is not None
+        )
+
+    def _aside(self) -> FeedEvent:
+        """It has the number of what came before it: from there one can go on."""
+        event = replace(self._asides.popleft(), seq=self.position)
+        self._taken = self.position
+        self._handed_over()
+        return event
+
+    def _handed_over(self) -> None:
         self._asking = False
         self._give_until(asyncio.get_running_loop().time() + self._feed.stall_seconds)
-        return event
 
     async def batch(self) -> list[FeedEvent]:
         """All that is ready, at least one event; none at the end."""

@@ -11,9 +11,11 @@ from gpu_scheduler.core.events import (
     JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -21,6 +23,7 @@ from gpu_scheduler.core.events import (
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
+from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.units import GPU
 
 _MOVE_KINDS: Final = {
@@ -49,6 +52,7 @@ KINDS: Final = (
     "booking_set",
     "booking_removed",
 )
+ESTIMATED: Final = "job_estimated"  # not recorded: told to those who watch, and then gone
 
 
 class JobRef(NamedTuple):
@@ -82,7 +86,7 @@ def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent 
             changed = {"priority": job.priority}
             state = JobState.PENDING  # only then it can be changed
             return FeedEvent(seq, at, "job_changed", job.job_id, job.tenant_id, state, changed)
-        case UsageAdded() | TimePassed():
+        case UsageAdded() | SettingsSet() | MixSet() | TimePassed():
             return None
         case _:
             return _setting(seq, event)
@@ -101,13 +105,19 @@ def _setting(
         case QueueRemoved(at, owner, name):
             return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
         case NodeSet(at, node):
-            return FeedEvent(seq, at, "node_changed", data={"node": node.node_id})
+            return FeedEvent(seq, at, "node_changed", data=_node_data(node))
         case BookingSet(at, booking):
             data = {"booking": booking.booking_id}
             return FeedEvent(seq, at, "booking_set", tenant_id=booking.tenant_id, data=data)
         case BookingRemoved(at, booking_id, cause):
             ended: dict[str, object] = {"booking": booking_id, "cause": cause}
             return FeedEvent(seq, at, "booking_removed", data=ended)
+
+
+def _node_data(node: Node) -> dict[str, object]:
+    """With the GPUs that take no job because the hardware says so, where there are any."""
+    problems = {str(gpu.index): gpu.problem for gpu in node.gpus if gpu.problem is not None}
+    return {"node": node.node_id, **({"problems": problems} if problems else {})}
 
 
 def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:

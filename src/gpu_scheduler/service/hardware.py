@@ -105,26 +105,35 @@ class Hardware:
         return self.snapshot
 
     async def observe(self, snapshot: Snapshot, writer: Writer, clock: Clock) -> bool:
-        """Take in a reading; whether anything that decides has changed."""
+        """Take in a reading; whether anything that decides has changed.
+
+        Looks first, and asks for a turn of the writer only where there is something to record:
+        every end of a job comes here.
+        """
         pids = [process.pid for gpu in snapshot.gpus for process in gpu.processes]
         whos = await asyncio.to_thread(look_up, pids) if pids else {}
         self.snapshot = snapshot
         self._measured.set()
         self._measured = asyncio.Event()
+        now = clock.now()
+        use = writer.state.ledger.nodes.get(self.node_id)
+        before = None if use is None else use.node
+        node = self._examined(writer.state, snapshot, whos, now)
+        if node == before and not self._new_health():
+            return False
 
         known: dict[str, Health] = {}
 
         def decide(state: State) -> Decision[bool]:
-            now = clock.now()
+            nonlocal node
             use = state.ledger.nodes.get(self.node_id)
-            self._claim(state, use, snapshot, whos)
-            self._watch_pace(snapshot, now)
-            node = self._node(snapshot, use, now)
-            if use is not None and snapshot.problem is not None and not node.gpus:
-                node = _out_of_reach(use.node, snapshot.problem)
-            changed = use is None or use.node != node
-            events = [NodeSet(now, node)] if changed else []
+            is_now = None if use is None else use.node
+            if is_now is not before:
+                # Paused, quarantined, …: what was decided meanwhile must not be undone.
+                node = self._examined(state, snapshot, whos, now)
+            changed = node != is_now
             known.update(self._health)
+            events = [NodeSet(now, node)] if changed else []
             return Decision(changed, events, documents=self._new_health())
 
         changed = await writer.do(decide, touches=None)
@@ -202,6 +211,17 @@ class Hardware:
         return [found[pid] for pid in sorted(found)]
 
     # -- what a reading means ------------------------------------------------------------------
+
+    def _examined(
+        self, state: State, snapshot: Snapshot, whos: Mapping[int, Who], now: int
+    ) -> Node:
+        use = state.ledger.nodes.get(self.node_id)
+        self._claim(state, use, snapshot, whos)
+        self._watch_pace(snapshot, now)
+        node = self._node(snapshot, use, now)
+        if use is not None and snapshot.problem is not None and not node.gpus:
+            return _out_of_reach(use.node, snapshot.problem)
+        return node
 
     def _claim(
         self, state: State, use: NodeUse | None, snapshot: Snapshot, whos: Mapping[int, Who]

@@ -35,6 +35,7 @@ class Permission(StrEnum):
     MANAGE_TENANTS = "make or change tenants and their quotas"
     MANAGE_KEYS = "manage API keys"
     READ_AUDIT = "read the audit log"
+    EXPORT = "export the journal"
 
 
 _VIEWER: Final = frozenset({Permission.PUBLIC, Permission.READ})
@@ -59,6 +60,7 @@ CLUSTER_WIDE: Final = frozenset(
         Permission.MANAGE_TENANTS,
         Permission.MANAGE_KEYS,
         Permission.READ_AUDIT,
+        Permission.EXPORT,
     }
 )
 

@@ -4,9 +4,10 @@ What a reading means is decided in the core: `idle.py`, `overuse.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
+from msgspec.structs import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.events import Event, JobMoved
@@ -204,7 +205,7 @@ class JobWatch:
         back = step.action is IdleAction.HOLD and job_id not in self.adopted
         if entry.job.options.lease:
             if back:
-                again = lifecycle.requeue(job_id, progress, now, step.text, counts=False)
+                again = lifecycle.requeue(job_id, progress, now, step.text, counts=False, at=now)
                 return JobMoved(now, job_id, Move.REQUEUE, replace(again, held=True))
             ended = lifecycle.end(job_id, progress, JobState.CANCELLED, now, cause=step.text)
             return JobMoved(now, job_id, Move.CANCEL, ended)

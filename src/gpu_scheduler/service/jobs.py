@@ -1,4 +1,4 @@
-"""The commands on jobs: submit, cancel, hold, release, complete, checkpoint, rerun."""
+"""The commands on jobs: submit, cancel, hold, release, rerank, complete, checkpoint, rerun."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from gpu_scheduler.core.errors import (
     SchedulerError,
     Unavailable,
 )
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted
+from gpu_scheduler.core.events import JobChanged, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, is_job_id
 from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, Options, class_of
 from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
@@ -31,9 +31,11 @@ from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
 from gpu_scheduler.service.tenants import queues_of
 from gpu_scheduler.service.writer import Decide, Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob
+from gpu_scheduler.store.codec import decode_event
 
 # As many as a request may name one by one: each job keeps the list of those it waits for.
 _MOST_DEPENDENCIES: Final = 10_000
+_MOST_ROWS: Final = 1_000  # of a job's journal that are looked through
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +80,32 @@ class JobCommands:
 
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
+        submission, notes = self._prepared(submission)
+        return replace(await self._submit(submission), notes=notes)
+
+    async def rehearse(self, submission: Submission) -> tuple[list[Job], tuple[str, ...]]:
+        """The jobs that `submit` would queue now, with its notes, or what it would raise; nothing
+        is queued and no id is spent."""
+        submission, notes = self._prepared(submission)
+        submission = await self._completed(submission)
+        if not await self._earlier(submission):
+            submission = replace(submission, after=await self._open_dependencies(submission))
+            self._check_still_possible(submission)
+            self._check_fit(submission)
+            self._check_room(self._state, submission.size)
+        base_id = submission.job_id or JobId("new")
+        return [job for job, _ in unfold(submission, base_id, self._clock.now())], notes
+
+    def _prepared(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
         if self._prepare is not None:
             submission, notes = self._prepare(submission)
         nodes = (use.node for use in self._state.ledger.nodes.values())
         submission, note = counted_by_memory(submission, nodes)
-        notes = (*notes, note) if note else notes
-        return replace(await self._submit(submission), notes=notes)
+        return submission, (*notes, note) if note else notes
 
-    async def _submit(self, submission: Submission) -> Submitted:
+    async def _completed(self, submission: Submission) -> Submission:
+        """With what it leaves to the service."""
         self._check_shape(submission)
         submission = replace(submission, after=await self._with_arrays_unfolded(submission.after))
         if submission.priority is None:
@@ -97,6 +116,10 @@ class JobCommands:
         if submission.options.user != submission.detail.user:
             options = replace(submission.options, user=submission.detail.user)
             submission = replace(submission, options=options)
+        return submission
+
+    async def _submit(self, submission: Submission) -> Submitted:
+        submission = await self._completed(submission)
         env_id, environments = _environment(submission.base_environment)
         submission = replace(submission, detail=replace(submission.detail, env_id=env_id))
         while True:
@@ -200,6 +223,23 @@ class JobCommands:
             progress = lifecycle.hold(job_id, entry.progress, held)
             move = Move.HOLD if held else Move.RELEASE
             return Decision(progress.state, [JobMoved(self._clock.now(), job_id, move, progress)])
+
+        return await self._change(job_id, decide)
+
+    async def rerank(self, job_id: JobId, priority: int) -> JobState:
+        """Give a waiting job another priority; it stays as old as it is."""
+
+        def decide(state: State) -> Decision[JobState]:
+            entry = self._live(state, job_id)
+            is_now = entry.progress.state
+            if is_now is not JobState.PENDING:
+                raise Conflict(
+                    f"job {job_id} is {is_now}: only a job that waits can get another priority",
+                    [{"job_id": job_id, "state": str(is_now)}],
+                )
+            job = replace(entry.job, priority=priority)
+            events = [] if job == entry.job else [JobChanged(self._clock.now(), job)]
+            return Decision(is_now, events)
 
         return await self._change(job_id, decide)
 
@@ -414,9 +454,17 @@ class JobCommands:
             return None
         for job, detail in unfolded:
             stored = await self._store.job(job.job_id)
+            if stored is not None and await self._was_reranked(stored, job.priority):
+                job = replace(job, priority=stored.job.priority)
             if stored is None or not self._is_same(stored, job, detail):
                 raise Duplicate(min(known))
         return Submitted(submission.job_id, job_ids, repeated=True)
+
+    async def _was_reranked(self, stored: StoredJob, priority: int) -> bool:
+        if stored.job.priority == priority:
+            return False
+        rows = await self._store.journal(0, _MOST_ROWS, stored.job.job_id)
+        return any(isinstance(decode_event(row.kind, row.payload), JobChanged) for row in rows)
 
     def _is_same(self, stored: StoredJob, job: Job, detail: Detail) -> bool:
         was = stored.job

@@ -28,11 +28,11 @@ def launch_of(
     account: Account | None = None,
     nodes: Mapping[NodeId, Node] = _NO_NODES,
     limits: Limits = NO_LIMITS,
-    screen: bool = False,
+    multiplexer: str = "",
 ) -> Launch:
     """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
 
-    With `screen` all jobs run in sessions of GNU screen, and not only those that ask for it.
+    With a `multiplexer` all jobs run in its sessions, and not only those that ask for one.
     """
     if account is not None:
         home = account.home
@@ -59,10 +59,24 @@ def launch_of(
         user=_run_as(detail.uid, account),
         workers=workers,
         limits=limits,
-        session=session_name(assigned["TGPU_GPUS"], detail.argv, job.job_id)
-        if (screen or detail.screen) and not workers
-        else "",
+        session=session_of(job, detail, progress, multiplexer),
+        multiplexer=_multiplexer(detail, multiplexer) or "screen",
     )
+
+
+def session_of(job: Job, detail: Detail, progress: Progress, multiplexer: str) -> str:
+    """The name of the session that an attempt runs in; nothing where it runs in none."""
+    placement = progress.placement
+    if placement is None or placement.others or not _multiplexer(detail, multiplexer):
+        return ""
+    gpus = ",".join(str(share.gpu_index) for share in placement.shares)
+    return session_name(gpus, detail.argv, job.job_id)
+
+
+def _multiplexer(detail: Detail, default: str) -> str:
+    if detail.screen or detail.tmux:
+        return "tmux" if detail.tmux else "screen"
+    return default
 
 
 def _with_gpus(argv: tuple[str, ...], gpus: str) -> tuple[str, ...]:

@@ -3,9 +3,13 @@
 import contextlib
 from collections.abc import Sequence
 
+import structlog
+
+from gpu_scheduler.core.breaker import BreakerState
 from gpu_scheduler.core.errors import Unavailable
 from gpu_scheduler.core.events import Event, NodeSet
 from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.devices.api import STALE, Snapshot
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.service.adoption import Adoption
 from gpu_scheduler.service.clock import Clock
@@ -16,6 +20,8 @@ from gpu_scheduler.service.peaks import Peaks
 from gpu_scheduler.service.sweep import Sweeper
 from gpu_scheduler.service.writer import Writer
 from gpu_scheduler.store.api import Store, StoreUnavailable
+
+_log = structlog.get_logger("gpu_scheduler.devices")
 
 # While something is being ended, or an adopted process may end, people wait for its GPU.
 _SOON_SECONDS = 1.0
@@ -45,6 +51,7 @@ class Lookout:
         self.adoption = Adoption(hardware, writer, clock)
         self.jobs = JobWatch(hardware, rules)
         self.peaks = Peaks(hardware)
+        self._told = BreakerState.CLOSED  # of the driver's breaker
 
     async def open(self, store: Store) -> None:
         await self._hardware.open(store)
@@ -53,12 +60,13 @@ class Lookout:
 
     async def look(self) -> None:
         """Read the GPUs, record what has changed, and act on it."""
-        await self._read()
+        snapshot = await self._read()
         self._sweeper.sweep(self._hardware.survivors())
         await self.adoption.watch(self._state)
         self.jobs.adopted = self.adoption.job_ids
-        await self.jobs.observe(self._state, self._writer, self._clock)
-        await self.peaks.observe(self._state, self._writer)
+        if snapshot.problem is None:  # else it is an old one: nobody is idle by that
+            await self.jobs.observe(self._state, self._writer, self._clock)
+            await self.peaks.observe(self._state, self._writer)
 
     def pause_seconds(self, usual: float) -> float:
         """How long until the next look."""
@@ -73,6 +81,8 @@ class Lookout:
             found.append(f"GPU driver: {driver}")
         use = self._state.ledger.nodes.get(self._hardware.node_id)
         for gpu in use.node.gpus if use is not None else ():
+            if driver and gpu.problem and gpu.problem.startswith(STALE):
+                continue  # it is the driver, and said once
             if gpu.problem and gpu.problem != driver:
                 found.append(f"GPU {gpu.index}: {gpu.problem}")
             elif gpu.index in self._hardware.slow:
@@ -83,6 +93,9 @@ class Lookout:
 
     async def before_ends(self) -> None:
         """Know who is on the GPUs while the jobs that end still have them, and how those fared."""
+        snapshot = self._watch.at_once()
+        if snapshot is not None and snapshot is self._hardware.snapshot and _is_empty(snapshot):
+            return  # nobody is on the GPUs, and that is known already
         with contextlib.suppress(StoreUnavailable, Unavailable):
             await self._read()
 
@@ -92,7 +105,25 @@ class Lookout:
     def quarantine(self, state: State, moves: Sequence[Event], now: int) -> list[NodeSet]:
         return self._hardware.quarantine(state, moves, now)
 
-    async def _read(self) -> None:
+    async def _read(self) -> Snapshot:
         snapshot = await self._watch.read()
+        self._tell_of_breaker()
         self._observer.measured(self._hardware.node_id, snapshot)
         await self._hardware.observe(snapshot, self._writer, self._clock)
+        return snapshot
+
+    def _tell_of_breaker(self) -> None:
+        breaker = self._watch.breaker
+        if breaker.is_closed == self._told.is_well:
+            return
+        self._told = breaker.state
+        self._observer.breaker_changed("driver", breaker.state)
+        if breaker.is_closed:
+            _log.info("the GPU driver answers again")
+        else:
+            problem = str(breaker.problem)
+            _log.error("the GPU driver fails: no jobs start until it answers", problem=problem)
+
+
+def _is_empty(snapshot: Snapshot) -> bool:
+    return not any(gpu.processes for gpu in snapshot.gpus)

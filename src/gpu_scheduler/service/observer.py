@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import structlog
 
+from gpu_scheduler.core.breaker import BreakerState
+from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.events import Event
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.plan import Plan
@@ -33,6 +35,9 @@ class Observer:
     def commit_failed(self, problem: str) -> None:
         """The store refused a commit; nothing of it happened."""
 
+    def breaker_changed(self, of: str, state: BreakerState) -> None:
+        """The breaker around the "driver" or the "store" opened, tries, or closed."""
+
     def cycled(self, plan: Plan, seconds: float) -> None:
         """A cycle is over and its plan on record; `seconds` took the deciding."""
 
@@ -41,6 +46,9 @@ class Observer:
 
     def budget_reached(self, tenant_id: TenantId, percent: int) -> None:
         """A tenant has spent so much of its budget; once a window for 80 and for 100."""
+
+    def start_scored(self, told: Announced) -> None:
+        """A job started that had been told when it would."""
 
 
 class Observers(Observer):
@@ -72,6 +80,13 @@ class Observers(Observer):
             except Exception:
                 _complain(observer)
 
+    def breaker_changed(self, of: str, state: BreakerState) -> None:
+        for observer in self._observers:
+            try:
+                observer.breaker_changed(of, state)
+            except Exception:
+                _complain(observer)
+
     def cycled(self, plan: Plan, seconds: float) -> None:
         for observer in self._observers:
             try:
@@ -90,6 +105,13 @@ class Observers(Observer):
         for observer in self._observers:
             try:
                 observer.budget_reached(tenant_id, percent)
+            except Exception:
+                _complain(observer)
+
+    def start_scored(self, told: Announced) -> None:
+        for observer in self._observers:
+            try:
+                observer.start_scored(told)
             except Exception:
                 _complain(observer)
 

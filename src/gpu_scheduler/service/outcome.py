@@ -1,6 +1,6 @@
 """What an observation of an attempt means for its job. Pure."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence, Fault, of_exit, of_hardware, sentence
@@ -163,7 +163,7 @@ def _again(
 ) -> JobMoved:
     job_id = entry.job.job_id
     last = replace(entry.progress, exit_code=seen.exit_code)
-    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts)
+    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts, at=seen.at)
     if fault is not None:
         progress = replace(progress, fault=fault)
     return JobMoved(seen.at, job_id, Move.REQUEUE, progress)

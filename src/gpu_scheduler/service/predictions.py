@@ -15,6 +15,7 @@ from gpu_scheduler.core.events import Event, JobMoved
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, JobClass
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
+from gpu_scheduler.core.neighbours import Lookout, Neighbours
 from gpu_scheduler.core.predict import (
     Facts,
     Forecast,
@@ -45,6 +46,8 @@ class Predictions(Observer):
         self._orders = _Guarded(make, name)
         self._people = _Guarded(make, name)
         self._forecast = Forecast(self._orders)
+        self._neighbours = Neighbours()
+        self.lookout = Lookout(self._forecast, self._neighbours)  # for the order `quickest`
         self._state: State | None = None
         self._is_loaded = False
         self._early: list[tuple[Job, int, int]] = []  # ended while the store was being read
@@ -71,6 +74,15 @@ class Predictions(Observer):
         """For preemption: how much longer a running job goes on, with nine of ten like it."""
         return self._forecast.left_ms(job, elapsed_ms, now)
 
+    def middle_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
+        """For estimates: how long a job that has run for so long runs in all, as half like it."""
+        return self._forecast.middle_ms(job, elapsed_ms, now)
+
+    def middle_of(self, facts: Facts, elapsed_ms: int, now: int) -> int | None:
+        """The same with its name and command, where somebody has looked them up."""
+        predicted = self._people.predict(facts, elapsed_ms, now)
+        return None if predicted is None else max(elapsed_ms, predicted.p50_ms)
+
     def problems(self) -> list[str]:
         found = self._orders.trouble or self._people.trouble
         return [f"predictor {self._name}: {found}; time limits take its place"] if found else []
@@ -84,7 +96,12 @@ class Predictions(Observer):
         self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
     ) -> None:
         for event in events:
-            if isinstance(event, JobMoved) and event.progress.state in TERMINAL:
+            if not isinstance(event, JobMoved):
+                continue
+            entry = None if self._state is None else self._state.entry(event.job_id)
+            if entry is not None:
+                self._neighbours.moved(entry.job, event.progress)
+            if event.progress.state in TERMINAL:
                 self._take(event)
 
     def _take(self, event: JobMoved) -> None:
@@ -124,9 +141,13 @@ class Predictions(Observer):
                 known.add(stored.job.job_id)
                 at = stored.progress.ended_at or 0
                 self._forecast.learn(stored.job, ran, at)
+                self._neighbours.began(stored.job, at - ran)
+                self._neighbours.ended(stored.job, ran)
                 self._people.learn(facts_of(stored.job, stored.detail), ran, at)
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
+        for entry in () if self._state is None else self._state.placed():
+            self._neighbours.moved(entry.job, entry.progress)
         self._is_loaded = True
         early, self._early = self._early, []
         for job, ran, at in early:

@@ -17,18 +17,27 @@ _MIB = 1024**2
 
 
 class Preparation:
-    def __init__(self, sizes: Sizes, launch: LaunchSettings) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        launch: LaunchSettings,
+        mail_domains: frozenset[str] | None = None,
+    ) -> None:
+        """Jobs may have mail sent to `mail_domains`: empty, to all; None, to none."""
+        self._mail_domains = mail_domains
         self._sizes = sizes
         self._launch = launch
 
     def __call__(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
         """As it will be queued, and what the caller should know of it."""
         self._check_memory(submission)
+        self._check_mail(submission.detail.mail_to)
         submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
         notes = (note,) if note else ()
         detail = submission.detail
-        if submission.run_in is None and not detail.screen and not self._launch.scripts.allowed:
+        session = detail.screen or detail.tmux
+        if submission.run_in is None and not session and not self._launch.scripts.allowed:
             return submission, notes  # most are plain, and looking up a user may take its time
         account = None if detail.uid is None else account_of(detail.uid)
         base = submission.base_environment or self._launch.default_environment
@@ -37,8 +46,8 @@ class Preparation:
         if submission.run_in is not None:
             submission = wrapped(submission, variables, home)
         self._check_script(submission, variables, home)
-        if detail.screen:
-            _check_screen(submission, variables)
+        if session:
+            _check_session(submission, variables)
         return submission, notes
 
     def _limited(self, submission: Submission) -> Submission:
@@ -54,6 +63,16 @@ class Preparation:
             remedy = f"at most {most // _MIB}, by security.max_memory_per_job_gb"
             raise InvalidRequest("memory_mb", asked, remedy)
 
+    def _check_mail(self, addresses: tuple[str, ...]) -> None:
+        domains = self._mail_domains
+        if addresses and domains is None:
+            remedy = "this service writes no mail for jobs; notices of its settings could"
+            raise InvalidRequest("mail_to", list(addresses), remedy)
+        for address in addresses:
+            if domains and address.rpartition("@")[2].lower() not in domains:
+                remedy = f"this service writes only to {', '.join(sorted(domains))}"
+                raise InvalidRequest("mail_to", address, remedy)
+
     def _check_script(
         self, submission: Submission, variables: Mapping[str, str], home: str
     ) -> None:
@@ -64,8 +83,13 @@ class Preparation:
             raise InvalidRequest("command", error.what, str(error)) from error
 
 
-def _check_screen(submission: Submission, variables: Mapping[str, str]) -> None:
+def _check_session(submission: Submission, variables: Mapping[str, str]) -> None:
+    detail = submission.detail
+    program = "tmux" if detail.tmux else "screen"
+    if detail.tmux and detail.screen:
+        raise InvalidRequest("tmux", True, "a job runs in a session of screen or of tmux, not both")
     if submission.request.workers > 1:
-        raise InvalidRequest("screen", True, "a job of several workers has no terminal of its own")
-    if shutil.which("screen", path=variables.get("PATH", os.defpath)) is None:
-        raise InvalidRequest("screen", True, "GNU screen is not installed; apt install screen")
+        raise InvalidRequest(program, True, "a job of several workers has no terminal of its own")
+    if shutil.which(program, path=variables.get("PATH", os.defpath)) is None:
+        name = "tmux" if detail.tmux else "GNU screen"
+        raise InvalidRequest(program, True, f"{name} is not installed; apt install {program}")

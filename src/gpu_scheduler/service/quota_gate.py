@@ -4,13 +4,13 @@ The local quota needs no gate: it is part of every decision.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job, JobClass, class_of
+from gpu_scheduler.core.job import Job, JobClass
 from gpu_scheduler.core.ledger import TenantUse
 from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.core.state import State
@@ -94,7 +94,7 @@ class QuotaGate:
             entry = state.entry(start.job_id)
             if entry is None or start.job_id in asked:
                 continue
-            job_class = class_of(entry.job)
+            job_class = entry.queue.job_class
             if job_class in refused:
                 continue
             if self.take(entry.job):

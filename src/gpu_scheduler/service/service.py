@@ -21,6 +21,7 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
+from gpu_scheduler.core.forward import Deciding
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import DependencyKind, Job, JobClass
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState
@@ -43,6 +44,8 @@ from gpu_scheduler.service.attempts import Attempts, LaunchSettings
 from gpu_scheduler.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.enact import Enacted, enact
+from gpu_scheduler.service.estimates import DEFAULTS as ESTIMATES
+from gpu_scheduler.service.estimates import Estimates, EstimateSettings
 from gpu_scheduler.service.feed import Feed
 from gpu_scheduler.service.gpu_use import GpuUse
 from gpu_scheduler.service.hardware import Hardware
@@ -50,11 +53,14 @@ from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs import JobCommands, not_found
 from gpu_scheduler.service.jobs_file import JobsFileSettings, JobsFileWatch
 from gpu_scheduler.service.lookout import Lookout
+from gpu_scheduler.service.mix import KIND as MIX
+from gpu_scheduler.service.mix import MixLearner, read_mix
 from gpu_scheduler.service.observer import Observer, Observers
 from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.prepare import Preparation
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
 from gpu_scheduler.service.receipts import Receipts
+from gpu_scheduler.service.settings_record import RecordedValues, record_settings
 from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.spending import (
     NOTICE,
@@ -101,6 +107,10 @@ class ServiceSettings:
     watch: WatchRules | None = None  # None: nobody looks at what jobs do with their GPUs
     jobs_file: JobsFileSettings | None = None  # None: no file is watched
     size_table: Path | None = None  # of models
+    estimates: EstimateSettings = ESTIMATES
+    mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
+    # The settings by which is decided, for the journal; none: nothing is put on record.
+    recorded: RecordedValues = field(default_factory=dict)
 
 
 class Service:
@@ -130,8 +140,17 @@ class Service:
         self._opened = time.monotonic()
         self.gpu_use = GpuUse()
         self.predictions = predictions or Predictions(History)
-        self._observer = Observers((self.gpu_use, self.predictions, *observers))
         self.feed = Feed(self.state, store)
+        self.estimates = Estimates(
+            self.state,
+            self._deciding,
+            self.predictions,
+            clock,
+            settings.estimates,
+            feed=self.feed,
+            scored=lambda told: self._observer.start_scored(told),
+        )
+        self._observer = Observers((self.gpu_use, self.predictions, self.estimates, *observers))
         self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
         self.receipts = Receipts(store)
@@ -205,11 +224,7 @@ class Service:
         self.state.usage.update(loaded.usage)
         for node in loaded.nodes:
             self.state.apply(NodeSet(0, node))
-        self.state.budgets.load(read_spends(await self.store.documents(SPEND)))
-        self.notices.load(await self.store.documents(NOTICE))
-        if self._adjuster is not None:
-            await self._adjuster.open(self.store)
-        await self.bookings.open(self.store)
+        await self._open_documents()
         live = {job.job_id for job, _ in loaded.live}
         for job, progress in loaded.live:
             self.state.restore(job, progress, await self._doom_of(job, live))
@@ -229,13 +244,15 @@ class Service:
             last_number=loaded.last_number,
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
-            prepare=Preparation(self.sizes, self.settings.launch),
+            prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
         )
         self.feed.open(loaded.last_seq)
         await self.agents.open()
         await self.receipts.open()
+        await self.estimates.open(self.store)
         self._spawn("writer", self.writer.run)
         await self._set_tenants()
+        await record_settings(self.settings.recorded, self.store, self.writer, self.clock)
         await self.lookout.open(self.store)
         await self.lookout.look()
         newest = await self.store.jobs(JobQuery(limit=1))
@@ -254,8 +271,10 @@ class Service:
         if self.clock.manual:  # whoever says what time it is wants the same answers each time
             await self.predictions.load(self.store)
         self._spawn("predictions", lambda: self.predictions.run(self.store))
+        self._spawn("mix", self._keep_learning)
         if not self.clock.manual:
             self._spawn("cycles", self._keep_scheduling)
+            self._spawn("estimates", lambda: self.estimates.run(self.writer))
         if self.jobs_file is not None:
             await self.jobs_file.open()
             self._spawn("jobs file", self._keep_reading_jobs_file)
@@ -290,7 +309,9 @@ class Service:
         """What an operator should know; empty when all is well."""
         found = []
         if self.writer.trouble:
-            found.append(f"store: {self.writer.trouble}")
+            is_left = not self.writer.breaker.is_closed
+            then = "; nothing is recorded or decided until it works again" if is_left else ""
+            found.append(f"store: {self.writer.trouble}{then}")
         if self._attempts is not None and self._attempts.trouble:
             found.append(f"engine: {self._attempts.trouble}")
         if self._policy_trouble:
@@ -304,6 +325,7 @@ class Service:
         if self.jobs_file is not None:
             found += self.jobs_file.problems()
         found += self.predictions.problems()
+        found += self.estimates.problems()
         return found
 
     def uptime_seconds(self) -> float:
@@ -333,6 +355,10 @@ class Service:
     def prediction(self, stored: StoredJob) -> Prediction | None:
         """How long a job that is not over will run in all; None where nothing can be said."""
         return self.predictions.of_job(stored, self.clock.now())
+
+    async def look_ahead(self) -> None:
+        """Before estimates are read: on a clock that stands still they are made when asked for."""
+        await self.estimates.fresh(self.writer)
 
     async def wait_until_over(self, job_id: JobId, timeout_seconds: float) -> None:
         """Return when the job is over or the service ends, at the latest after the timeout."""
@@ -446,6 +472,13 @@ class Service:
         self._policy_trouble = None
         return plan
 
+    def _deciding(self) -> Deciding:
+        """How the next cycle would decide, for those who look further ahead."""
+        settings = self.settings
+        return Deciding(
+            settings.policy, settings.rules, settings.policies, self._promises, self.gate.refused
+        )
+
     def _dry_run(self, now: int, policy: Policy, witness: Witness | None) -> Plan:
         """What a cycle would decide now; nothing comes of it."""
         return self._schedule(self.state, now, policy, self.gate.refused, witness)
@@ -475,7 +508,8 @@ class Service:
         while True:
             self._wake.clear()
             try:
-                await self._cycle(self.clock.now())
+                if self.writer.breaker.is_closed:  # else nothing could be recorded
+                    await self._cycle(self.clock.now())
             except StoreUnavailable as error:
                 _log.error("cannot record decisions", problem=str(error))
             await self._sleep_until_needed()
@@ -512,6 +546,19 @@ class Service:
     async def _keep_reading_jobs_file(self) -> None:
         assert self.jobs_file is not None
         await self.jobs_file.run(self.jobs)
+
+    async def _open_documents(self) -> None:
+        self.state.budgets.load(read_spends(await self.store.documents(SPEND)))
+        self.notices.load(await self.store.documents(NOTICE))
+        if self._adjuster is not None:
+            await self._adjuster.open(self.store)
+        await self.bookings.open(self.store)
+        self.state.ledger.mix = read_mix(await self.store.documents(MIX))
+
+    async def _keep_learning(self) -> None:
+        """What jobs usually ask for; on a manual clock it stays as it is, for the same answers."""
+        if self.settings.placement is PlacementRule.FRAGMENTATION and not self.clock.manual:
+            await MixLearner(self.state, self.store, self.writer, self.clock).run()
 
     async def _set_tenants(self) -> None:
         """Take over tenants from the settings that are new or changed there since the last start.

@@ -75,6 +75,11 @@ class Notices:
         for name, content in documents.items():
             self._given[TenantId(name)] = msgspec.json.decode(content, type=Notice)
 
+    @property
+    def given(self) -> Mapping[TenantId, Notice]:
+        """The newest of each tenant."""
+        return self._given
+
     def due(self, state: State, now: int) -> dict[TenantId, Notice]:
         found = {}
         for tenant in state.budgets.budgeted():

@@ -9,7 +9,7 @@ from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
 from gpu_scheduler.core.events import QueueRemoved, QueueSet, TenantSet
 from gpu_scheduler.core.ids import DEFAULT_QUEUE, TenantId
 from gpu_scheduler.core.ledger import TenantUse
-from gpu_scheduler.core.policies import POLICY_NAMES
+from gpu_scheduler.core.policies import QUEUE_NAMES
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
@@ -147,8 +147,8 @@ def _checked(tenant: Tenant) -> Tenant:
 
 def _checked_queue(queue: TenantQueue) -> TenantQueue:
     """What holds for every queue, whichever way it came in."""
-    if queue.policy and queue.policy not in POLICY_NAMES:
-        known = ", ".join(POLICY_NAMES)
+    if queue.policy and queue.policy not in QUEUE_NAMES:
+        known = ", ".join(QUEUE_NAMES)
         raise InvalidRequest(
             "policy", queue.policy, f"a queue's order is one of {known}, or empty for the service's"
         )

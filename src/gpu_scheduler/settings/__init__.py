@@ -28,6 +28,7 @@ from gpu_scheduler.settings.model import (
     TenantSettings,
     is_loopback,
 )
+from gpu_scheduler.settings.notices import NoticeSettings
 from gpu_scheduler.settings.process import default_data_dir, process_environ
 from gpu_scheduler.settings.sample import SAMPLE_FORMATS, sample
 from gpu_scheduler.settings.show import EffectiveValue, effective_values
@@ -46,6 +47,7 @@ __all__ = [
     "LimitSettings",
     "Loaded",
     "LoggingSettings",
+    "NoticeSettings",
     "QuotaSettings",
     "SchedulerSettings",
     "Settings",

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from gpu_scheduler.settings.fields import NOT_BOOL
 from gpu_scheduler.settings.keys import in_words, variable_of
-from gpu_scheduler.settings.model import NOT_BOOL
 
 NO_EFFECT: Final = "accepted, has no effect in this version"
 

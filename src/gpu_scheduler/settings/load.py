@@ -37,6 +37,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "api.insecure_listen": "--insecure-listen",
     "devices.gpus": "--gpus",
     "engine.screen": "--screen",
+    "engine.tmux": "--tmux",
     "logging.level": "--log-level",
     "logging.format": "--log-format",
 }
@@ -348,6 +349,8 @@ def _is_secret(name: str) -> bool:
 def _hides(path: Place) -> bool:
     """Whether what stands there is a secret, or may have one inside."""
     dotted = ".".join(str(step) for step in path)
+    if path[:1] == ("notices",):  # the address of a webhook is as good as a password
+        return len(path) < 3 or path[2] == "url"
     secrets = [key.name for key in all_keys() if key.is_secret]
     return any(f"{name}.".startswith(f"{dotted}.") for name in secrets)
 

@@ -10,41 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
 
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Tier, Window
 from gpu_scheduler.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
+from gpu_scheduler.settings.fields import NOT_BOOL, FilePath, SecretText, Section
+from gpu_scheduler.settings.notices import NoticeSettings
 from gpu_scheduler.settings.process import default_data_dir
 
 _MAX_SECONDS = 366 * 86_400  # a year; more is a slip of the keyboard
 _MAX_AMOUNT = 2**53 - 1  # the widest integer that JSON readers everywhere keep exact
-
-
-def _refuse_bool(value: object) -> object:
-    # pydantic would take true for 1, and YAML writes `yes` and `on` as true.
-    if isinstance(value, bool):
-        raise PydanticCustomError("not_a_number", "must be a number, not true or false")
-    return value
-
-
-def _expand(path: Path) -> Path:
-    return path.expanduser()
-
-
-def _refuse_empty(value: object) -> object:
-    if value == "":
-        raise PydanticCustomError("not_a_path", "must be a path; leave the key out for the default")
-    return value
 
 
 def _refuse_relative(path: Path) -> Path:
@@ -74,9 +50,6 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-# After the limits in an Annotated: pydantic keeps limits in the schema only next to the type.
-NOT_BOOL = BeforeValidator(_refuse_bool)
-FilePath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(_expand)]
 GpuAmount = Annotated[
     Decimal,
     Field(ge=0, le=100_000, allow_inf_nan=False),
@@ -85,7 +58,6 @@ GpuAmount = Annotated[
 ]
 Amount = Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL]
 LabelName = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
-SecretText = Annotated[SecretStr, Field(min_length=1, max_length=10_000)]
 
 
 class Misplaced(ValueError):
@@ -96,20 +68,14 @@ class Misplaced(ValueError):
         self.path = path
 
 
-class _Section(BaseModel):
-    # What pydantic says of a wrong value would show the value, and it may be a password.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True
-    )
-
-
-class SchedulerSettings(_Section):
+class SchedulerSettings(Section):
     """Who is served first, and when the scheduler looks."""
 
     policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
-        description="Order of the queue: priority, fifo, fairshare, shortest, backfill, or the "
-        "name of an installed policy.",
+        description="Order of the queue: priority, fifo, fairshare, shortest, backfill, quickest; "
+        "las, adaptive or tiresias, under which those who run give way too; or the name of an "
+        "installed policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=60,
@@ -121,6 +87,10 @@ class SchedulerSettings(_Section):
     shortest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,
         description="Under the policy shortest, who has waited longer than this comes first.",
+    )
+    quickest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
+        default=14 * 86_400,
+        description="Under the policy quickest, who has waited longer than this comes first.",
     )
     backfill_over: Literal["priority", "fifo", "fairshare", "shortest"] = Field(
         default="priority", description="The order of the jobs under the policy backfill."
@@ -140,8 +110,9 @@ class SchedulerSettings(_Section):
     )
     placement: Literal["fragmentation", "consolidated"] = Field(
         default="fragmentation",
-        description="Which place a job gets: fragmentation, where the usual requests lose least; "
-        "consolidated, the fullest node that does, and gangs on as few nodes as if all were free.",
+        description="Which place a job gets: fragmentation, where the usual requests, learnt from "
+        "past jobs, lose least; consolidated, the fullest node that does, and gangs on as few "
+        "nodes as if all were free.",
     )
     reservation_depth: Annotated[int, Field(ge=1, le=100_000), NOT_BOOL] = Field(
         default=100, description="Jobs that get a reservation under the passing conservative."
@@ -153,8 +124,8 @@ class SchedulerSettings(_Section):
     )
     enable_preemption: bool = Field(
         default=False,
-        description="Whether running jobs give way to more important ones, and lent quota is "
-        "taken back.",
+        description="Whether running jobs give way to more important ones, or as the policy says, "
+        "and lent quota is taken back.",
     )
     preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1, description="How much higher a job's priority must be than its victims'."
@@ -166,7 +137,8 @@ class SchedulerSettings(_Section):
         default=60, description="Nobody gives way who ends by itself within this."
     )
     preempt_most_times: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
-        default=3, description="Nobody gives way more often than this."
+        default=3,
+        description="Nobody gives way more often than this; not under las, adaptive and tiresias.",
     )
     scheduling_interval_ms: Annotated[int, Field(ge=10, le=3_600_000), NOT_BOOL] = Field(
         default=1000, description="A cycle runs when something changed, and at least this often."
@@ -206,7 +178,7 @@ class SchedulerSettings(_Section):
     ] = Field(default=30.0, description="How far ahead a reservation may begin.")
 
 
-class ApiSettings(_Section):
+class ApiSettings(Section):
     """Where the service listens."""
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = Field(
@@ -265,7 +237,7 @@ class ApiSettings(_Section):
                 taken[port] = name
 
 
-class AuthSettings(_Section):
+class AuthSettings(Section):
     """Who callers are: API keys, tokens (JWT), and users of this machine on the Unix socket."""
 
     enabled: bool = Field(
@@ -297,7 +269,7 @@ class AuthSettings(_Section):
     )
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """How much one caller may ask for."""
 
     requests_per_second: Annotated[
@@ -314,7 +286,7 @@ class LimitSettings(_Section):
     )
 
 
-class DatabaseSettings(_Section):
+class DatabaseSettings(Section):
     """Where jobs are kept."""
 
     kind: Literal["sqlite", "memory", "postgresql"] = Field(
@@ -394,7 +366,7 @@ class DatabaseSettings(_Section):
         return f"postgresql://{login}{'@' * bool(login)}{place}:{self.port}/{database}?{query}"
 
 
-class RedisSettings(_Section):
+class RedisSettings(Section):
     """What gateways (`tgpu gateway`) share; the service itself needs no Redis."""
 
     url: SecretText | None = Field(
@@ -410,7 +382,7 @@ class RedisSettings(_Section):
 GpuCount = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False), NOT_BOOL]
 
 
-class PredictionSettings(_Section):
+class PredictionSettings(Section):
     """How long jobs will run."""
 
     predictor: Annotated[str, Field(min_length=1, max_length=100)] = Field(
@@ -418,9 +390,21 @@ class PredictionSettings(_Section):
         description="history (from similar past jobs), limit (the time limit alone), none, gbm "
         "(boosted trees, needs the extra ml), or the name of an installed predictor.",
     )
+    estimate_interval_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=5.0,
+        description="How often it is worked out anew when waiting jobs will start; 0 for never.",
+    )
+    estimate_budget_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
+        default=250,
+        description="Computing time for that, each time; what it does not reach is told roughly.",
+    )
+    estimate_jobs: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=2000,
+        description="Waiting jobs that are looked at one by one for that, the next ones first.",
+    )
 
 
-class QuotaSettings(_Section):
+class QuotaSettings(Section):
     """Who says how much each tenant may have."""
 
     provider: Annotated[str, Field(min_length=1, max_length=100)] = Field(
@@ -470,7 +454,7 @@ class QuotaSettings(_Section):
         return self
 
 
-class BillingSettings(_Section):
+class BillingSettings(Section):
     """What GPU time costs."""
 
     cost_per_gpu_hour: Annotated[
@@ -478,7 +462,7 @@ class BillingSettings(_Section):
     ] = Field(default=0.0, description="Price of one GPU for one hour, in your currency.")
 
 
-class DeviceSettings(_Section):
+class DeviceSettings(Section):
     """Which GPUs there are, and how they are watched."""
 
     gpus: Annotated[str, AfterValidator(_gpu_spec)] = Field(
@@ -552,7 +536,7 @@ class DeviceSettings(_Section):
     )
 
 
-class EngineSettings(_Section):
+class EngineSettings(Section):
     """How jobs are run."""
 
     kind: Literal["local", "none"] = Field(
@@ -578,9 +562,10 @@ class EngineSettings(_Section):
         default=False,
         description="Run every job in a session of GNU screen, to which people can attach.",
     )
+    tmux: bool = Field(default=False, description="The same in tmux; one of the two.")
 
 
-class BudgetSettings(_Section):
+class BudgetSettings(Section):
     """GPU time a tenant may use in each window."""
 
     gpu_hours: (
@@ -611,7 +596,7 @@ class BudgetSettings(_Section):
         return Budget(amount, Window(self.window), OverBudget(self.action))
 
 
-class TenantSettings(_Section):
+class TenantSettings(Section):
     """A tenant and what its running jobs may have together; a limit left out does not limit."""
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s/]+$")] = Field(
@@ -685,7 +670,7 @@ class TenantSettings(_Section):
         )
 
 
-class AgentSettings(_Section):
+class AgentSettings(Section):
     """Machines that report through `tgpu agent`."""
 
     offline_after_seconds: Annotated[
@@ -693,7 +678,7 @@ class AgentSettings(_Section):
     ] = Field(default=30, description="A node that is silent for this long is shown as offline.")
 
 
-class FileSettings(_Section):
+class FileSettings(Section):
     """Files that the service reads while it runs."""
 
     jobs_file: FilePath | None = Field(
@@ -715,7 +700,7 @@ class FileSettings(_Section):
     )
 
 
-class JobSettings(_Section):
+class JobSettings(Section):
     """What holds for jobs that do not say it, and how often lines of the jobs file are tried."""
 
     time_limit_s: Annotated[float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), NOT_BOOL] = (
@@ -738,7 +723,7 @@ class JobSettings(_Section):
     )
 
 
-class LoggingSettings(_Section):
+class LoggingSettings(Section):
     """What the service says about itself, and where."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
@@ -760,7 +745,7 @@ class LoggingSettings(_Section):
     )
 
 
-class SecuritySettings(_Section):
+class SecuritySettings(Section):
     """What jobs may run, and how much of the machine one of them may use."""
 
     allowed_script_paths: tuple[Annotated[FilePath, AfterValidator(_refuse_relative)], ...] = Field(
@@ -775,7 +760,8 @@ class SecuritySettings(_Section):
         Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
     ) = Field(
         default=None,
-        description="GiB of memory that a job may ask for, and that each of its processes gets.",
+        description="GiB of memory that a job may ask for and use; where there are no control "
+        "groups, that each of its processes may use.",
     )
     max_cpu_hours: (
         Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
@@ -788,7 +774,7 @@ class SecuritySettings(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that can be set. Immutable: a changed setting is a new start of the service."""
 
     data_dir: FilePath | None = Field(
@@ -811,6 +797,10 @@ class Settings(_Section):
     tenants: tuple[TenantSettings, ...] = Field(
         default=(),
         description="Who may have how much. Left out: one tenant named default, without limits.",
+    )
+    notices: tuple[NoticeSettings, ...] = Field(
+        default=(),
+        description="Whom the service tells what happened: mail, webhook, slack or desktop.",
     )
     files: FileSettings = FileSettings()
     jobs: JobSettings = JobSettings()
@@ -849,6 +839,16 @@ class Settings(_Section):
                     f"tenants: {tenant.tenant_id!r} is there twice; name each one once"
                 )
             seen.add(tenant.tenant_id)
+        return self
+
+    @model_validator(mode="after")
+    def _notices_differ(self) -> "Settings":
+        names = [notice.name for notice in self.notices]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"notices: {name!r} is there twice; name each one once")
+        if sum(notice.for_jobs for notice in self.notices) > 1:
+            raise ValueError("notices: two have for_jobs: true, and owners would get all twice")
         return self
 
     @model_validator(mode="after")

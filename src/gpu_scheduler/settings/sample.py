@@ -28,6 +28,25 @@ _TENANTS: Final = {
         'budget = { gpu_hours = 500, window = "month", action = "hold" }',
     ],
 }
+_NOTICES: Final = {
+    "yaml": [
+        "notices:",
+        "  - kind: mail",
+        "    host: smtp.example.org",
+        "    sender: tgpu@example.org",
+        "    to: [ops@example.org]",
+        "    events: [failure, gpu]",
+    ],
+    "toml": [
+        "[[notices]]",
+        'kind = "mail"',
+        'host = "smtp.example.org"',
+        'sender = "tgpu@example.org"',
+        'to = ["ops@example.org"]',
+        'events = ["failure", "gpu"]',
+    ],
+}
+_LISTS: Final = {"tenants": _TENANTS, "notices": _NOTICES}  # of sections, shown by an example
 _EXAMPLES: Final = {  # what to write where there is no default, or it depends on the machine
     "data_dir": "~/.local/share/tgpu",
     "api.socket": "~/.local/share/tgpu/service.sock",
@@ -74,23 +93,23 @@ def _yaml() -> str:
 def _toml() -> str:
     lines = [f"# {_HEAD}", f"# {_ORDER}"]
     # Keys at the top must come before the first table, and none may follow.
-    ordered = sorted(all_keys(), key=lambda key: (key.section != "", key.name == "tenants"))
-    tenants = [key for key in ordered if key.name == "tenants"]
-    plain = [key for key in ordered if key.name != "tenants"]
+    ordered = sorted(all_keys(), key=lambda key: (key.section != "", key.name in _LISTS))
+    lists = [key for key in ordered if key.name in _LISTS]
+    plain = [key for key in ordered if key.name not in _LISTS]
     for section, keys in groupby(plain, key=lambda key: key.section):
         lines += ["", f"[{section}]"] if section else []
         for key in keys:
             lines += [] if section else [""]
             lines += _entry(key, " = ", "toml")
-    for key in tenants:
+    for key in lists:
         lines += ["", *_entry(key, " = ", "toml")]
     return "\n".join(lines) + "\n"
 
 
 def _entry(key: Key, sign: str, format: Literal["yaml", "toml"]) -> list[str]:
     comment = f"# {key.description}"
-    if key.name == "tenants":
-        return [comment, *(f"# {line}" for line in _TENANTS[format])]
+    if key.name in _LISTS:
+        return [comment, *(f"# {line}" for line in _LISTS[key.name][format])]
     if key.default is None:
         return [comment, f"# {key.leaf}{sign}{json.dumps(_EXAMPLES.get(key.name, ''))}"]
     return [comment, f"{key.leaf}{sign}{json.dumps(key.default)}"]

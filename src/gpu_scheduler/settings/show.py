@@ -38,6 +38,8 @@ def _value(settings: Settings, values: Mapping[str, Any], key: Key) -> object:
     value: Any = values
     for step in key.name.split("."):
         value = value[step]
+    if key.name == "notices":  # most keys are for other kinds than its own
+        return [notice.model_dump(mode="json", exclude_unset=True) for notice in settings.notices]
     if key.name == "database.path" and settings.database.kind == "sqlite":
         return str(settings.database_path)
     if not key.is_secret or value is None:

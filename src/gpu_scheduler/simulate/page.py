@@ -4,29 +4,12 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from gpu_scheduler.simulate import plots
+from gpu_scheduler.drawing import axes, plots
+from gpu_scheduler.drawing.page import html_page, table
 from gpu_scheduler.simulate.durations import span
 from gpu_scheduler.simulate.result import Result
 
 MOST_STRIPES: Final = 3_000
-
-_STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #6b7685; --line: #d8dee6; --a: #2563a8;
-  --b: #c2571a; --page: #ffffff; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --soft: #98a3b3; --line: #333c48;
-  --a: #6ea8e6; --b: #eb955c; --page: #14181e; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
-  max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } p { color: var(--soft); }
-table { border-collapse: collapse; } td, th { padding: .2rem 1.2rem .2rem 0; text-align: right;
-  border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
-td:first-child, th:first-child { text-align: left; } svg { width: 100%; height: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } text.name { text-anchor: end; }
-text.tick { text-anchor: middle; } .grid { stroke: var(--line); fill: none; }
-polyline { fill: none; stroke-width: 1.8; } .a { stroke: var(--a); } .b { stroke: var(--b); }
-.bar { fill: var(--a); } .waits { stroke: var(--b); opacity: .45; } .runs { stroke: var(--a); }
-.key-a { color: var(--a); } .key-b { color: var(--b); }
-"""
 
 
 def page(document: Mapping[str, Any], result: Result) -> str:
@@ -54,13 +37,7 @@ def page(document: Mapping[str, Any], result: Result) -> str:
         "<h2>Jobs over time</h2>",
         _gantt(result),
     ]
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
-        + "\n".join(parts)
-        + "</body></html>\n"
-    )
+    return html_page(title, parts)
 
 
 def _what(document: Mapping[str, Any]) -> str:
@@ -82,18 +59,17 @@ def _table(found: Mapping[str, Any]) -> str:
         ("p999", "p99.9"),
         ("max", "max"),
     )
-    head = "".join(f"<th>{title}</th>" for _, title in names)
-    rows = []
-    for key, title in (
-        ("jct_s", "submission to end"),
-        ("wait_s", "wait"),
-        ("large_wait_s", "wait, more than 8 GPUs"),
-    ):
-        cells = "".join(f"<td>{span(found[key][name])}</td>" for name, _ in names)
-        rows.append(f"<tr><td>{title}</td>{cells}</tr>")
+    rows = [
+        [title, *(span(found[key][name]) for name, _ in names)]
+        for key, title in (
+            ("jct_s", "submission to end"),
+            ("wait_s", "wait"),
+            ("large_wait_s", "wait, more than 8 GPUs"),
+        )
+    ]
     return (
-        f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
-        f"<p>From the first arrival to the last end {span(found['makespan_s'])}, GPUs in use "
+        table(["", *(title for _, title in names)], rows)
+        + f"<p>From the first arrival to the last end {span(found['makespan_s'])}, GPUs in use "
         f"{found['use_percent']:.1f} %, mean bounded slowdown {found['mean_slowdown']:.2f}, "
         f"{found['preemptions']:,} preemptions.</p>"
     )
@@ -105,9 +81,8 @@ def _distributions(found: Mapping[str, Any]) -> str:
         plots.Line("wait", found["wait_s"], "b"),
     ]
     most = max((value for line in lines for value, _ in line.points), default=1.0)
-    x = plots.logarithmic(1.0, most, span)
-    y = plots.linear(1.0, lambda part: f"{100 * part:.0f} %")
-    return plots.line_plot(lines, x, y, "distribution of completion times and waits")
+    y = axes.linear(1.0, lambda part: f"{100 * part:.0f} %")
+    return plots.line_plot(lines, axes.spans(most), y, "distribution of completion times and waits")
 
 
 def _use(document: Mapping[str, Any]) -> str:
@@ -118,14 +93,15 @@ def _use(document: Mapping[str, Any]) -> str:
         plots.Line("in use", _from_zero(used), "a"),
         plots.Line("unusable", _from_zero(lost), "b"),
     ]
-    y = plots.linear(1.0, lambda part: f"{100 * part:.0f} %")
+    y = axes.linear(1.0, lambda part: f"{100 * part:.0f} %")
     return plots.line_plot(lines, _time_axis(lines), y, "use of the GPUs over time")
 
 
 def _waiting(document: Mapping[str, Any]) -> str:
     points = _from_zero([(one["at_s"], float(one["waiting_jobs"])) for one in document["samples"]])
     line = plots.Line("waiting", points, "b")
-    y = plots.linear(max((count for _, count in points), default=1.0), lambda n: f"{n:,.0f}")
+    most = max((count for _, count in points), default=1.0)
+    y = axes.linear(most, lambda n: f"{n:,.0f}", whole=True)
     return plots.line_plot([line], _time_axis([line]), y, "waiting jobs over time")
 
 
@@ -134,11 +110,8 @@ def _from_zero(points: list[plots.Point]) -> list[plots.Point]:
     return [(at - first, value) for at, value in points]
 
 
-def _time_axis(lines: list[plots.Line]) -> plots.Axis:
-    most = max((at for line in lines for at, _ in line.points), default=1.0) / 86_400
-    scaled = plots.linear(most, lambda day: f"day {day:g}")
-    marks = [(day * 86_400, text) for day, text in scaled.marks]
-    return plots.Axis(lambda at: scaled.place(at / 86_400), marks)
+def _time_axis(lines: list[plots.Line]) -> axes.Axis:
+    return axes.days(max((at for line in lines for at, _ in line.points), default=1.0))
 
 
 def _fairness(tenants: list[Mapping[str, Any]]) -> str:

@@ -22,6 +22,7 @@ class Run:
     passing: str
     placement: str
     limits: str = "given"
+    predictor: str = ""  # empty: nothing goes by one
     seed: int | None = None
     skipped: int = 0  # bad lines that were left out
     seconds: float = 0.0  # that it took

@@ -2,13 +2,20 @@
 
 Nothing here decides: who starts where is `core.cycle.schedule`, what a move changes is
 `core.lifecycle`, what is true is `core.state`. Partitions have nothing to do with each other, so
-each is a cluster of its own, run from its first arrival to its last end.
+each is a cluster of its own, run from its first arrival to its last end; large ones at the same
+time, in processes of their own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cycle import schedule
@@ -25,19 +32,24 @@ from gpu_scheduler.core.stages.hold import FAR
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import GPU
+from gpu_scheduler.simulate.foresight import Foresight, Learner
 from gpu_scheduler.simulate.restart import LOSES_ALL, Restart
 from gpu_scheduler.simulate.result import Outcome, Result, Sample, Span
+from gpu_scheduler.simulate.side_by_side import Tell, processors, side_by_side
 from gpu_scheduler.simulate.world import Arrival, Cluster
 
-Tell = Callable[[int], None]  # is told now and then how many more jobs are over
 Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its instant
 
 _TELL_EVERY: Final = 2_000
+_FEW: Final = 4_000  # jobs that are over sooner than a process has begun
 _SAMPLES: Final = 400  # between the first arrival and the last
 # Cycles at one instant: each is made because jobs gave way in the one before.
 _MOST_ROUNDS: Final = 1_000
 _MOST_VAIN: Final = 100
 _WEIGHT: Final = sum(weight for _, weight in MIX)
+# Names at hand: those of an enum are looked up each time.
+_COMPLETED: Final = JobState.COMPLETED
+_START: Final = Move.START
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,8 @@ class Setting:
     tick_ms: int | None = None
     # Also the cycles of which it is known that they change nothing: slower, with the same result.
     every_cycle: bool = False
+    # Predicts run times, and makes the policy that goes by them, in place of `policy`.
+    foresight: Foresight | None = None
 
 
 def simulate(
@@ -61,38 +75,98 @@ def simulate(
     *,
     tell: Tell | None = None,
     show: Show | None = None,
+    processes: int | None = None,
 ) -> Result:
-    """Run a trace until its last job is over, or can never start."""
+    """Run a trace until its last job is over, or can never start.
+
+    `tell` is told now and then how many more jobs are over. At most so many `processes` work on it,
+    one for each processor unless said otherwise; how many there are changes nothing in the result.
+    Who wants to be shown the plans gets them in the order of partitions: from this process alone.
+    """
+    ordered = sorted(arrivals, key=_age)
     by_partition: dict[str, list[Arrival]] = {}
-    for arrival in arrivals:
+    for arrival in ordered:
         by_partition.setdefault(arrival.partition, []).append(arrival)
-    for members in by_partition.values():
-        members.sort(key=_by_age)
-    grid = _grid(by_partition.values())
-    outcomes: list[Outcome] = []
+    grid = _grid(ordered)
+    names = sorted(by_partition)
+    tell = tell or _tell_nobody
+
+    def run(name: str, tell: Tell, show: Show | None = None) -> _Ran:
+        one = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, grid)
+        one.tell, one.show = tell, show
+        return one.through(by_partition[name])
+
+    most = processors() if processes is None else processes
+    with _no_collector():
+        if show is None and most > 1 and _is_worth_it(by_partition):
+            largest = sorted(names, key=lambda name: (-len(by_partition[name]), name))
+            ran = side_by_side([partial(run, name) for name in largest], most, tell)
+            by_name = dict(zip(largest, ran, strict=True))
+        else:
+            by_name = {name: run(name, tell, show) for name in names}
+        return _together(ordered, by_partition, by_name)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """A run makes no cycles, but so much that the collector would look at all of it again and
+    again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _tell_nobody(more: int) -> None:
+    pass
+
+
+_age: Final = attrgetter("job.submitted_at", "job.job_id")
+
+
+def _is_worth_it(by_partition: dict[str, list[Arrival]]) -> bool:
+    """Whether beside the largest partition there is enough for another process."""
+    sizes = [len(members) for members in by_partition.values()]
+    return bool(sizes) and sum(sizes) - max(sizes) >= _FEW
+
+
+class _Ran(NamedTuple):
+    """What became of one partition. It may come from another process: the fields of `Outcome`
+    behind the arrival, each for all jobs in the order in which they came."""
+
+    columns: tuple[list[Any], ...]
+    samples: list[Sample]
+    cycles: int
+
+
+def _together(
+    arrivals: list[Arrival],
+    by_partition: dict[str, list[Arrival]],
+    by_name: dict[str, _Ran],
+) -> Result:
+    outcomes: dict[str, Iterator[Outcome]] = {}
     samples: dict[int, Sample] = {}
-    cycles = 0
-    for name in sorted(by_partition):
-        run = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, grid)
-        run.tell, run.show = tell, show
-        outcomes += run.through(by_partition[name])
-        cycles += run.cycles
-        for sample in run.samples:
+    for name, ran in by_name.items():
+        outcomes[name] = map(Outcome, by_partition[name], *ran.columns)
+        for sample in ran.samples:
             known = samples.get(sample.at)
             samples[sample.at] = sample if known is None else known.plus(sample)
-    outcomes.sort(key=lambda outcome: _by_age(outcome.arrival))
-    return Result(tuple(outcomes), tuple(samples[at] for at in sorted(samples)), cycles)
+    return Result(
+        tuple([next(outcomes[arrival.partition]) for arrival in arrivals]),
+        tuple([samples[at] for at in sorted(samples)]),
+        sum(ran.cycles for ran in by_name.values()),
+    )
 
 
-def _by_age(arrival: Arrival) -> tuple[int, str]:
-    return arrival.job.submitted_at, arrival.job.job_id
-
-
-def _grid(partitions: Iterable[list[Arrival]]) -> tuple[int, int]:
+def _grid(arrivals: list[Arrival]) -> tuple[int, int]:
     """The first sample of all partitions, and how far samples lie apart."""
-    spans = [(some[0].job.submitted_at, some[-1].job.submitted_at) for some in partitions]
-    first = min((start for start, _ in spans), default=0)
-    return first, max(1, (max((end for _, end in spans), default=0) - first) // _SAMPLES)
+    if not arrivals:
+        return 0, 1
+    first, last = arrivals[0].job.submitted_at, arrivals[-1].job.submitted_at
+    return first, max(1, (last - first) // _SAMPLES)
 
 
 @dataclass(slots=True)
@@ -109,16 +183,16 @@ class _Life:
     preemptions: int = 0
     earlier: tuple[Span, ...] = ()
 
-    def outcome(self) -> Outcome:
-        return Outcome(
-            self.arrival,
-            self.state,
-            self.started_at,
-            self.ended_at,
-            self.preemptions,
-            self.earlier,
-            self.last_start,
-        )
+
+def _columns(lives: list[_Life]) -> tuple[list[Any], ...]:
+    return (
+        [life.state for life in lives],
+        [life.started_at for life in lives],
+        [life.ended_at for life in lives],
+        [life.preemptions for life in lives],
+        [life.earlier for life in lives],
+        [life.last_start for life in lives],
+    )
 
 
 class _Run:
@@ -134,13 +208,15 @@ class _Run:
         self.state = State()
         self.samples: list[Sample] = []
         self.cycles = 0
-        self.tell: Tell | None = None
+        self.tell: Tell = _tell_nobody
         self.show: Show | None = None
         self._setting = setting
+        self._policy, self._rules = setting.policy, setting.rules
         self._sample_at, self._step = grid
         self._gpu_millis = GPU * sum(len(node.gpus) for node in nodes)
         self._lives: dict[JobId, _Life] = {}
-        self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
+        # When, who, in which attempt: no two are alike in that.
+        self._ends: list[tuple[int, JobId, int, _Life]] = []
         self._promises: tuple[Reservation, ...] = ()
         self._over = self._told = 0
         self._vain = 0  # cycles in which nothing started, although nothing was under way
@@ -154,32 +230,40 @@ class _Run:
         has_budgets = any(tenant.budget is not None for tenant in tenants)
         self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
         self._wakes = has_budgets
+        self._is_moved_by_events = False  # time alone changes nothing
         # Only who is known to run gives way; nobody else asks whether a start was confirmed.
         self._confirms = setting.rules.preemption is not None
+        self._learner: Learner | None = None
 
-    def through(self, arrivals: list[Arrival]) -> list[Outcome]:
+    def through(self, arrivals: list[Arrival]) -> _Ran:
         """`arrivals` are in order of time."""
         self._prepare(arrivals)
-        position, count = 0, len(arrivals)
-        arrives_at = arrivals[0].job.submitted_at if arrivals else None
+        instants: list[int | None] = [arrival.job.submitted_at for arrival in arrivals]
+        instants.append(None)  # nobody comes any more
+        position, arrives_at, ends = 0, instants[0], self._ends
         while (now := self._next_instant(arrives_at)) is not None:
             if self._sample_at < now:
                 self._sample(now)
-            freed = bool(self._ends) and self._ends[0][0] <= now
+            freed = bool(ends) and ends[0][0] <= now
             if freed:
                 self._end(now)
-            if arrives_at is not None and arrives_at <= now:
+            if arrives_at == now:
                 first = position
-                while position < count and arrivals[position].job.submitted_at == now:
+                while arrives_at == now:
                     position += 1
+                    arrives_at = instants[position]
                 self._submit(now, arrivals[first:position])
-                arrives_at = arrivals[position].job.submitted_at if position < count else None
             if freed or not self._is_stopped:
                 self._decide(now)
         self._say(self._over - self._told)
-        return [self._lives[arrival.job.job_id].outcome() for arrival in arrivals]
+        return _Ran(_columns(list(self._lives.values())), self.samples, self.cycles)
 
     def _prepare(self, arrivals: list[Arrival]) -> None:
+        foresight = self._setting.foresight
+        if foresight is not None and arrivals:
+            self._learner = Learner(foresight, arrivals[0].job.submitted_at)
+            self._policy = self._learner.policy
+            self._rules = self._learner.rules(self._setting.rules)
         known = self.state.ledger.tenants
         for tenant_id in dict.fromkeys(arrival.job.tenant_id for arrival in arrivals):
             if tenant_id not in known:
@@ -188,13 +272,16 @@ class _Run:
             arrival.job.options.lease or arrival.job.options.booking is not None
             for arrival in arrivals
         )
+        self._is_moved_by_events = not self._wakes and self._setting.tick_ms is None
 
     # -- time --------------------------------------------------------------------------------------
 
     def _next_instant(self, arrives_at: int | None) -> int | None:
-        found = arrives_at
-        if self._ends and (found is None or self._ends[0][0] < found):
-            found = self._ends[0][0]
+        found, ends = arrives_at, self._ends
+        if ends and (found is None or ends[0][0] < found):
+            found = ends[0][0]
+        if self._is_moved_by_events and found is not None:
+            return found
         if self._wakes:
             wakes_at = self.state.wakes_at()
             if wakes_at is not None and wakes_at > self.state.now:
@@ -202,10 +289,18 @@ class _Run:
         if found is None and self._promises:
             found = self._next_promise()
         tick = self._setting.tick_ms
-        # Without anything under way, ticks would go on for ever.
-        if tick is not None and found is not None and len(self.state.waiting):
-            found = min(found, self.state.now + tick)
+        if tick is not None and len(self.state.waiting):
+            found = self._next_tick(tick, found)
         return found
+
+    def _next_tick(self, tick: int, found: int | None) -> int | None:
+        at = self.state.now - self.state.now % tick + tick
+        if found is not None:
+            return min(found, at)
+        if self._vain >= _MOST_VAIN:
+            return None  # nothing is under way, and it would go on for ever
+        self._vain += 1
+        return at
 
     def _next_promise(self) -> int | None:
         """Nothing is under way, and somebody waits for what is kept free for others."""
@@ -234,39 +329,41 @@ class _Run:
     # -- what happens ------------------------------------------------------------------------------
 
     def _submit(self, now: int, arrivals: list[Arrival]) -> None:
-        lives = self._lives
+        lives, linger_ms = self._lives, self._setting.restart.linger_ms
         for arrival in arrivals:
-            lives[arrival.job.job_id] = _Life(arrival, arrival.run_ms)
+            lives[arrival.job.job_id] = _Life(arrival, arrival.run_ms + linger_ms)
         self.state.apply(JobsSubmitted(now, tuple([arrival.job for arrival in arrivals])))
 
     def _end(self, now: int) -> None:
         ends = self._ends
         while ends and ends[0][0] <= now:
-            _, job_id, attempt = heappop(ends)
-            life = self._lives[job_id]
+            _, job_id, attempt, life = heappop(ends)
             if life.attempt != attempt or life.ended_at is not None:
                 continue  # it gave way meanwhile
             limit = life.arrival.job.options.time_limit_ms
             if limit is not None and limit < life.left_ms:
-                self._finish(self._entry(job_id), JobState.FAILED, now, "time limit reached")
+                self._finish(job_id, life, JobState.FAILED, now, "time limit reached")
             else:
-                self._finish(self._entry(job_id), JobState.COMPLETED, now, None)
+                self._finish(job_id, life, _COMPLETED, now, None)
 
-    def _finish(self, entry: Entry, to: JobState, now: int, cause: str | None) -> None:
-        job_id = entry.job.job_id
-        code = 0 if to is JobState.COMPLETED else None
-        ended = lifecycle.end(job_id, entry.progress, to, now, exit_code=code, cause=cause)
+    def _finish(
+        self, job_id: JobId, life: _Life, to: JobState, now: int, cause: str | None
+    ) -> None:
+        code = 0 if to is _COMPLETED else None
+        progress = self._entry(job_id).progress
+        ended = lifecycle.end(job_id, progress, to, now, exit_code=code, cause=cause)
         self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
-        life = self._lives[job_id]
         life.state, life.ended_at = to, now
+        if self._learner is not None and life.last_start is not None:
+            gave_way = bool(life.preemptions)
+            self._learner.ended(life.arrival.job, now - life.last_start, now, gave_way=gave_way)
         self._over += 1
         if self._over - self._told >= _TELL_EVERY:
             self._say(self._over - self._told)
 
     def _say(self, more: int) -> None:
         self._told += more
-        if self.tell is not None:
-            self.tell(more)
+        self.tell(more)
 
     # -- what is decided ---------------------------------------------------------------------------
 
@@ -274,11 +371,13 @@ class _Run:
         state, setting = self.state, self._setting
         if not setting.every_cycle and state.is_quiet():
             return
+        if setting.tick_ms is not None:  # one may have been left out, when nobody waited
+            state.apply(TimePassed(now - now % setting.tick_ms))
         state.apply(TimePassed(now))
+        if self._learner is not None:
+            self._learner.reach(now)
         for _ in range(_MOST_ROUNDS):
-            plan = schedule(
-                state, now, setting.policy, rules=setting.rules, promises=self._promises
-            )
+            plan = schedule(state, now, self._policy, rules=self._rules, promises=self._promises)
             self.cycles += 1
             if self.show is not None:
                 self.show(now, plan)
@@ -290,9 +389,9 @@ class _Run:
 
     def _carry_out(self, plan: Plan, now: int) -> None:
         for job_id in plan.expired:
-            self._finish(self._entry(job_id), JobState.COMPLETED, now, "its time was up")
+            self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
         for job_id, cause in plan.doomed:
-            self._finish(self._entry(job_id), JobState.CANCELLED, now, cause)
+            self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)
         for claim in plan.claims:
@@ -308,7 +407,7 @@ class _Run:
         job_id = start.job_id
         entry = self._entry(job_id)
         placed = lifecycle.place(job_id, entry.progress, start.placement, now)
-        self.state.apply(JobMoved(now, job_id, Move.START, placed))
+        self.state.apply(JobMoved(now, job_id, _START, placed))
         if self._confirms:
             running = lifecycle.run(job_id, placed, now, None)
             self.state.apply(JobMoved(now, job_id, Move.RUN, running))
@@ -319,7 +418,9 @@ class _Run:
             life.started_at = now
         limit = entry.job.options.time_limit_ms
         runs = life.left_ms if limit is None else min(limit, life.left_ms)
-        heappush(self._ends, (now + runs, job_id, placed.attempt))
+        heappush(self._ends, (now + runs, job_id, placed.attempt, life))
+        if self._learner is not None:
+            self._learner.began(entry.job, now)
 
     def _preempt(self, preemption: Preemption, now: int) -> None:
         """It is gone at once: nobody waits for a grace here."""
@@ -339,6 +440,8 @@ class _Run:
         life.preemptions += 1
         life.attempt = 0  # the end that was set for it is none
         life.last_start = None
+        if self._learner is not None:
+            self._learner.came_back(job)
 
     def _entry(self, job_id: JobId) -> Entry:
         entry = self.state.entry(job_id)

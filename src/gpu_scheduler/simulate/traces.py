@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
@@ -53,8 +54,13 @@ _SWF_FIELDS: Final = 18
 
 def read_trace(path: Path, format: str | None = None) -> Rows:
     """Read a job list; the format is known by the name and the columns unless it is given."""
-    with open_text(path) as file:
-        return _reader(path, format)(path.name, file)
+    read = _reader(path, format)
+    try:
+        with open_text(path) as file:
+            return read(path.name, file)
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problem = Problem(1, "", f"the file is damaged: {error}", "no data")
+        raise BadInput(path.name, [problem]) from error
 
 
 def open_text(path: Path) -> TextIO:
@@ -281,6 +287,8 @@ def _collect(
     ids: dict[str, int] = {}
     for line, fields in lines:
         try:
+            if None in fields:  # what a reader of CSV has left over
+                raise Refused("", "has more fields than the header", "extra column")
             row = read(line, fields)
         except Refused as error:
             rows.problems.append(Problem(line, error.column, error.text, error.kind))

@@ -40,9 +40,9 @@ class Record:
     """What one commit writes. The tables follow from the events; the rest comes beside them.
 
     JobsSubmitted inserts jobs (with `details` by job id; a missing one is `NO_DETAIL`), JobMoved
-    replaces a job's progress, JobChanged the job itself, TenantSet, QueueSet and NodeSet replace a tenant, queue or node,
-    QueueRemoved deletes a queue, UsageAdded adds to the usage of its day. TimePassed is not
-    recorded and may not stand here.
+    replaces a job's progress, JobChanged the job itself, TenantSet, QueueSet and NodeSet replace a
+    tenant, queue or node, QueueRemoved deletes a queue, UsageAdded adds to the usage of its day.
+    TimePassed is not recorded and may not stand here.
     """
 
     events: Sequence[Event]

@@ -5,7 +5,7 @@ shape is here.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -22,9 +22,11 @@ from gpu_scheduler.core.events import (
     JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -61,6 +63,8 @@ KINDS: Final[dict[str, type[Event]]] = {
     "node_set": NodeSet,
     "booking_set": BookingSet,
     "booking_removed": BookingRemoved,
+    "settings_set": SettingsSet,
+    "mix_set": MixSet,
 }
 
 Setting = (
@@ -71,6 +75,8 @@ Setting = (
     | NodeSet
     | BookingSet
     | BookingRemoved
+    | SettingsSet
+    | MixSet
     | TimePassed
 )
 
@@ -79,15 +85,20 @@ _SHARED_LIMIT: Final = 10_000
 
 
 def _compact(cls: type[T], without: tuple[str, ...] = ()) -> Callable[[T], msgspec.Struct]:
-    """A function that turns a dataclass into a Struct which is encoded without its defaults."""
-    columns = [
-        (f.name, object) if f.default is MISSING else (f.name, object, f.default)
-        for f in fields(cls)  # type: ignore[arg-type]  # every caller gives a dataclass
-        if f.name not in without
-    ]
+    """A function that turns one of the core's values into a Struct which is encoded without its
+    defaults."""
+    columns = [column for column in _columns(cls) if column[0] not in without]
     struct = msgspec.defstruct(cls.__name__, columns, omit_defaults=True, gc=False)
     get = attrgetter(*(column[0] for column in columns))
     return lambda value: struct(*get(value))
+
+
+def _columns(cls: type[object]) -> Iterator[tuple[str, type] | tuple[str, type, object]]:
+    """The fields as `defstruct` wants them."""
+    found = msgspec.structs.fields(cls) if issubclass(cls, msgspec.Struct) else fields(cls)  # type: ignore[arg-type]  # every caller gives one or the other
+    for field in found:
+        is_needed = field.default is MISSING or field.default is msgspec.NODEFAULT
+        yield (field.name, object) if is_needed else (field.name, object, field.default)
 
 
 _where = _compact(Where)
@@ -272,15 +283,19 @@ def _setting_text(event: Setting) -> str:
             return f'{names},"usage":{_text(_usage(event.usage))}'
         case NodeSet():
             return f'"node":{node_text(event.node)}'
-        case BookingSet() | BookingRemoved():
-            return _booking_text(event)
-        case TimePassed():
-            raise InvariantBroken("TimePassed is applied only, never recorded")
+        case BookingSet() | BookingRemoved() | SettingsSet() | MixSet() | TimePassed():
+            return _rare_text(event)
         case _:
             assert_never(event)
 
 
-def _booking_text(event: BookingSet | BookingRemoved) -> str:
+def _rare_text(event: BookingSet | BookingRemoved | SettingsSet | MixSet | TimePassed) -> str:
+    if isinstance(event, TimePassed):
+        raise InvariantBroken("TimePassed is applied only, never recorded")
+    if isinstance(event, MixSet):
+        return f'"mix":{_text(event.mix)}'
+    if isinstance(event, SettingsSet):
+        return f'"version":{_text(event.version)},"values":{_text(event.values)}'
     if isinstance(event, BookingSet):
         return f'"booking":{_text(event.booking)}'
     return f'"booking_id":{_text(event.booking_id)},"cause":{_text(event.cause)}'

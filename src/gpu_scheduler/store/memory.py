@@ -14,9 +14,11 @@ from gpu_scheduler.core.events import (
     JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -204,8 +206,10 @@ class MemoryStore:
                 self._usage[key] = self._usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
                 self._nodes[event.node.node_id] = event.node
-            case BookingSet() | BookingRemoved():
+            case BookingSet() | BookingRemoved() | MixSet():
                 pass  # kept as documents beside the journal's row
+            case SettingsSet():
+                pass  # for those who look back
             case TimePassed():
                 pass  # refused before
             case _:

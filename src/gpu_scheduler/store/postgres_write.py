@@ -4,7 +4,7 @@ Many rows go by COPY, which is the fastest way in; few go as one JSON text a tab
 one round trip to the server (a pipeline), because a commit of one job should not wait for ten.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
+from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.store.postgres_connect import Connection
 from gpu_scheduler.store.postgres_text import from_text, to_text, to_values
 from gpu_scheduler.store.rows import (
@@ -136,22 +137,28 @@ def _write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> Non
             if table not in many:
                 insert, _, columns, values = table
                 _insert_rows(connection, insert, columns, values)
-        moved = None if many else _change(connection, rows)
+        changed = None if many else _change(connection, rows)
     if fence.rowcount != 1:
         raise Fenced
     if many:  # which cannot be part of a pipeline, and must come before the moves of its jobs
         for _, copy, columns, values in many:
             _copy_rows(connection, copy, columns, values)
         with connection.pipeline():
-            moved = _change(connection, rows)
-    if moved is not None and moved.rowcount != len(rows.moves):
-        raise _not_moved(connection, rows)
+            changed = _change(connection, rows)
+    for cursor, job_ids in changed or ():
+        if cursor is not None and cursor.rowcount != len(job_ids):
+            raise _not_moved(connection, job_ids)
 
 
-def _change(connection: Connection, rows: Rows) -> Cursor | None:
+def _change(
+    connection: Connection, rows: Rows
+) -> tuple[tuple[Cursor | None, Collection[JobId]], ...]:
+    """What was done to which jobs: as many rows as jobs, or some of them are over."""
+    facts = _flat(rows.changes.values())
+    changed = _insert_rows(connection, _CHANGE_JOBS, ("job_id", "facts"), facts)
     moved = _insert_rows(connection, _MOVE_JOBS, _MOVE_COLUMNS, _flat(rows.moves.values()))
     _set_the_rest(connection, rows)
-    return moved
+    return (changed, rows.changes.keys()), (moved, rows.moves.keys())
 
 
 def _set_the_rest(connection: Connection, rows: Rows) -> None:
@@ -219,14 +226,14 @@ def _first_known(connection: Connection, rows: Rows) -> str | None:
     return None
 
 
-def _not_moved(connection: Connection, rows: Rows) -> InvariantBroken:
+def _not_moved(connection: Connection, job_ids: Collection[JobId]) -> InvariantBroken:
     _roll_back(connection)
-    job_ids = [to_text(job_id) for job_id in rows.moves]
+    names = [to_text(job_id) for job_id in job_ids]
     found = connection.execute(
-        "SELECT job_id FROM jobs WHERE job_id = ANY(%s) AND ended_at IS NULL", (job_ids,)
+        "SELECT job_id FROM jobs WHERE job_id = ANY(%s) AND ended_at IS NULL", (names,)
     )
     live = {job_id for (job_id,) in found}
-    for job_id in rows.moves:
+    for job_id in job_ids:
         if to_text(job_id) not in live:
             return InvariantBroken(f"job {job_id} moved, but it is over or unknown")
     return InvariantBroken("a job moved that was submitted together with another of its id")

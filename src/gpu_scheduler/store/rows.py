@@ -15,9 +15,11 @@ from gpu_scheduler.core.events import (
     JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -151,8 +153,10 @@ def _add_setting(rows: Rows, event: codec.Setting) -> None:
             rows.usage[key] = rows.usage.get(key, NO_USAGE) + usage
         case NodeSet(_, node):
             rows.nodes[node.node_id] = codec.node_text(node)
-        case BookingSet() | BookingRemoved():
+        case BookingSet() | BookingRemoved() | MixSet():
             pass  # kept as documents beside the journal's row
+        case SettingsSet():
+            pass  # for those who look back
         case TimePassed():
             raise InvariantBroken("TimePassed is applied only, never recorded")
         case _:

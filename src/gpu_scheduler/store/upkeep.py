@@ -97,6 +97,19 @@ def copy(source: Address, target: Address, progress: Progress) -> dict[str, int]
         return _copy_all(tables, copied, progress)
 
 
+def each_row(address: Address, name: str) -> Iterator[tuple[Value, ...]]:
+    """All rows of one table in the order of its key, also while a service runs."""
+    with closing(_look(address)) as tables:
+        if tables.version() != tables.newest:
+            raise Conflict(
+                f"{tables.name} has schema version {tables.version()}, not {tables.newest}: run"
+                " `tgpu db upgrade` on it first"
+            )
+        (table,) = (table for table in TABLES if table.name == name)
+        for batch in tables.rows(table):
+            yield from batch
+
+
 def _check_empty(target: Tables) -> None:
     for table in TABLES:
         if count := target.count(table):

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gpu_scheduler.core.breaker import BreakerState
 from gpu_scheduler.core.cause import Fault
+from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move
@@ -27,6 +29,8 @@ from gpu_scheduler.telemetry.promises import broken_promise
 QUICK: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 # Jobs wait and run for seconds or for days.
 LONG: Final = (0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 604_800)
+
+WITHIN: Final = ("p50", "p90", "later")
 
 _FAILED: Final = frozenset({Move.FAIL, Move.REQUEUE})
 _SAME_STATE: Final = frozenset(
@@ -74,6 +78,10 @@ class Counts(Observer):
         self.failures: Counter[Fault] = Counter()  # attempts that did not end well
         self.budgets_reached: Counter[tuple[TenantId, int]] = Counter()  # by percent of them
         self.broken: Counter[Promise] = Counter()  # deadlines and wait targets that were missed
+        self.estimated: Counter[str] = Counter(
+            dict.fromkeys(WITHIN, 0)
+        )  # starts, by what they kept
+        self.estimate_errors = Tally(LONG)
         self.waits = Tally(LONG)
         self.waits_of: dict[TenantId, Tally] = {}
         self.runs = {state: Tally(LONG) for state in JobState if state in TERMINAL}
@@ -82,6 +90,8 @@ class Counts(Observer):
         self.commits = Tally(QUICK)
         self.events = 0
         self.commit_failures = 0
+        # What is left alone because it failed several times in a row.
+        self.breakers = {"driver": BreakerState.CLOSED, "store": BreakerState.CLOSED}
 
     def uptime_seconds(self) -> float:
         return self._clock() - self._began
@@ -109,6 +119,9 @@ class Counts(Observer):
     def commit_failed(self, problem: str) -> None:
         self.commit_failures += 1
 
+    def breaker_changed(self, of: str, state: BreakerState) -> None:
+        self.breakers[of] = state
+
     def cycled(self, plan: Plan, seconds: float) -> None:
         self.cycles.add(seconds)
         self.starts += len(plan.starts)
@@ -116,6 +129,13 @@ class Counts(Observer):
 
     def budget_reached(self, tenant_id: TenantId, percent: int) -> None:
         self.budgets_reached[tenant_id, percent] += 1
+
+    def start_scored(self, told: Announced) -> None:
+        if told.started_at is None:
+            return
+        on_time = "p50" if told.started_at <= told.p50_at else "p90"
+        self.estimated[on_time if told.started_at <= told.p90_at else "later"] += 1
+        self.estimate_errors.add(abs(told.started_at - told.p50_at) / SECOND)
 
     def measured(self, node_id: NodeId, snapshot: Snapshot) -> None:
         self.snapshots[node_id] = snapshot

@@ -24,7 +24,7 @@ from gpu_scheduler.core.sla import Promise
 from gpu_scheduler.core.slowness import HARMFUL_THROTTLES
 from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.devices.api import GpuReading
-from gpu_scheduler.telemetry.counts import Counts
+from gpu_scheduler.telemetry.counts import WITHIN, Counts
 from gpu_scheduler.telemetry.families import Labels, counter, gauge, histogram
 
 MAX_TENANTS: Final = 500
@@ -96,6 +96,17 @@ class Metrics(Collector):
             "Jobs over after their deadline, or first started after their queue's wait target.",
             {(promise.value,): counts.broken[promise] for promise in Promise},
             ("promise",),
+        )
+        yield counter(
+            "estimated_starts",
+            "Jobs that waited and were told when they would start, by what of that was kept.",
+            {(within,): counts.estimated[within] for within in WITHIN},
+            ("within",),
+        )
+        yield histogram(
+            "start_estimate_error_seconds",
+            "Time between the p50 that a job was first told and its start, either way.",
+            {(): counts.estimate_errors},
         )
         yield histogram(
             "job_wait_seconds",
@@ -368,6 +379,12 @@ class Metrics(Collector):
         )
 
     def _service(self) -> Iterator[Metric]:
+        yield gauge(
+            "breaker_open",
+            "1 while the driver or the store is left alone because it failed several times.",
+            {(of,): not state.is_well for of, state in self._counts.breakers.items()},
+            ("of",),
+        )
         yield gauge(
             "uptime_seconds",
             "Time since the service started.",

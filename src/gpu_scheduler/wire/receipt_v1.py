@@ -15,6 +15,17 @@ class AttemptUseModel(BaseModel):
     failure: str | None = Field(description="whose fault it was that it did not end well")
 
 
+class AnnouncedModel(BaseModel):
+    """What a job that had to wait was first told, and what came of it."""
+
+    at: str
+    p50: str = Field(description="half of such jobs start by then")
+    p90: str = Field(description="nine of ten start by then")
+    started_at: str | None = Field(description="its first start; null: it has not started yet")
+    error_seconds: float | None = Field(description="of the p50; below 0: it started sooner")
+    before_p90: bool | None
+
+
 class ReceiptModel(BaseModel):
     job_id: str
     tenant_id: str
@@ -26,6 +37,9 @@ class ReceiptModel(BaseModel):
     submitted_at: str
     ended_at: str | None
     wait_seconds: float = Field(description="without GPUs, also between attempts")
+    announced: AnnouncedModel | None = Field(
+        default=None, description="when it was told it would start; null where it was not"
+    )
     run_seconds: float = Field(description="with them, all attempts together")
     gpu_count: float
     gpu_hours: float

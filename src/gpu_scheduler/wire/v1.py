@@ -5,6 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from gpu_scheduler.wire.estimates_v1 import EstimateModel
+from gpu_scheduler.wire.mail import MailAddress, MailEvent
+
 # The widest integers that JSON readers everywhere keep exact, and SQLite stores.
 WIDEST = 2**53 - 1
 # What the kernel takes for one argument or variable of a program, without its ending NUL.
@@ -160,6 +163,9 @@ class SubmitRequest(_Request):
     venv: Text = ""  # its directory
     uv: Text = ""  # the directory of a project
     screen: bool = False  # runs in a GNU screen session, for `tgpu attach`
+    tmux: bool = False  # the same with tmux
+    mail_to: Annotated[list[MailAddress], Field(max_length=20)] = []  # addresses told of it
+    mail_on: list[MailEvent] = []  # … of these; its end, where addresses are given and this is not
 
 
 class SubmitAnswer(_Model):
@@ -276,7 +282,9 @@ class JobModel(_Model):
     # Whose fault it was that it failed or had to run again: user_error, cuda_out_of_memory,
     # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node. `cause` is the sentence.
     failure: str | None = None
+    session: str | None = None  # of screen or tmux, while it runs in one
     prediction: PredictionModel | None = None  # only where one job is asked for that is not over
+    estimate: EstimateModel | None = None  # of its start, while it waits and somebody can tell
 
 
 class JobList(_Model):
@@ -333,6 +341,7 @@ class WhyAnswer(_Model):
     ahead: AheadModel | None = None
     starts_by: str | None = None  # at the latest, where it has a reservation
     change: ChangeModel | None = None  # the cheapest after which it would start now
+    estimate: EstimateModel | None = None  # of its start, where somebody can tell
 
 
 class GpuProcessModel(_Model):
@@ -390,6 +399,14 @@ class PauseRequest(_Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "too hot"}]})
 
     reason: Annotated[str, Field(min_length=1, max_length=500), _PLAIN] = "paused by an operator"
+
+
+class JobChange(_Request):
+    """What can be changed of a job that waits."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"priority": 1000}]})
+
+    priority: Int
 
 
 class AdoptRequest(_Request):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpu_scheduler.devices.control_groups import GroupTree, memory_tree
 from tests.acceptance.cli.conftest import Box
 from tests.real_service import eventually
 
@@ -77,3 +78,17 @@ def test_rerun_sends_again_what_failed_and_a_receipt_says_what_it_took(box: Box)
     assert (receipt["state"], receipt["gpu_count"], len(receipt["attempts"])) == ("completed", 2, 1)
     assert receipt["gpu_hours"] > 0
     assert "GPU-hours" in box.ok("receipt", "last")
+
+
+@pytest.mark.skipif(
+    not isinstance(memory_tree(), GroupTree), reason=f"no groups that limit memory: {memory_tree()}"
+)
+def test_a_job_over_the_memory_of_a_whole_job_says_so(box: Box) -> None:
+    config = box.root / "settings.yaml"
+    config.write_text("security:\n  max_memory_per_job_gb: 0.125\n")
+    box.ok("start", "--config", str(config))
+    script = "x = bytearray(b'x') * (256 << 20)"
+    job = failed(box, "--", "sh", "-c", f'python3 -c "{script}"; exit 7')
+    assert job["failure"] == "host_out_of_memory"
+    assert job["cause"].endswith("the whole job may use 128 MiB")
+    assert "holds for a whole job" in box.tgpu("doctor").stdout

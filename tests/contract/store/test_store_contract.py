@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.core.events import (
     Event,
+    JobChanged,
     JobMoved,
     JobsSubmitted,
+    MixSet,
     NodeSet,
     QueueRemoved,
     QueueSet,
+    SettingsSet,
     TenantSet,
     TimePassed,
     UsageAdded,
@@ -26,6 +29,7 @@ from gpu_scheduler.core.events import (
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL, Array, Detail, Job
 from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
+from gpu_scheduler.core.mix import Mix, Wish
 from gpu_scheduler.core.node import Gpu, Node
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import Usage
@@ -192,6 +196,7 @@ def test_any_event_can_be_read_back_from_the_journal(
 ) -> None:
     events: list[Event] = [
         JobsSubmitted(1, (job,), frozenset({job.job_id})),
+        JobChanged(2, replace(job, priority=job.priority + 1)),
         JobMoved(2, job.job_id, Move.RUN, progress),
     ]
 
@@ -203,6 +208,31 @@ def test_any_event_can_be_read_back_from_the_journal(
             assert decode_details(rows[0].payload).get(job.job_id, NO_DETAIL) == detail
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("many", [1, 100])
+async def test_a_changed_job_is_loaded_as_it_is_now(make_store: MakeStore, many: int) -> None:
+    jobs = tuple(a_job(f"j{number}") for number in range(many))
+    async with opened(make_store()) as store:
+        await store.commit(Record([JobsSubmitted(1, jobs)]))
+        changed = replace(jobs[0], priority=777)
+        await store.commit(Record([JobChanged(2, changed)]))
+        found = await store.job(changed.job_id)
+        assert found is not None
+        assert found.job == changed
+        assert (await reopened(store)).live[0][0] == changed
+        rows = await store.journal(0, 10, changed.job_id)
+        assert [row.kind for row in rows] == ["jobs_submitted", "job_changed"]
+
+
+async def test_a_job_that_is_over_cannot_be_changed(make_store: MakeStore) -> None:
+    job = a_job("a")
+    async with opened(make_store()) as store:
+        ended = Progress(state=JobState.COMPLETED, ended_at=2)
+        events: list[Event] = [JobsSubmitted(1, (job,)), JobMoved(2, job.job_id, Move.RUN, ended)]
+        await store.commit(Record(events))
+        with pytest.raises(InvariantBroken, match="over or unknown"):
+            await store.commit(Record([JobChanged(3, replace(job, priority=1))]))
 
 
 @ROUND_TRIP
@@ -387,6 +417,21 @@ async def test_usage_of_all_time_is_loaded(used: Store) -> None:
         (T1, "night"): Usage(failed=1),
         (T2, "default"): Usage(7),
     }
+
+
+async def test_settings_are_in_the_journal_as_they_were(store: Store) -> None:
+    event = SettingsSet(7, "1.0", {"a.b": "fifo", "a.c": 2, "a.d": 0.5, "a.e": None, "a.f": True})
+    await store.commit(Record([event]))
+    (row,) = await store.journal(0, 10)
+    assert (row.kind, row.at, row.job_id) == ("settings_set", 7, None)
+    assert decode_event(row.kind, row.payload) == event
+
+
+async def test_a_learnt_mix_is_in_the_journal_as_it_was(store: Store) -> None:
+    event = MixSet(7, Mix(((Wish(500, 4_000, ("A100",)), 6_000), (Wish(1_000), 4_000))))
+    await store.commit(Record([event]))
+    (row,) = await store.journal(0, 10)
+    assert decode_event(row.kind, row.payload) == event
 
 
 async def test_documents_are_read_by_kind(store: Store) -> None:

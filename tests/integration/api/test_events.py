@@ -167,3 +167,16 @@ async def test_the_history_of_one_job_is_told_in_order(door: Door) -> None:
     assert kinds == ["job_submitted", "job_scheduled", "job_started", "job_completed"]
     assert answer["next_after"] is None
     assert page["next_after"] == page["events"][-1]["seq"]
+
+
+async def test_when_a_waiting_job_starts_is_told_to_those_who_watch_it(door: Door) -> None:
+    await door.submit(gpu_count=2, max_runtime=3600)
+    waits = await door.submit(gpu_count=2)
+    async with door.watch(f"?job_id={waits}") as stream:
+        await door.submit(gpu_count=2, max_runtime=3600, priority=9000)
+        (told,) = await take(stream, 1)
+        if told["data"]["p50_seconds"] <= 3600:  # worked out before the other came
+            (told,) = await take(stream, 1)
+    assert (told["kind"], told["job_id"]) == ("job_estimated", waits)
+    assert told["data"]["basis"] == "simulated"
+    assert 7000 < told["data"]["p50_seconds"] <= 7200 < told["data"]["p90_seconds"]

@@ -317,6 +317,23 @@ async def test_hold_and_release(api: Api) -> None:
         error_of(answer, 409, "INVALID_STATE")
 
 
+async def test_a_waiting_job_gets_another_priority(api: Api) -> None:
+    job_id = await submit(api)
+    answer = await api.patch(f"{JOBS}/last", json={"priority": 900})
+    assert answer.json() == {
+        "job_id": job_id,
+        "status": "pending",
+        "message": "Job has priority 900",
+    }
+    assert (await job(api, job_id))["priority"] == 900
+    events = (await api.get(f"{JOBS}/{job_id}/events")).json()["events"]
+    assert [(e["kind"], e["data"]) for e in events][1:] == [("job_changed", {"priority": 900})]
+    error_of(await api.patch(f"{JOBS}/nobody", json={"priority": 1}), 404, "JOB_NOT_FOUND")
+    error_of(await api.patch(f"{JOBS}/{job_id}", json={}), 422, "VALIDATION_ERROR")
+    await api.box.run(job_id)
+    error_of(await api.patch(f"{JOBS}/{job_id}", json={"priority": 1}), 409, "CONFLICT")
+
+
 async def test_a_lease_is_completed_and_a_command_is_not(api: Api) -> None:
     lease = await submit(api, command=[])
     runs = await submit(api)

@@ -226,6 +226,7 @@ async def test_secrets_in_environments_are_never_shown():
             "/api/v1/jobs/j/why",
             "/api/v1/jobs/j/events",
             "/api/v1/audit",
+            "/api/v1/journal",
         ):
             text = (await door.get(path, headers=ADMIN)).text
             assert "s3cret" not in text

@@ -46,6 +46,7 @@ def test_submits_are_refused_and_jobs_go_on_until_there_is_room_again(
     error = refusal.json()["error"]
     assert error["code"] == "UNAVAILABLE"
     assert "the disk is full: free some space" in error["message"]
+    assert int(refusal.headers["Retry-After"]) >= 1
     health = service.get("/health")
     assert health["status"] == "degraded"
     assert "the disk is full" in health["problems"][0]

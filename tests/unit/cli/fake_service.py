@@ -24,6 +24,7 @@ class FakeService:
     )
     requests: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[dict[str, object]] = field(default_factory=list)
+    journal: bytes = b""
 
     def add(self, *jobs: JobModel) -> None:
         self.jobs |= {job.job_id: job for job in jobs}
@@ -47,6 +48,8 @@ class FakeService:
                 return self._list(request)
             case "GET", ["health"]:
                 return httpx.Response(200, json=self.health)
+            case "GET", ["journal"]:
+                return httpx.Response(200, content=self.journal)
             case "GET", ["gpus"]:
                 return _model(self.gpus)
             case method, ["jobs", job_id, *tail]:

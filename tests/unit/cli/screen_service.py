@@ -73,6 +73,8 @@ class ScreenService(FakeService):
             if path.startswith("gpus/") and request.method == "POST":
                 _, index, action = path.split("/")
                 return self._gpu(index, action, request.content)
+            if request.method == "PATCH":
+                self.changes.append(f"{path} {request.content.decode()}")
             if request.method in ("POST", "DELETE"):
                 self.changes.append(f"{request.method} {path}")
         return super().answer(request)

@@ -1,4 +1,4 @@
-"""list, show, why, logs, wait, cancel, hold, rerun against the fake service."""
+"""list, show, why, logs, wait, cancel, hold, priority, rerun against the fake service."""
 
 import json
 
@@ -192,3 +192,19 @@ def test_wait_for_a_bare_number_is_refused(tgpu):
     outcome = tgpu("wait", "1", "--timeout", "30")
     assert outcome.code == 2
     assert "30s" in outcome.err
+
+
+@pytest.mark.parametrize("number", [900, -5])
+def test_the_waiting_jobs_of_an_array_get_another_priority(tgpu, service, number):
+    service.add(an_element("7", 1, state="running"), an_element("7", 2), a_job("8"))
+    assert tgpu("priority", "7", str(number)).code == 0
+    assert service.bodies[-1] == {"priority": number}
+    assert [path for method, path in service.requests if method == "PATCH"] == [
+        "/jobs/7",
+        "/jobs/7.2",
+    ]
+
+
+def test_a_priority_that_is_no_number_is_bad_input(tgpu, service):
+    service.add(a_job("8"))
+    assert tgpu("priority", "8", "high").code == 2

@@ -40,9 +40,11 @@ def test_few_open_files_are_a_warning(soft, level):
 
 
 def test_screen_is_looked_for_on_the_path(tmp_path):
-    assert "not installed" in machine_checks.screen(str(tmp_path)).finding
+    assert "neither" in machine_checks.sessions(str(tmp_path)).finding
     (tmp_path / "screen").touch(0o755)
-    assert str(tmp_path / "screen") in machine_checks.screen(str(tmp_path)).finding
+    assert machine_checks.sessions(str(tmp_path)).finding.endswith("--screen")
+    (tmp_path / "tmux").touch(0o755)
+    assert machine_checks.sessions(str(tmp_path)).finding.endswith("--screen or --tmux")
 
 
 def test_a_unit_whose_program_is_gone_fails_with_the_command_that_mends_it(tmp_path):
@@ -57,3 +59,16 @@ def test_a_unit_whose_program_is_gone_fails_with_the_command_that_mends_it(tmp_p
     (tmp_path / "my env" / "python").touch()
     (check,) = machine_checks.units(tmp_path, nowhere)
     assert check.level is Level.OK
+
+
+def test_how_far_a_memory_limit_reaches_is_said(tmp_path):
+    (tmp_path / "self").mkdir()
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    (tmp_path / "self" / "mountinfo").write_text(f"36 24 0:31 / {groups} rw - cgroup x rw,memory\n")
+    (tmp_path / "self" / "cgroup").write_text("4:memory:/\n")
+    assert "a whole job" in machine_checks.memory_limits(proc=tmp_path).finding
+    (tmp_path / "self" / "mountinfo").write_text("")
+    check = machine_checks.memory_limits(proc=tmp_path)
+    assert "each process of a job" in check.finding
+    assert check.remedy == "tgpu service install"

@@ -16,7 +16,7 @@ COMMANDS = [
     "adopt",
     *("add", "size", "jobs-file"),
     *("nodes", "agent", "gateway"),
-    *("checkpoint", "preemptions", "receipt"),
+    *("checkpoint", "preemptions", "receipt", "accuracy"),
     *("top", "metrics", "health", "drain"),
     "budget",
     "share",
@@ -25,8 +25,11 @@ COMMANDS = [
     *("config-sample", "config-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
     *("test", "service", "screens", "attach", "import"),
+    *("priority", "shell"),
+    *("export", "replay", "whatif"),
     "predict",
     "sim",
+    *("notices", "report"),
 ]
 
 
@@ -50,11 +53,11 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 
 def test_every_command_that_answers_programs_takes_json():
-    no_json = {"agent", "attach", "gateway", "serve", "watch", "top", "config-sample"}
+    no_json = {"agent", "attach", "shell", "gateway", "serve", "watch", "top", "config-sample"}
     no_json.add("config-schema")  # prints JSON anyway
     # Their subcommands do.
     no_json |= {"jobs-file", "db", "keys", "tenants", "queues", "quota", "config", "predict"}
-    no_json |= {"sim", "service"}
+    no_json |= {"sim", "service", "notices"}
     commands = build_command().commands
     without = {
         name

@@ -29,6 +29,17 @@ def test_a_run_prints_json_with_the_setting_and_the_summary(tgpu, tmp_path):
     assert found["summary"]["wait_s"]["mean"] == (0 + 59 + 88) / 3
 
 
+def test_policies_that_rank_those_who_run_make_them_give_way(tgpu, tmp_path):
+    arguments = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
+    outcome = tgpu(
+        "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
+    )
+    found = json.loads(outcome.out)
+    assert found["run"]["passing"] == "greedy"  # whatever was asked for
+    assert found["summary"]["preemptions"] >= 2
+    assert found["summary"]["unfinished"] == 0
+
+
 def test_the_same_input_gives_the_same_result(tgpu):
     def once():
         arguments = ("--trace", "synthetic:500", "--cluster", "4x8", "--seed", "5", "--json")
@@ -109,3 +120,55 @@ def test_what_is_no_result_cannot_be_compared(tgpu, tmp_path):
     other.write_text("{")
     assert "is no JSON" in tgpu("sim", "compare", str(other)).err
     assert "cannot be read" in tgpu("sim", "compare", str(tmp_path / "gone.json")).err
+
+
+def test_predictions_are_made_inside_the_simulation(tgpu, tmp_path):
+    text = "job_id,submit_s,duration_s,gpus,user\n"
+    text += "a0,0,10,8,ada\ng0,20,1000,8,grace\nblock,1100,500,8,eve\n"
+    text += "g1,1200,1000,8,grace\na1,1300,10,8,ada\n"
+    trace = a_trace(tmp_path, text)
+    waits = {}
+    for name in ("history", "none", "truth"):
+        arguments = ("--policy", "shortest", "--predictor", name, "--json")
+        outcome = tgpu("sim", "run", "--trace", trace, "--cluster", "1x8", *arguments)
+        assert outcome.code == 0, outcome.err
+        found = json.loads(outcome.out)
+        assert found["run"]["predictor"] == name
+        waits[name] = found["summary"]["wait_s"]["mean"]
+    assert waits["history"] == waits["truth"] < waits["none"]
+
+
+def test_past_jobs_teach_the_predictor(tgpu, tmp_path):
+    past = tmp_path / "past.csv"
+    past.write_text("user,submit_s,duration_s,gpu_num\nada,-9000,10,8\ngrace,-9000,1000,8\n")
+    text = "job_id,submit_s,duration_s,gpus,user\n"
+    text += "block,0,500,8,eve\ng1,100,1000,8,grace\na1,200,10,8,ada\n"
+    arguments = ("--trace", a_trace(tmp_path, text), "--cluster", "1x8", "--policy", "shortest")
+    blind = tgpu("sim", "run", *arguments, "--json")
+    taught = tgpu("sim", "run", *arguments, "--history", str(past), "--json")
+    assert json.loads(taught.out)["summary"]["wait_s"]["max"] == 410  # grace's
+    assert json.loads(blind.out)["summary"]["wait_s"]["max"] == 1_300  # ada's
+
+
+def test_an_unknown_predictor_or_a_bad_past_is_named(tgpu, tmp_path):
+    arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--policy", "shortest")
+    outcome = tgpu("sim", "run", *arguments, "--predictor", "tarot")
+    assert outcome.code == 2
+    assert "no predictor 'tarot'; there are: history, limit, none" in outcome.err
+    past = tmp_path / "past.csv"
+    past.write_text("submit_s,duration_s,gpu_num\n0,-1,1\n")
+    outcome = tgpu("sim", "run", *arguments, "--history", str(past))
+    assert outcome.code == 2
+    assert "past.csv: line 2, duration_s: -1 is negative" in outcome.err
+
+
+def test_a_damaged_file_and_a_line_with_too_many_fields_are_named(tgpu, tmp_path):
+    damaged = tmp_path / "cut.csv.gz"
+    damaged.write_bytes(b"\x1f\x8bnot gzip")
+    outcome = tgpu("sim", "run", "--trace", str(damaged), "--cluster", "1x8")
+    assert outcome.code == 2
+    assert "cut.csv.gz: line 1: the file is damaged" in outcome.err
+    text = "job_id,submit_s,duration_s,gpus\n1,0,10,1,7\n"
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path, text), "--cluster", "1x8")
+    assert outcome.code == 2
+    assert "line 2: has more fields than the header" in outcome.err

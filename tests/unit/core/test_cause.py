@@ -46,6 +46,13 @@ def test_every_way_of_saying_that_main_memory_ran_out_is_known(line: str) -> Non
     assert found(f"epoch 3\n{line}\n").fault is Fault.HOST_OUT_OF_MEMORY
 
 
+def test_a_limit_that_ended_it_counts_more_than_its_log() -> None:
+    evidence = Evidence("CUDA out of memory", memory_limit_bytes=512 << 20)
+    finding = of_exit(137, 1, None, evidence)
+    assert finding == Finding(Fault.HOST_OUT_OF_MEMORY, "the whole job may use 512 MiB")
+    assert of_exit(137, 1, "Xid 79", evidence).fault is Fault.XID
+
+
 def test_the_last_word_counts() -> None:
     assert found("MemoryError\nCUDA out of memory").fault is Fault.CUDA_OUT_OF_MEMORY
     assert found("CUDA out of memory\nMemoryError").fault is Fault.HOST_OUT_OF_MEMORY

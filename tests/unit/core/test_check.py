@@ -96,9 +96,14 @@ def _forget_a_placed_job(state: State) -> None:
     del state._placed[JobId("run")]
 
 
+def _miscount_what_is_held(state: State) -> None:
+    state.held_squares += 1
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
+        (_miscount_what_is_held, "placed jobs have"),
         (_book_a_gpu_twice, "GPU 0 of node n0 is given 2000"),
         (_forget_a_booking, "the ledger's nodes say"),
         (_miscount, "jobs are pending, counted"),

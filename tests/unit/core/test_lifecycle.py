@@ -1,6 +1,7 @@
-from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec.structs import fields, replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.errors import IllegalMove
@@ -149,7 +150,7 @@ def test_hold_and_release_are_inverses() -> None:
 
 def a_victim(**fields: object) -> Progress:
     running = lifecycle.run(J, lifecycle.place(J, PENDING, a_placement(0), at=50), 100, pid=1)
-    return replace(running, **fields)  # type: ignore[arg-type]  # the test knows the fields
+    return replace(running, **fields)
 
 
 def test_a_job_that_gives_way_keeps_its_gpus_until_it_is_gone() -> None:
@@ -191,3 +192,22 @@ def test_a_claim_is_gone_once_the_job_starts() -> None:
     promised = lifecycle.claim(J, PENDING, a_placement(3))
     assert promised.claim == a_placement(3)
     assert lifecycle.place(J, promised, a_placement(3), 5).claim is None
+
+
+# Every field with a value of its own, whatever its type.
+NAMES: dict[str, Any] = {field.name: f"{field.name}!" for field in fields(Progress)}
+FULL = Progress(**(NAMES | {"state": JobState.RUNNING, "attempt": 3}))
+
+
+def test_an_end_changes_nothing_but_what_is_told_of_it() -> None:
+    ended = lifecycle.end(J, FULL, JobState.FAILED, 9, exit_code=1, signal=2, cause="why")
+    told = {"exit_code": 1, "signal": 2, "cause": "why", "stopping": False, "fault": None}
+    assert ended == replace(FULL, state=JobState.FAILED, ended_at=9, **told)
+
+
+def test_a_start_keeps_what_is_counted_and_nothing_else() -> None:
+    kept = ("failures", "restarts", "preemptions", "lost_gpu_millis_ms", "ran_ms")
+    counts: dict[str, Any] = {name: NAMES[name] for name in kept}
+    placed = lifecycle.place(J, replace(FULL, state=JobState.PENDING), a_placement(0), 7)
+    new = Progress(JobState.SCHEDULED, attempt=4, placement=a_placement(0), started_at=7)
+    assert placed == replace(new, **counts)

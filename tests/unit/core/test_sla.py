@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
@@ -88,8 +89,8 @@ def test_a_wait_target_is_missed_by_a_late_first_start() -> None:
     job = a_job(submitted_at=500)
     late = Progress(JobState.SCHEDULED, attempt=1, started_at=2501)
     assert missed_wait_target(NIGHT, job, late)
-    assert not missed_wait_target(NIGHT, job, replace(late, started_at=2500))
-    assert not missed_wait_target(NIGHT, job, replace(late, attempt=2))
+    assert not missed_wait_target(NIGHT, job, structs.replace(late, started_at=2500))
+    assert not missed_wait_target(NIGHT, job, structs.replace(late, attempt=2))
     assert not missed_wait_target(None, job, late)
     assert not missed_wait_target(NIGHT, job, PENDING)
 
@@ -99,5 +100,5 @@ def test_only_the_move_that_breaks_a_promise_is_told() -> None:
     late = Progress(JobState.SCHEDULED, attempt=1, started_at=2501)
     assert broken_by(Move.START, NIGHT, job, late) is Promise.WAIT_TARGET
     assert broken_by(Move.RUN, NIGHT, job, late) is None
-    over = replace(late, state=JobState.FAILED, ended_at=4000)
+    over = structs.replace(late, state=JobState.FAILED, ended_at=4000)
     assert broken_by(Move.FAIL, NIGHT, job, over) is Promise.DEADLINE

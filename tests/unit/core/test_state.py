@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from gpu_scheduler.core.check import check_invariants
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
+    JobChanged,
     JobMoved,
     NodeSet,
     QueueRemoved,
@@ -288,6 +291,23 @@ def test_a_new_quota_or_node_keeps_what_is_in_use() -> None:
     assert entry_of(state, "a").progress.state is JobState.SCHEDULED
     end(state, "a")
     check_invariants(state)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_job_with_another_priority_is_of_another_class(held: bool) -> None:
+    state = a_state(a_job("a"), a_job("b"))
+    if held:
+        hold(state, "b")
+    state.apply(JobChanged(0, replace(entry_of(state, "b").job, priority=900)))
+    check_invariants(state)
+    assert entry_of(state, "b").queue.job_class.priority == 900
+    assert entry_of(state, "a").queue is not entry_of(state, "b").queue
+    assert len(state.waiting) == 1 + (not held)
+
+
+def test_an_unknown_job_is_not_changed() -> None:
+    with pytest.raises(InvariantBroken, match="unknown job x"):
+        a_state().apply(JobChanged(0, a_job("x")))
 
 
 def test_a_queue_made_or_removed_under_running_jobs_counts_right() -> None:

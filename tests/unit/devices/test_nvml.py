@@ -178,6 +178,26 @@ def test_a_slow_driver_is_reported_and_recovers(a_driver: ADriver) -> None:
     assert driver.ask("watch")["gpus"][0]["temperature_c"] == 60
 
 
+@pytest.mark.parametrize(
+    "fault", [{"init_error": 9, "all": {"error": 9}}, {"all": {"delay_ms": 300}}]
+)
+def test_a_driver_that_keeps_failing_is_stale_and_then_well_again(
+    a_driver: ADriver, fault: dict[str, object]
+) -> None:
+    driver = a_driver(count=2)
+    before = driver.ask("watch")
+    driver.set(count=2, **fault)
+
+    def is_stale() -> bool:
+        found = driver.ask("watch")["gpus"]
+        return all((gpu["problem"] or "").startswith("stale: ") for gpu in found)
+
+    eventually(is_stale)
+    assert driver.ask("watch")["gpus"][1]["temperature_c"] == 35
+    driver.set(count=2)
+    eventually(lambda: driver.ask("watch") == before)
+
+
 def test_a_driver_that_hangs_does_not_keep_the_process_from_ending(a_driver: ADriver) -> None:
     driver = a_driver(count=1)
     driver.ask("watch")

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpu_scheduler.core.breaker import BreakerRules
 from gpu_scheduler.devices.api import GpuReading, Snapshot
+from gpu_scheduler.devices.simulated import SimulatedProvider
 from gpu_scheduler.devices.watch import DeviceWatch
 from tests.unit.devices.eventually import eventually
 
@@ -148,6 +150,98 @@ async def test_it_recovers_when_the_driver_answers(hasty: DeviceWatch, provider:
     provider.answering.set()
     eventually(lambda: hasty.last is not None)
     assert (temperature(await read_until_well(hasty)) or 0) >= 2
+
+
+# -- a driver that keeps failing -----------------------------------------------------------------
+
+_RETRY_MS = 200
+
+
+@pytest.fixture
+def guarded(provider: AProvider) -> Iterator[DeviceWatch]:
+    """Leaves the driver alone after three failures, for a fifth of a second at a time."""
+    watch = DeviceWatch(provider, timeout_seconds=60, rules=BreakerRules(3, _RETRY_MS))
+    yield watch
+    watch.close()
+
+
+async def test_a_failure_or_two_keep_the_last_reading(
+    guarded: DeviceWatch, provider: AProvider
+) -> None:
+    good = await guarded.read()
+    provider.error = OSError("odd")
+    for _ in range(2):
+        assert await guarded.read() == replace(good, problem="failed: OSError: odd")
+
+
+async def test_after_several_failures_the_last_reading_is_stale_and_nobody_asks(
+    guarded: DeviceWatch, provider: AProvider
+) -> None:
+    await guarded.read()
+    provider.error = OSError("odd")
+    for _ in range(3):
+        snapshot = await guarded.read()
+    assert [gpu.problem for gpu in snapshot.gpus] == ["stale: failed: OSError: odd"]
+    assert temperature(snapshot) == 1
+    assert "no new jobs start" in (snapshot.problem or "")
+    reads = provider.reads
+    failed_at = guarded.breaker.failed_at
+    assert (await guarded.read()).gpus == snapshot.gpus
+    # On a machine so busy that the pause was over by then, it was tried once more.
+    assert provider.reads == reads or guarded.breaker.failed_at - failed_at >= _RETRY_MS
+
+
+async def test_it_is_tried_again_and_everything_is_as_before(
+    guarded: DeviceWatch, provider: AProvider
+) -> None:
+    await guarded.read()
+    provider.error = OSError("odd")
+    for _ in range(3):
+        await guarded.read()
+    provider.error = None
+    snapshot = await read_until_well(guarded)
+    assert [gpu.problem for gpu in snapshot.gpus] == [None]
+    assert guarded.breaker.is_closed
+
+
+async def test_a_hung_driver_is_stale_too_and_closes_the_breaker_when_it_answers(
+    hasty: DeviceWatch, provider: AProvider
+) -> None:
+    await read_until_well(hasty)
+    provider.answering.clear()
+    for _ in range(3):
+        snapshot = await hasty.read()
+    assert [gpu.problem for gpu in snapshot.gpus] == [f"stale: {SLOW}"]
+    provider.answering.set()
+    eventually(lambda: hasty.breaker.is_closed)
+    assert (await read_until_well(hasty)).gpus[0].problem is None
+
+
+async def test_a_note_on_a_good_reading_is_no_failure(watch: DeviceWatch) -> None:
+    simulated = SimulatedProvider("sim:1xA100")
+    noted = DeviceWatch(simulated)
+    simulated._file_problem = "state file not understood"
+    for _ in range(5):
+        snapshot = await noted.read()
+    assert snapshot.gpus[0].problem is None
+    assert noted.breaker.is_closed
+    noted.close()
+
+
+async def test_what_costs_nothing_is_had_at_once_and_stays_the_same() -> None:
+    simulated = SimulatedProvider("sim:2xA100")
+    watch = DeviceWatch(simulated)
+    first = await watch.read()
+    assert watch.at_once() is first
+    simulated.set(1, temperature_c=77)
+    changed = watch.at_once()
+    assert changed is not None
+    assert changed.gpus[1].temperature_c == 77
+    watch.close()
+
+
+async def test_a_driver_is_never_asked_at_once(watch: DeviceWatch) -> None:
+    assert watch.at_once() is None
 
 
 async def test_concurrent_reads_share_one_call(watch: DeviceWatch, provider: AProvider) -> None:

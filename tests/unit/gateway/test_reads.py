@@ -83,6 +83,7 @@ def test_reads_of_the_state_are_cached(path: bytes) -> None:
         b"/api/v1/jobs/17/wait",
         b"/api/v1/jobs/17/events",
         b"/api/v1/events",
+        b"/api/v1/journal",
         b"/api/v1/audit",
         b"/api/v1/keys",
         b"/api/v1/health",

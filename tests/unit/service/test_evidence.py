@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
+from gpu_scheduler.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
 from gpu_scheduler.engines.fake import FakeEngine
 from gpu_scheduler.service.evidence import gather, kernel_kills, log_tail
 
@@ -48,6 +48,14 @@ async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> Non
 async def test_of_others_nothing_is_read(tmp_path: Path, observation: Observation) -> None:
     (tmp_path / "stdout.log").write_text("CUDA out of memory")
     assert await gather(LoggedEngine(tmp_path), [observation]) == {}
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1048576\n", 2**20), ("nonsense", None)])
+async def test_a_limit_that_ended_it_is_read(tmp_path: Path, text: str, limit: int | None) -> None:
+    (tmp_path / "stderr.log").write_text("Killed\n")
+    (tmp_path / OUT_OF_MEMORY).write_text(text)
+    found = await gather(LoggedEngine(tmp_path), [seen(2)])
+    assert found[KEY].memory_limit_bytes == limit
 
 
 def test_logs_that_are_not_there_tell_nothing(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from gpu_scheduler.service.feed_event import KINDS, FeedEvent
 from gpu_scheduler.store.api import JournalRow, Record
 from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job, a_node, a_queue, a_tenant
+from tests.unit.service.world import a_box, a_submission
 
 DEADLINE_SECONDS = 20.0
 
@@ -154,7 +155,7 @@ async def test_tenants_queues_and_nodes_are_told_and_usage_is_not(world):
 
 
 async def test_every_move_of_a_job_has_a_kind_of_its_own():
-    assert len(set(KINDS)) == len(KINDS) == len(Move) + 7
+    assert len(set(KINDS)) == len(KINDS) == len(Move) + 8
 
 
 async def test_what_the_journal_tells_is_what_was_told_live(world):
@@ -492,3 +493,28 @@ async def test_events_that_stand_alone_are_bounded_in_number(monkeypatch):
     await world.churn(20)
     assert world.last_seq - world.feed.floor == 7
     assert numbers(await take(world.feed.subscribe(0), 21)) == list(range(1, 22))
+
+
+async def test_what_is_not_recorded_comes_only_to_who_asks_for_it():
+    async with a_box() as box:
+        feed = box.service.feed
+        plain, told = feed.subscribe(), feed.subscribe(asides=True)
+        async with plain, told:
+            feed.tell([FeedEvent(0, 5, "job_estimated", JobId("j"), TenantId("default"))])
+            await box.submit(a_submission(job_id="j"))
+            aside, first = await anext(told), await anext(told)
+            assert (aside.kind, aside.seq) == ("job_estimated", first.seq - 1)
+            assert (await anext(plain)).kind == first.kind == "job_submitted"
+
+
+async def test_what_is_not_recorded_is_told_by_job_and_tenant_too():
+    async with a_box() as box:
+        feed = box.service.feed
+        async with feed.subscribe(job_id=JobId("j"), asides=True) as told:
+            feed.tell(
+                [
+                    FeedEvent(0, 5, "job_estimated", JobId(name), TenantId("default"))
+                    for name in ("other", "j")
+                ]
+            )
+            assert (await anext(told)).job_id == "j"

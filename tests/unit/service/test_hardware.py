@@ -1,5 +1,6 @@
 """The node in the state follows the devices; what an operator paused stays paused."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -78,6 +79,15 @@ async def test_a_pause_survives_a_new_reading(box: Box) -> None:
     box.gpus.set(0, lost=True)
     await see(box, box.gpus.read())
     assert [gpu.paused for gpu in gpus(box.service)] == [None, "new fans"]
+
+
+async def test_a_pause_between_a_look_and_its_turn_at_the_writer_is_not_undone(box: Box) -> None:
+    box.gpus.set(0, lost=True)
+    await asyncio.gather(
+        box.service.pause_gpu(1, "new fans"), see(box, box.gpus.read()), see(box, box.gpus.read())
+    )
+    assert [gpu.paused for gpu in gpus(box.service)] == [None, "new fans"]
+    assert gpus(box.service)[0].problem is not None
 
 
 async def test_a_pause_survives_a_restart() -> None:

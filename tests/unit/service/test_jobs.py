@@ -451,6 +451,51 @@ async def test_what_has_started_can_be_neither_held_nor_released(
         await box.service.jobs.hold(JobId(job_id), held=held)
 
 
+# -- priority ----------------------------------------------------------------------------------
+
+
+async def test_a_waiting_job_that_is_raised_goes_first(box: Box) -> None:
+    first = await box.submit(a_submission("true", gpus=4))
+    second = await box.submit(a_submission("true", gpus=4))
+    assert await box.service.jobs.rerank(JobId(second), 9000) is JobState.PENDING
+    assert (await box.service.job(second)).job.priority == 9000
+    assert await box.tick() == [second]
+    assert (await box.service.job(first)).progress.state is JobState.PENDING
+
+
+async def test_a_held_job_gets_another_priority_and_stays_held(box: Box) -> None:
+    job_id = await in_state(box, "held")
+    await box.service.jobs.rerank(JobId(job_id), 9000)
+    assert await box.tick() == []
+    await box.service.jobs.hold(JobId(job_id), held=False)
+    assert await box.tick() == [job_id]
+
+
+async def test_the_priority_it_has_is_no_change(box: Box) -> None:
+    job_id = await in_state(box, "pending")
+    before = len(await box.service.store.journal(0, 100))
+    await box.service.jobs.rerank(JobId(job_id), (await box.service.job(job_id)).job.priority)
+    assert len(await box.service.store.journal(0, 100)) == before
+
+
+@pytest.mark.parametrize("name", ["scheduled", "running", "running lease"])
+async def test_what_has_started_keeps_its_priority(box: Box, name: str) -> None:
+    job_id = await in_state(box, name)
+    with pytest.raises(Conflict, match="only a job that waits"):
+        await box.service.jobs.rerank(JobId(job_id), 1)
+
+
+async def test_a_submission_repeated_after_its_priority_was_changed_is_still_the_same(
+    box: Box,
+) -> None:
+    mine = a_submission("true", job_id=JobId("mine"), priority=5)
+    await box.submit(mine)
+    await box.service.jobs.rerank(JobId("mine"), 7)
+    assert await box.submit(mine) == "mine"
+    with pytest.raises(Duplicate):
+        await box.submit(replace(mine, request=Request(2000)))
+
+
 # -- complete ----------------------------------------------------------------------------------
 
 
@@ -489,13 +534,15 @@ async def test_a_job_with_a_command_completes_with_it(box: Box, name: str) -> No
 
 # -- over, and unknown -------------------------------------------------------------------------
 
-COMMANDS = ("cancel", "hold", "release", "complete")
+COMMANDS = ("cancel", "hold", "release", "rerank", "complete")
 
 
 async def command(box: Box, name: str, job_id: str) -> object:
     jobs = box.service.jobs
     if name in ("hold", "release"):
         return await jobs.hold(JobId(job_id), held=name == "hold")
+    if name == "rerank":
+        return await jobs.rerank(JobId(job_id), 1)
     return await getattr(jobs, name)(JobId(job_id))
 
 

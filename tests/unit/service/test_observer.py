@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from gpu_scheduler.core.breaker import BreakerState
+from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.events import JobsSubmitted
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.plan import Plan
@@ -21,9 +23,11 @@ CALLS: dict[str, tuple[object, ...]] = {
     "opening": (State(),),
     "committed": ([], [], 0.1),
     "commit_failed": ("disk full",),
+    "breaker_changed": ("store", BreakerState.OPEN),
     "cycled": (Plan(), 0.1),
     "measured": (NodeId("n0"), Snapshot("simulated", ())),
     "budget_reached": (TenantId("t"), 80),
+    "start_scored": (Announced(JobId("j"), TenantId("t"), "default", 0, 1, 2, 3),),
 }
 
 

@@ -117,6 +117,26 @@ async def test_what_ended_before_a_start_is_learned_from_the_store() -> None:
         assert box.service.predictions.of_class(class_of(stored.job), 0) == 7 * MINUTE
 
 
+async def test_jobs_submitted_together_tell_of_each_other_also_after_a_restart() -> None:
+    store = MemoryStore()
+    async with a_box(leases=True, store=store) as box:
+        await run_for(box, "before", 0, 7 * MINUTE)
+        await box.submit(wanted("next"))
+        job_class = class_of((await box.service.job("next")).job)
+        lookout = box.service.predictions.lookout
+        assert lookout.begun_since(job_class, 0) == 1
+        assert lookout.length_ms(job_class, 0, 7 * MINUTE) == 7 * MINUTE
+        await box.tick(8 * MINUTE)
+        assert lookout.begun_since(job_class, 0) == 2
+    async with a_box(leases=True, store=store) as box:
+        lookout = box.service.predictions.lookout
+        assert lookout.begun_since(job_class, 0) == 2
+        # One ended after seven minutes; the other began eight minutes ago, and nobody knows.
+        found = lookout.length_ms(job_class, 0, 16 * MINUTE)
+        assert found is not None
+        assert found > 7 * MINUTE
+
+
 async def test_a_predictor_that_fails_is_reported_and_limits_take_its_place() -> None:
     for kind, sentence in (
         (Broken, "ZeroDivisionError: no idea"),

@@ -14,7 +14,7 @@ from gpu_scheduler.engines.api import Limits
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.scripts import ScriptRule
 from gpu_scheduler.service.submission import Submission
-from tests.unit.service.world import a_box, a_submission
+from tests.unit.service.world import Box, a_box, a_submission
 
 
 def launch_settings(**fields: Any) -> LaunchSettings:
@@ -92,30 +92,46 @@ async def test_more_memory_than_a_job_may_have_is_refused() -> None:
         assert box.engine.launched[0].limits == limits
 
 
-async def test_a_job_in_a_session_needs_screen_and_one_worker(tmp_path: Path) -> None:
+def in_session(detail: Detail, program: str) -> Detail:
+    return replace(detail, screen=program == "screen", tmux=program == "tmux")
+
+
+@pytest.mark.parametrize("program", ["screen", "tmux"])
+async def test_a_job_in_a_session_needs_its_program_and_one_worker(
+    tmp_path: Path, program: str
+) -> None:
     async with a_box(launch=launch_settings()) as box:
         for argv, request, path, problem in (
             (("true",), Request(2000, workers=2), "/usr/bin:/bin", "several workers"),
             (("true",), Request(1000), str(tmp_path), "not installed"),
         ):
             wanted = a_submission(*argv, request=request, base_environment={"PATH": path})
-            detail = replace(wanted.detail, screen=True)
+            detail = in_session(wanted.detail, program)
             with pytest.raises(InvalidRequest, match=problem) as caught:
                 await box.submit(replace(wanted, detail=detail))
-            assert caught.value.field == "screen"
+            assert caught.value.field == program
 
 
-async def test_a_job_that_asks_for_a_session_is_started_in_one() -> None:
+async def test_a_session_is_of_screen_or_of_tmux() -> None:
+    async with a_box(launch=launch_settings()) as box:
+        wanted = a_submission("true")
+        with pytest.raises(InvalidRequest, match="not both"):
+            await box.submit(replace(wanted, detail=replace(wanted.detail, screen=True, tmux=True)))
+
+
+@pytest.mark.parametrize("program", ["screen", "tmux"])
+async def test_a_job_that_asks_for_a_session_is_started_in_one(program: str) -> None:
     async with a_box(launch=launch_settings()) as box:
         wanted = a_submission("true", "--mode", "test", job_id="j")
-        await box.submit(replace(wanted, detail=replace(wanted.detail, screen=True)))
+        await box.submit(replace(wanted, detail=in_session(wanted.detail, program)))
         await box.run("j")
         (launch,) = box.engine.launched
+        assert launch.multiplexer == program
         assert launch.session == f"gpujob_{launch.env['TGPU_GPUS']}_test_j"
 
 
 async def test_all_jobs_but_gangs_are_in_sessions_where_the_settings_say_so() -> None:
-    async with a_box(launch=launch_settings(screen=True)) as box:
+    async with a_box(launch=launch_settings(multiplexer="tmux")) as box:
         await box.submit(a_submission("true", job_id="one"))
         await box.submit(a_submission("true", job_id="gang", request=Request(2000, workers=2)))
         await box.run("one")
@@ -124,10 +140,16 @@ async def test_all_jobs_but_gangs_are_in_sessions_where_the_settings_say_so() ->
         assert (bool(sessions["one"]), sessions["gang"]) == (True, "")
 
 
+def limit_of(box: Box, job_id: str) -> int | None:
+    entry = box.service.state.entry(JobId(job_id))
+    assert entry is not None
+    return entry.job.options.time_limit_ms
+
+
 async def test_a_job_without_a_time_limit_gets_the_one_that_is_set() -> None:
     async with a_box(launch=launch_settings(time_limit_ms=5_000)) as box:
         await box.submit(a_submission("/bin/true", job_id="j"))
-        assert box.service.state.entry("j").job.options.time_limit_ms == 5_000
+        assert limit_of(box, "j") == 5_000
 
 
 async def test_a_time_limit_of_its_own_and_a_lease_without_one_stay() -> None:
@@ -135,5 +157,5 @@ async def test_a_time_limit_of_its_own_and_a_lease_without_one_stay() -> None:
         own = a_submission("/bin/true", job_id="own")
         await box.submit(replace(own, options=replace(own.options, time_limit_ms=9_000)))
         await box.submit(replace(own, job_id=JobId("lease"), options=Options(lease=True)))
-        limits = [box.service.state.entry(i).job.options.time_limit_ms for i in ("own", "lease")]
+        limits = [limit_of(box, job_id) for job_id in ("own", "lease")]
         assert limits == [9_000, None]

@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gpu_scheduler.core.breaker import BreakerRules, BreakerState
 from gpu_scheduler.core.errors import Conflict, Unavailable
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import Move, hold
 from gpu_scheduler.core.state import State
+from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import Record, StoreUnavailable
 from tests.builders import a_job, a_state
+from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, ignore
 
 
@@ -265,3 +268,83 @@ async def test_nobody_waits_for_ever_when_applying_fails() -> None:
         await asyncio.wait_for(world.submit("j1"), 5)
     with pytest.raises(ZeroDivisionError):
         await task
+
+
+# -- a store that keeps failing ------------------------------------------------------------------
+
+QUICK = BreakerRules(failures=3, retry_ms=50)
+NEVER = BreakerRules(failures=3, retry_ms=3_600_000)
+
+
+def failing(rules: BreakerRules) -> World:
+    world = World()
+    world.writer = Writer(world.state, world.store, ignore, rules=rules)
+    world.store.broken = "disk full"
+    return world
+
+
+async def refused(world: World, *job_ids: str) -> list[str]:
+    answers = []
+    for job_id in job_ids:
+        with pytest.raises(StoreUnavailable) as caught:
+            await world.submit(job_id)
+        answers.append(caught.value.message)
+    return answers
+
+
+async def test_a_store_that_keeps_failing_is_left_alone() -> None:
+    async with running(failing(NEVER)) as world:
+        first, second, third, fourth = await refused(world, "a", "b", "c", "d")
+        assert (first, second, third) == ("disk full",) * 3
+        assert fourth.startswith("the store fails: disk full. Nothing was recorded; try again in")
+        world.store.broken = None
+        assert len(await refused(world, "e")) == 1
+        assert world.store.commits == []
+        assert world.state.live_count() == 0
+
+
+async def test_it_is_tried_now_and_then_and_taken_back_by_itself() -> None:
+    async with running(failing(QUICK)) as world:
+        await refused(world, "a", "b", "c", "d")
+        world.store.broken = None
+        await eventually(lambda: world.writer.breaker.is_closed, "the store to be taken back")
+        assert world.writer.trouble is None
+        assert await world.submit("e") == "e"
+        assert world.groups()[-1] == ["e"]
+
+
+async def test_commands_that_wait_when_it_opens_are_refused_with_the_rest() -> None:
+    async with running(failing(NEVER)) as world:
+        await refused(world, "a", "b")
+        world.store.gate.clear()
+        waiting = [world.submit("x", exclusive=True), world.submit("y", exclusive=True)]
+        await all_arrived()
+        world.store.gate.set()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable]
+        assert not world.writer.breaker.is_closed
+
+
+async def test_what_is_wrong_with_a_command_is_no_failure_of_the_store() -> None:
+    async with running(World()) as world:
+        await world.submit("a")
+        for _ in range(5):
+            with pytest.raises(Conflict):
+                await world.submit("a")
+        assert world.writer.breaker.is_closed
+
+
+async def test_those_who_watch_hear_of_it_once_each_way() -> None:
+    told: list[tuple[str, BreakerState]] = []
+
+    class Watcher(Observer):
+        def breaker_changed(self, of: str, state: BreakerState) -> None:
+            told.append((of, state))
+
+    world = failing(QUICK)
+    world.writer = Writer(world.state, world.store, ignore, Watcher(), rules=QUICK)
+    async with running(world):
+        await refused(world, "a", "b", "c", "d", "e")
+        world.store.broken = None
+        await eventually(lambda: world.writer.breaker.is_closed, "the store to be taken back")
+    assert told == [("store", BreakerState.OPEN), ("store", BreakerState.CLOSED)]

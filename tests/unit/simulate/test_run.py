@@ -5,8 +5,10 @@ import pytest
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from gpu_scheduler.simulate import run
 from gpu_scheduler.simulate.restart import PUBLISHED, Restart
 from gpu_scheduler.simulate.run import Setting, simulate
+from gpu_scheduler.simulate.side_by_side import side_by_side
 from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
 
@@ -155,6 +157,37 @@ def test_progress_is_told_until_all_jobs_are_over():
     simulate(trace, a_cluster(), STRICT, tell=told.append)
     assert sum(told) == 5_000
     assert len(told) > 1
+
+
+def test_partitions_in_processes_of_their_own_give_the_same_result(monkeypatch):
+    used: list[int] = []
+
+    def spy(pieces, processes, tell):
+        used.append(processes)
+        return side_by_side(pieces, processes, tell)
+
+    monkeypatch.setattr(run, "side_by_side", spy)
+    monkeypatch.setattr(run, "_FEW", 100)
+    cluster = Cluster({name: (a_node(f"{name}0", 8),) for name in "abc"})
+    trace = [
+        arrives(f"j{number:05}", number, 37, gpus=1 + number % 8, partition="abcab"[number % 5])
+        for number in range(600)
+    ]
+    told: list[int] = []
+    together = simulate(trace, cluster, STRICT, processes=2, tell=told.append)
+    assert used == [2]
+    assert together == simulate(trace, cluster, STRICT, processes=1)
+    assert used == [2]
+    assert sum(told) == 600
+
+
+def test_who_is_shown_the_plans_is_shown_them_all(monkeypatch):
+    monkeypatch.setattr(run, "_FEW", 100)
+    cluster = Cluster({name: (a_node(f"{name}0", 8),) for name in "ab"})
+    trace = [arrives(f"j{n:05}", n, 5, partition="ab"[n % 2]) for n in range(600)]
+    shown: list[int] = []
+    result = simulate(trace, cluster, STRICT, show=lambda now, plan: shown.append(now))
+    assert len(shown) == result.cycles
 
 
 def test_ticks_add_cycles_while_somebody_waits():

@@ -1,13 +1,13 @@
 """The numbers behind the metrics."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.cause import Fault
+from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.events import JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId
+from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
 from gpu_scheduler.core.plan import Plan, Start
 from gpu_scheduler.core.sla import Promise
@@ -134,3 +134,15 @@ def test_missed_deadlines_and_wait_targets_are_counted(counts):
     assert not counts.broken
     counts.committed([started(at=3001), started(at=4000, attempt=2), ended(at=8001)], [], 0.01)
     assert counts.broken == {Promise.WAIT_TARGET: 1, Promise.DEADLINE: 1}
+
+
+def test_starts_that_were_foreseen_count_by_what_of_it_was_kept():
+    counts = Counts()
+    for started_at in (900, 1000, 1500, 2000, 2001):
+        job_id, tenant_id = JobId(str(started_at)), TenantId("t")
+        counts.start_scored(
+            Announced(job_id, tenant_id, "default", 0, 1000, 1000, 2000, started_at)
+        )
+    assert counts.estimated == {"p50": 2, "p90": 2, "later": 1}
+    assert counts.estimate_errors.count == 5
+    assert counts.estimate_errors.sum == pytest.approx(2.601)

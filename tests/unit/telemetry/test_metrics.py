@@ -21,6 +21,8 @@ SEEDED = {
     "gpu_scheduler_scheduling_latency": "histogram",
     "gpu_scheduler_preemptions_total": "counter",
     "gpu_scheduler_missed_promises_total": "counter",
+    "gpu_scheduler_estimated_starts_total": "counter",
+    "gpu_scheduler_start_estimate_error_seconds": "histogram",
 }
 
 

@@ -245,7 +245,7 @@ async def _refuse(error: SchedulerError, scope: Scope, receive: Receive, send: S
     answer = _answer(found.status, found.code, error.message, error.details)
     if isinstance(error, Unauthenticated):
         answer.headers["WWW-Authenticate"] = 'Bearer realm="gpu-scheduler"'
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimited | Unavailable):
         answer.headers["Retry-After"] = str(error.wait_seconds)
     await answer(scope, receive, send)
 

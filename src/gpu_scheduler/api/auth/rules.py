@@ -31,8 +31,11 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     # Jobs
     ("POST", "/api/v1/jobs"): _CHANGE,
     ("GET", "/api/v1/jobs"): _READ,
+    ("POST", "/api/v1/jobs/estimate"): _READ,
+    ("GET", "/api/v1/scheduler/accuracy"): _READ,
     ("GET", _JOB): _READ,
     ("DELETE", _JOB): _CHANGE,
+    ("PATCH", _JOB): _CHANGE,
     ("POST", f"{_JOB}/hold"): _CHANGE,
     ("POST", f"{_JOB}/release"): _CHANGE,
     ("POST", f"{_JOB}/complete"): _CHANGE,
@@ -49,6 +52,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     # Events
     ("GET", "/api/v1/events"): _READ,
     ("WEBSOCKET", "/api/v1/events"): _READ,
+    ("GET", "/api/v1/journal"): Permission.EXPORT,
     # The machine
     ("GET", "/api/v1/cluster/status"): _READ,
     ("GET", "/api/v1/cluster/metrics"): _READ,
@@ -78,6 +82,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", "/api/v1/share"): _READ,
     ("GET", "/api/v1/sizes"): _READ,
     ("GET", "/api/v1/jobs-file"): Permission.SEE_CLUSTER,
+    ("GET", "/api/v1/notices"): Permission.SEE_CLUSTER,
+    ("POST", "/api/v1/notices/{name}/test"): Permission.SEE_CLUSTER,
     # Reservations
     ("GET", "/api/v1/reservations"): _READ,
     ("POST", "/api/v1/reservations"): _CHANGE,

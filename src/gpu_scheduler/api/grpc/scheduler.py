@@ -60,12 +60,14 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
+        await service.look_ahead()
         return fill(pb.Job(), predicted_job_model(service, stored))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
         service = self._service()
         query = replace(_query(request), tenant_ids=grpc_caller().scope)
+        await service.look_ahead()
         found = await service.store.jobs(query)
         return pb.ListJobsReply(
             jobs=[fill(pb.Job(), job_model(service, stored)) for stored in found],

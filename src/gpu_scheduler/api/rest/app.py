@@ -14,12 +14,15 @@ from gpu_scheduler.api.rest import (
     audit,
     budgets,
     cluster,
+    estimates,
     events,
     jobs,
     jobs_file,
+    journal,
     keys,
     metrics,
     nodes,
+    notices,
     preemptions,
     queues,
     receipt,
@@ -32,7 +35,7 @@ from gpu_scheduler.api.rest import (
 from gpu_scheduler.api.rest.description import DescribedApi
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
-from gpu_scheduler.core.errors import SchedulerError
+from gpu_scheduler.core.errors import SchedulerError, Unavailable
 from gpu_scheduler.telemetry.exposition import Exposition
 
 _log = structlog.get_logger("gpu_scheduler.api")
@@ -50,10 +53,12 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     )
     app.state.service = None
     app.state.data_dir = data_dir
+    app.state.notices = None
     app.state.authenticator = Authenticator(lambda: app.state.service, enabled=False)
     for router in (
         root.router,
         queues.router,
+        estimates.router,
         jobs.router,
         preemptions.router,
         receipt.router,
@@ -67,6 +72,8 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         metrics.router,
         nodes.router,
         events.router,
+        notices.router,
+        journal.router,
         keys.router,
         audit.router,
     ):
@@ -86,7 +93,10 @@ async def _scheduler_error(_: Request, error: Exception) -> JSONResponse:
     found = http_error(error)
     if found.status >= 500 and found.code == "INTERNAL_ERROR":
         _log.error("an invariant is broken", problem=error.message, details=error.details)
-    return JSONResponse(body(found.code, error.message, error.details), found.status)
+    answer = JSONResponse(body(found.code, error.message, error.details), found.status)
+    if isinstance(error, Unavailable):
+        answer.headers["Retry-After"] = str(error.wait_seconds)
+    return answer
 
 
 async def _problem(_: Request, error: Exception) -> JSONResponse:

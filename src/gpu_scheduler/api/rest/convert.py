@@ -67,6 +67,9 @@ def submission_of(body: SubmitRequest) -> Submission:
             env=tuple(sorted(_environment("environment", body.environment).items())),
             image=body.image,
             screen=body.screen,
+            tmux=body.tmux,
+            mail_to=tuple(body.mail_to),
+            mail_on=_mail_on(body),
         ),
         base_environment=_environment("base_environment", body.base_environment),
         size_by=SizeBy(body.size_by),
@@ -82,6 +85,12 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
         return str(number)
+
+
+def _mail_on(body: SubmitRequest) -> tuple[str, ...]:
+    if body.mail_on and not body.mail_to:
+        raise InvalidRequest("mail_to", body.mail_to, "name an address to write to")
+    return tuple(body.mail_on) or (("end",) if body.mail_to else ())
 
 
 def _request(body: SubmitRequest, millis: int) -> Request:

@@ -17,7 +17,7 @@ from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.devices.api import Snapshot
 from gpu_scheduler.service.feed import SlowReader, Subscription
-from gpu_scheduler.service.feed_event import FeedEvent
+from gpu_scheduler.service.feed_event import ESTIMATED, FeedEvent
 from gpu_scheduler.service.identity import Permission
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.events_v1 import EventList, EventModel
@@ -82,7 +82,7 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
             _parameter("after", "go on after this number", type="integer", minimum=0),
             _parameter("job_id", "of this job only", type="string"),
             _parameter("tenant_id", "of this tenant only", type="string"),
-            _parameter("readings", "GPU readings too", type="boolean", default=True),
+            _parameter("readings", "GPU readings and estimates too", type="boolean", default=True),
         ]
     },
 )
@@ -122,6 +122,7 @@ def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
         None if after is None else int(after),
         job_id=None if job_id is None else JobId(job_id),
         tenant_ids=caller_of(connection).within(*([tenant_id] if tenant_id else [])),
+        asides=query.get("readings") not in ("0", "false"),
     )
 
 
@@ -249,12 +250,13 @@ class _Written:
 
 
 _written = _Written()
+_UNNUMBERED = ("gpu_reading", ESTIMATED)
 
 
 def _text(event: EventModel) -> _Text:
     content = event.model_dump_json()
-    # A reading has no number: nobody can go on from it.
-    id_line = f"id: {event.seq}\n" if event.kind != "gpu_reading" else ""
+    # What is not recorded has no number of its own: nobody can go on from it.
+    id_line = f"id: {event.seq}\n" if event.kind not in _UNNUMBERED else ""
     return _Text(content, f"{id_line}event: {event.kind}\ndata: {content}\n\n".encode())
 
 

@@ -25,6 +25,7 @@ from gpu_scheduler.service.jobs import Submitted
 from gpu_scheduler.store.api import JobQuery, StoredJob
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
+    JobChange,
     JobList,
     JobModel,
     ReasonModel,
@@ -73,6 +74,7 @@ async def list_jobs(
         before=cursor,
         limit=limit,
     )
+    await service.look_ahead()
     found = await service.store.jobs(query)
     return JobList(
         jobs=[job_model(service, stored) for stored in found],
@@ -84,6 +86,7 @@ async def list_jobs(
 async def get_job(request: Request, job: str) -> JobModel:
     """A job as it stands. `last` names the newest one, here and everywhere below."""
     service = service_of(request)
+    await service.look_ahead()
     return predicted_job_model(service, await visible_job(service, caller_of(request), job))
 
 
@@ -93,6 +96,15 @@ async def cancel(request: Request, job: str) -> ActionAnswer:
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
     return cancel_answer(job_id, await service.jobs.cancel(job_id))
+
+
+@router.patch("/{job}")
+async def change(request: Request, job: str, body: JobChange) -> ActionAnswer:
+    """Give a waiting job another priority."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.rerank(job_id, body.priority)
+    return ActionAnswer(job_id=job_id, status=state, message=f"Job has priority {body.priority}")
 
 
 @router.post("/{job}/hold")
@@ -162,6 +174,7 @@ async def why(request: Request, job: str) -> WhyAnswer:
     service, caller = service_of(request), caller_of(request)
     stored = await visible_job(service, caller, job)
     job_id = stored.job.job_id
+    await service.look_ahead()
     told = await service.reasons.why(job_id, service.clock.now(), caller.sees)
     if told is None:
         return WhyAnswer(job_id=job_id, state=stored.progress.state, reason=_fate(stored))

@@ -16,6 +16,7 @@ from gpu_scheduler.core.cohort import borrowed, lent
 from gpu_scheduler.core.errors import InvalidRequest, NotFound
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.policies import RANKED_NAMES
 from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.policies import policy_names
@@ -195,8 +196,9 @@ def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
 
 
 def _policy_name(name: str) -> str:
-    if name and name not in policy_names():
-        there_are = ", ".join(policy_names())
+    names = [one for one in policy_names() if one not in RANKED_NAMES]
+    if name and name not in names:
+        there_are = ", ".join(names)
         raise InvalidRequest("policy", name, f"no such policy; there are: {there_are}")
     return name
 

@@ -6,10 +6,11 @@ from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
 from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.receipt import AttemptUse
 from gpu_scheduler.core.units import GPU, GPU_HOUR, SECOND
 from gpu_scheduler.service.job_receipt import job_receipt
-from gpu_scheduler.wire.receipt_v1 import AttemptUseModel, ReceiptModel
+from gpu_scheduler.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 router = APIRouter(tags=["jobs"])
 
@@ -32,6 +33,7 @@ async def receipt(request: Request, job: str) -> ReceiptModel:
         submitted_at=iso(told.submitted_at),
         ended_at=None if progress.ended_at is None else iso(progress.ended_at),
         wait_seconds=used.wait_ms / SECOND,
+        announced=_announced(service.estimates.announced(told.job_id)),
         run_seconds=used.run_ms / SECOND,
         gpu_count=told.request.gpu_millis / GPU,
         gpu_hours=_hours(used.gpu_millis_ms),
@@ -52,6 +54,20 @@ def _attempt(use: AttemptUse) -> AttemptUseModel:
         gpu_hours=_hours(use.gpu_millis_ms),
         gpus=list(use.gpus),
         failure=use.fault,
+    )
+
+
+def _announced(told: Announced | None) -> AnnouncedModel | None:
+    if told is None:
+        return None
+    began = told.started_at
+    return AnnouncedModel(
+        at=iso(told.at),
+        p50=iso(told.p50_at),
+        p90=iso(told.p90_at),
+        started_at=None if began is None else iso(began),
+        error_seconds=None if began is None else (began - told.p50_at) / SECOND,
+        before_p90=None if began is None else began <= told.p90_at,
     )
 
 

@@ -5,13 +5,16 @@ from datetime import UTC, datetime
 
 from gpu_scheduler.api.rest.convert import signal_name
 from gpu_scheduler.api.sentences import reason_model
+from gpu_scheduler.core.estimate import Estimate
 from gpu_scheduler.core.job import ANYWHERE, Detail, Where
-from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.units import CPU, GPU, SECOND
 from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.service.launch import session_of
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.api import StoredJob
+from gpu_scheduler.wire.estimates_v1 import EstimateModel
 from gpu_scheduler.wire.v1 import (
     AfterModel,
     ArrayModel,
@@ -89,6 +92,8 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         preemptions=progress.preemptions,
         lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),
         failure=progress.fault,
+        session=_session(service, stored),
+        estimate=estimate_model(service.estimates.of(job.job_id)),
     )
 
 
@@ -129,11 +134,30 @@ def iso(at: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def estimate_model(estimate: Estimate | None) -> EstimateModel | None:
+    if estimate is None:
+        return None
+    return EstimateModel(
+        p50=iso(estimate.p50_at),
+        p90=iso(estimate.p90_at),
+        as_of=iso(estimate.as_of),
+        basis=estimate.basis,
+    )
+
+
 def _reason(service: Service, stored: StoredJob) -> ReasonModel | None:
     if stored.progress.state is not JobState.PENDING:
         return None
     found = service.reason(stored.job.job_id)
     return None if found is None else reason_model(found, stored.job.job_id)
+
+
+def _session(service: Service, stored: StoredJob) -> str | None:
+    progress = stored.progress
+    if service.engine is None or stored.job.options.lease or progress.state not in PLACED:
+        return None
+    default = service.settings.launch.multiplexer
+    return session_of(stored.job, stored.detail, progress, default) or None
 
 
 def _log_dir(service: Service, stored: StoredJob) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpu_scheduler.api.rest.resubmit import resubmit_command, size_text, span_text
-from gpu_scheduler.api.rest.view import MASK, iso, masked
+from gpu_scheduler.api.rest.view import MASK, estimate_model, iso, masked
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.tenant import TIER_PRIORITY
@@ -31,6 +31,7 @@ def why_answer(service: Service, stored: StoredJob, told: Told, sees: Sees) -> W
         ahead=None if told.ahead is None else _ahead(service, told.ahead, sees),
         starts_by=None if told.starts_by is None else iso(told.starts_by),
         change=None if told.change is None else _change(service, stored, told.change),
+        estimate=estimate_model(service.estimates.of(job_id)),
     )
 
 

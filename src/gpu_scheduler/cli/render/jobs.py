@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpu_scheduler.cli.durations import duration_text
+from gpu_scheduler.cli.render.estimate import start_text, starts_in
 from gpu_scheduler.cli.render.failures import failure_text
 from gpu_scheduler.cli.render.grid import Cell, Column, Grid, Line, clean, facts
 from gpu_scheduler.cli.render.prediction import prediction_text
@@ -56,6 +57,7 @@ _COLUMNS: Final = (
     Column("USER", least=6, leave_out=5),
     Column("PRIO", leave_out=6, right=True),
     Column("TIME", right=True),
+    Column("STARTS IN", leave_out=2),
     Column("REASON", least=30),
 )
 
@@ -87,6 +89,7 @@ def job_grid(jobs: Sequence[JobModel], now_ms: int) -> Grid:
             Cell(clean(job.user) if len(users) > 1 else ""),
             Cell(str(job.priority) if len(priorities) > 1 else ""),
             Cell(_span(job, now_ms)),
+            Cell(starts_in(job.estimate, now_ms)),
             Cell(outcome(job, now_ms)),
         )
         for job in jobs
@@ -192,6 +195,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("image", job.image),
         ("GPUs", _gpus_wanted(job)),
         ("on", _place(job)),
+        ("session", job.session or ""),
         ("where", _constraints(job)),
         ("CPU cores", number_text(job.cpu_cores) if job.cpu_cores else ""),
         ("memory", mebibytes_text(job.memory_mb) if job.memory_mb else ""),
@@ -200,6 +204,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("user", job.user),
         ("queue", job.queue if job.queue != "default" else ""),
         ("submitted", clock_text(job.submitted_at, now_ms)),
+        ("starts", start_text(job.estimate, now_ms)),
         ("started", clock_text(job.started_at, now_ms) if job.started_at else ""),
         ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
         ("ran", _span(job, now_ms) if job.started_at else ""),

@@ -9,10 +9,11 @@ from gpu_scheduler.cli.render.words import (
     clock_text,
     gpus_text,
     index_ranges,
+    instant_ms,
     mebibytes_text,
     number_text,
 )
-from gpu_scheduler.wire.receipt_v1 import AttemptUseModel, ReceiptModel
+from gpu_scheduler.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 _COLUMNS: Final = (
     Column("ATTEMPT", right=True),
@@ -37,6 +38,7 @@ def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[L
         ("submitted", clock_text(found.submitted_at, now_ms)),
         ("ended", clock_text(found.ended_at, now_ms) if found.ended_at else ""),
         ("waited", duration_text(found.wait_seconds)),
+        ("estimated", _estimated(found.announced)),
         ("ran", duration_text(found.run_seconds)),
         ("GPUs", gpus_text(found.gpu_count)),
         ("GPU-hours", _hours(found.gpu_hours) + (f", {_hours(lost)} of them lost" if lost else "")),
@@ -61,6 +63,20 @@ def _row(use: AttemptUseModel, now_ms: int) -> tuple[Cell, ...]:
         Cell(_hours(use.gpu_hours)),
         Cell(clean(use.failure or "")),
     )
+
+
+def _estimated(told: AnnouncedModel | None) -> str:
+    """The wait that it was told, against the wait that it had."""
+    if told is None:
+        return ""
+    at = instant_ms(told.at)
+    spans = [duration_text((instant_ms(text) - at) / 1000) for text in (told.p50, told.p90)]
+    text = f"was told {spans[0]} to {spans[1]}"
+    if told.started_at is None or told.error_seconds is None:
+        return text
+    waited = duration_text((instant_ms(told.started_at) - at) / 1000)
+    how = "within that" if told.before_p90 else "later than that"
+    return f"{text}; started after {waited}, {how}"
 
 
 def _hours(hours: float) -> str:

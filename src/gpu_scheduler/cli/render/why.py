@@ -3,6 +3,7 @@
 import textwrap
 from typing import Final
 
+from gpu_scheduler.cli.render.estimate import start_text
 from gpu_scheduler.cli.render.grid import Cell, Column, Grid, Line, clean, lay_out
 from gpu_scheduler.cli.render.words import index_ranges, moment_text, number_text, plural
 from gpu_scheduler.wire.v1 import AheadModel, BlockerModel, WhyAnswer
@@ -29,6 +30,8 @@ def why_lines(answer: WhyAnswer, now_ms: int, width: int | None = None) -> list[
     facts = []
     if answer.ahead is not None and answer.ahead.count:
         facts.append(("before it", _ahead(answer.ahead)))
+    if answer.estimate is not None:
+        facts.append(("starts", start_text(answer.estimate, now_ms)))
     if answer.starts_by:
         facts.append(("starts by", moment_text(answer.starts_by, now_ms)))
     if answer.change is not None:

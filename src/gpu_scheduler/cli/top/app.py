@@ -30,6 +30,7 @@ from gpu_scheduler.client.http import Client
 from gpu_scheduler.wire.v1 import GpuModel, JobModel
 
 _PAUSE_REASON = "paused in tgpu top"
+_PRIORITY_STEP = 100  # a fifth of the way from a normal tenant to a high one
 
 
 class Top(App[None]):
@@ -48,9 +49,11 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("c", "cancel", "Cancel"),
-        Binding("h", "hold", "Hold/Release"),
+        Binding("h", "hold", "Hold"),
+        Binding("plus,equals_sign", "rerank(1)", "Raise", key_display="+"),
+        Binding("minus", "rerank(-1)", "Lower", key_display="-"),
         Binding("p", "pause", "Pause GPU"),
-        Binding("e", "stream", "Stdout/err"),
+        Binding("e", "stream", "Stderr"),
         Binding("n", "turn(1)", "Next"),
         Binding("b", "turn(-1)", "Back"),
         Binding("r", "refresh", "Refresh", show=False),
@@ -149,6 +152,13 @@ class Top(App[None]):
             return
         change = self._client.release_job if job.held else self._client.hold_job
         self._do(lambda: action_line(change(job.job_id)))
+
+    def action_rerank(self, by: int) -> None:
+        job = self._chosen_job
+        if job is None:
+            return
+        priority = job.priority + by * _PRIORITY_STEP
+        self._do(lambda: action_line(self._client.rerank_job(job.job_id, priority)))
 
     def action_pause(self) -> None:
         gpu = self._chosen_gpu

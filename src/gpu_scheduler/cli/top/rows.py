@@ -4,6 +4,7 @@ from typing import Final
 
 from rich.text import Text
 
+from gpu_scheduler.cli.render.estimate import starts_in
 from gpu_scheduler.cli.render.gpus import gpu_counts, memory_bar
 from gpu_scheduler.cli.render.grid import clean, shorten
 from gpu_scheduler.cli.render.jobs import shown_state, title
@@ -13,7 +14,7 @@ from gpu_scheduler.cli.top.source import Look
 from gpu_scheduler.wire.v1 import GpuModel, JobModel
 
 GPU_COLUMNS: Final = ("GPU", "TYPE", "STATUS", "MEMORY", "USE", "TEMP", "JOBS", "NOTE")
-JOB_COLUMNS: Final = ("JOB", "NAME", "STATE", "GPUS", "ON", "TIME", "REASON")
+JOB_COLUMNS: Final = ("JOB", "NAME", "STATE", "GPUS", "ON", "TIME", "STARTS IN", "REASON")
 
 _BAR: Final = 5
 _NAME_WIDTH: Final = 18
@@ -73,6 +74,7 @@ def job_cells(job: JobModel, now_ms: int) -> Cells:
         Text(f"{count} {clean(job.gpu_type or '')}".rstrip()),
         Text(index_ranges(job.gpus) if job.started_at else ""),
         Text(span, justify="right"),
+        Text(starts_in(job.estimate, now_ms)),
         Text(_reason(job)),
     )
 

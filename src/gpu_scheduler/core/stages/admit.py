@@ -17,7 +17,10 @@ def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
         return reason(ReasonCode.TENANT_INACTIVE, tenant=use.tenant.tenant_id)
     if books.over_budget and job_class.tenant_id in books.over_budget:
         return books.over_budget[job_class.tenant_id]
-    return _queue_refuses(books, job_class) or _over_quota(books, use, job_class)
+    refused = _queue_refuses(books, job_class) if books.queues else None
+    if refused is not None or not use.is_limited:
+        return refused
+    return _over_quota(books, use, job_class)
 
 
 def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:

@@ -46,8 +46,9 @@ class Holds:
         self._books = books
         self._by_node: dict[NodeId, list[Hold]] = {}
         self._jobs: dict[JobId, None] = {}  # those that have a place, in the order they got it
-        for booking_id in sorted(books.bookings):
-            self._add_booking(books.bookings[booking_id])
+        if books.bookings:
+            for booking_id in sorted(books.bookings):
+                self._add_booking(books.bookings[booking_id])
 
     def __bool__(self) -> bool:
         return bool(self._by_node)
@@ -154,7 +155,7 @@ class Holds:
                 seen.holdings[job_id] = holding
                 for part in holding.placement.parts():
                     if part.node_id == use.node.node_id:
-                        seen.add(holding.job, part, +1)
+                        seen.add(holding.job, part.shares, +1)
         return seen
 
     def _add_booking(self, booking: Booking) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import JobClass
 from gpu_scheduler.core.ledger import Ledger, QueueName
-from gpu_scheduler.core.policy import Order, SortKey, Standing
+from gpu_scheduler.core.policy import Order, SortKey, Standing, is_parted
 from gpu_scheduler.core.queue import ClassQueue
 from gpu_scheduler.core.tenant import TenantQueue
 
@@ -39,6 +39,8 @@ class Line:
         self._order = order
         self._skip = skip
         self._is_flat = order.is_flat
+        if is_parted(order):
+            queues = order.parts(queues)
         self._heads = [head for queue in queues if (head := self._head(queue, 0)) is not None]
         heapify(self._heads)
 
@@ -59,7 +61,9 @@ class Line:
 
     def advance(self, head: Head) -> None:
         """The head was served: the next of its class."""
-        following = self._head(head.queue, head.position + 1)
+        position = head.position + 1
+        is_last = position == len(head.queue.keys)
+        following = None if is_last else self._head(head.queue, position)
         if following is None:
             heappop(self._heads)
         else:
@@ -81,7 +85,8 @@ class Line:
         )
 
     def _head(self, queue: ClassQueue, position: int) -> Head | None:
-        keys, count = queue.keys, len(queue.keys)
+        keys = queue.keys
+        count = len(keys)
         if self._skip:
             while position < count and keys[position][1] in self._skip:
                 position += 1
@@ -92,11 +97,10 @@ class Line:
         tenant_queue = queue_of(self._books, job_class) if self._books.queues else None
         key = self._order.sort_key(job_class, tenant_queue, submitted_at, job_id)
         rank = 0 if tenant_queue is None else -tenant_queue.priority
-        return Head(rank, self._standing(job_class), key, queue, position)
+        standing = _ALIKE if self._is_flat else self._standing(job_class)
+        return Head(rank, standing, key, queue, position)
 
     def _standing(self, job_class: JobClass) -> Standing:
-        if self._is_flat:
-            return _ALIKE
         return self._order.standing(self._books.tenant(job_class.tenant_id), job_class.user)
 
 
@@ -113,28 +117,35 @@ class Lines:
     ) -> None:
         self._books = books
         self._order = order
+        self._own: list[Line] = []
+        if not own_orders:
+            self._plain = Line(books, order, queues, skip)
+            return
         plain: list[ClassQueue] = []
         own: dict[QueueName, list[ClassQueue]] = {}
         for queue in queues:
-            rules = queue_of(books, queue.job_class) if own_orders else None
+            rules = queue_of(books, queue.job_class)
             if rules is not None and rules.policy in own_orders:
                 own.setdefault((rules.tenant_id, rules.name), []).append(queue)
             else:
                 plain.append(queue)
         self._plain = Line(books, order, plain, skip)
-        self._own: list[Line] = []
         for name in sorted(own):
             rules = queue_of(books, own[name][0].job_class)
             assert rules is not None  # it was looked at just now
             self._own.append(Line(books, own_orders[rules.policy], own[name], skip))
 
     def has_more(self) -> bool:
+        if not self._own:
+            return self._plain.has_more()
         return self._plain.has_more() or any(line.has_more() for line in self._own)
 
     def next(self) -> tuple[Line, Head] | None:
         """Who is served next, and the line to tell what became of it."""
         best = self._plain.next()
         found = None if best is None else (self._plain, best)
+        if not self._own:
+            return found
         place = None if best is None else best[:3]
         for line in self._own:
             head = line.next()

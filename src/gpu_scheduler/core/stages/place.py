@@ -5,6 +5,7 @@ told in docs/adr/0012: NVLink islands first, then NUMA nodes, then the least fra
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
 from heapq import heapify, heappop, heapreplace, merge
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from gpu_scheduler.core.node_index import (
     Group,
     Indexes,
     NodeIndex,
+    Ranked,
     cells_of,
     fewest,
     in_order,
@@ -24,11 +26,13 @@ from gpu_scheduler.core.node_index import (
 from gpu_scheduler.core.packing import Cells, Picks, Score, Shape, capacity, count_workers, fit
 from gpu_scheduler.core.rules import PlacementRule
 from gpu_scheduler.core.stages.admit import over_type_quota
+from gpu_scheduler.core.stages.place_by_mix import goes_by_mix, place_by_mix
 from gpu_scheduler.core.units import GPU
 
 View = Callable[[NodeUse], NodeUse]
 
 _NOTHING: Final = (0, 0)  # cores and memory
+_CONSOLIDATED: Final = PlacementRule.CONSOLIDATED  # at hand: looked up for every job
 
 
 def place(
@@ -44,8 +48,14 @@ def place(
     """
     tenant_use = books.tenant(job_class.tenant_id)
     millis = job_class.request.gpu_millis
-    if view is None and among is None and _is_plain(job_class.request):
-        return _place_plainly(books, job_class.request, tenant_use)
+    if books.mix is not None and among is None and goes_by_mix(job_class.request):
+        by_mix = books.mix_index()
+        if by_mix is not None:
+            return place_by_mix(books, by_mix, job_class.request, tenant_use, view)
+    if among is None and _is_plain(job_class.request):
+        plain = _place_plainly(books, job_class.request, tenant_use)
+        if plain is None or view is None or _is_seen_as_is(books.nodes[plain.node_id], view):
+            return plain
     search = _Search(books, job_class, view, among)
     best: _Found | None = None
     for gpu_type in search.types():
@@ -57,6 +67,10 @@ def place(
             if search.first_type_wins:
                 break
     return None if best is None else _placement(best)
+
+
+def _is_seen_as_is(use: NodeUse, view: View) -> bool:
+    return view(use) is use
 
 
 def _is_plain(request: Request) -> bool:
@@ -73,23 +87,28 @@ def _is_plain(request: Request) -> bool:
 def _place_plainly(books: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
     """What the search below finds, without all that it need not ask here."""
     index, millis, wanted = books.index(), request.gpu_millis, request.gpu_type
-    tight = books.placement_rule is PlacementRule.CONSOLIDATED
-    shape = Shape(millis, tight=tight)
-    best: tuple[Score, NodeId, str] | None = None
-    best_group: Group | None = None
+    shape = _plain_shape(millis, books.placement_rule is _CONSOLIDATED)
+    best: Ranked | None = None
     for gpu_type in index.types() if wanted is None else (wanted,):
-        if over_type_quota(tenant_use, gpu_type, millis):
+        if tenant_use.is_limited and over_type_quota(tenant_use, gpu_type, millis):
             continue
         found = index.finder(gpu_type, shape, False).first()
-        if found is not None and (best is None or (*found[:2], gpu_type) < best):
-            best, best_group = (found[0], found[1], gpu_type), found[2]
-    if best is None or best_group is None:
+        if found is not None and (best is None or _first(found) < _first(best)):
+            best = found
+    if best is None:
         return None
-    _, node_id, gpu_type = best
-    fitted = best_group.fit(shape)
-    assert fitted is not None  # or the finder would not know the group
-    shares = _shares(fitted.workers[0], index.indexes(node_id, gpu_type))
-    return Placement(node_id, gpu_type, shares)
+    _, _, group, fitted = best
+    node_id, gpu_type = group.nodes[0], group.gpu_type
+    return Placement(node_id, gpu_type, _shares(fitted[1][0], index.indexes(node_id, gpu_type)))
+
+
+@lru_cache(1024)
+def _plain_shape(millis: int, tight: bool) -> Shape:
+    return Shape(millis, tight=tight)
+
+
+def _first(found: Ranked) -> tuple[Score, NodeId, str]:
+    return found.score, found.group.nodes[0], found.group.gpu_type
 
 
 def workers_that_fit(use: NodeUse, job_class: JobClass, gpu_type: str) -> int:

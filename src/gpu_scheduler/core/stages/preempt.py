@@ -71,7 +71,7 @@ class Candidates:
         self.all: list[Victim] = []
         self.borrowers = borrowers
         for entry in state.placed():
-            if _may_be_asked(state.ledger, entry, rules, now):
+            if may_be_asked(state.ledger, entry, rules, now):
                 self._add(Victim(lost_by(entry, now), entry.job.job_id, entry))
         self.all.sort(key=lambda victim: (victim.lost, victim.job_id))
         for victims in self._by_node.values():
@@ -116,11 +116,20 @@ def lost_by(entry: Entry, now: int) -> int:
     return lifecycle.lost_ms(entry.progress, now) * entry.job.request.gpu_millis
 
 
-def _may_be_asked(books: Ledger, entry: Entry, rules: PreemptionRules, now: int) -> bool:
+def may_be_asked(
+    books: Ledger,
+    entry: Entry,
+    rules: PreemptionRules,
+    now: int,
+    *,
+    however_often: bool = False,
+) -> bool:
+    """Whether a running job may be asked to give way at all, whoever to."""
     progress, options = entry.progress, entry.job.options
     if progress.state is not JobState.RUNNING or progress.stopping or not options.preemptible:
         return False
-    if options.booking is not None or progress.preemptions >= rules.most_times:
+    too_often = not however_often and progress.preemptions >= rules.most_times
+    if options.booking is not None or too_often:
         return False
     if not books.tenant(entry.job.tenant_id).tenant.allow_preemption:
         return False

@@ -78,7 +78,7 @@ def tries(
     Between two of them the state may change: then the search ends.
     """
     progress, cycles = entry.progress, 0
-    for change in islice(_changes(state.ledger, entry.job, why, now), MOST_CHANGES):
+    for change in islice(changes(state.ledger, entry.job, why, now), MOST_CHANGES):
         if state.entry(entry.job.job_id) is not entry or entry.progress is not progress:
             return
         if cycles == MOST_CYCLES:
@@ -104,7 +104,8 @@ def _may_start(state: State, job: Job, now: int) -> bool:
     return place(state.ledger, job_class) is not None
 
 
-def _changes(books: Ledger, job: Job, why: Why, now: int) -> Iterator[Change]:
+def changes(books: Ledger, job: Job, why: Why, now: int) -> Iterator[Change]:
+    """What could be asked for otherwise, the cheapest first; not tried yet."""
     if why.reason.code in _NO_HELP:
         return
     yield from _other_queues(books, job)

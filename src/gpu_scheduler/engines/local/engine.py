@@ -315,6 +315,7 @@ def _encode_launch(launch: Launch) -> bytes:
         command["limits"] = launch.limits._asdict()
     if launch.session:
         command["session"] = launch.session
+        command["multiplexer"] = launch.multiplexer
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -1,8 +1,14 @@
-"""Limits of the kernel on each process of an attempt, set before its command begins."""
+"""Limits of the kernel on an attempt, set before its command begins.
+
+Memory is limited for all its processes together where there are control groups for that, else for
+each of them, like the rest.
+"""
 
 import resource
 from collections.abc import Mapping
 from typing import Final
+
+from gpu_scheduler.engines.local.memory_group import enter
 
 # Memory is RLIMIT_DATA, what a process can write to, and not RLIMIT_AS, all that it has addresses
 # for: CUDA reserves addresses for the memory of every GPU and of the host, and under a limit of
@@ -14,11 +20,16 @@ _KINDS: Final = {
 }
 
 
-def apply(limits: Mapping[str, int | None]) -> None:
-    """On this process and all it starts, for good. A stricter limit that holds stays."""
+def apply(limits: Mapping[str, int | None], group: str | None = None) -> None:
+    """On this process and all it starts, for good. A stricter limit that holds stays.
+
+    `group` is the door of the control group that limits its memory, if there is one.
+    """
+    if group is not None:
+        enter(group)
     for name, kind in _KINDS.items():
         wanted = limits.get(name)
-        if wanted is None:
+        if wanted is None or (group is not None and name == "memory_bytes"):
             continue
         _, hard = resource.getrlimit(kind)
         if hard != resource.RLIM_INFINITY:

@@ -23,6 +23,7 @@ from gpu_scheduler.engines.local.commands import (
     no_directory,
     spawn_failure,
 )
+from gpu_scheduler.engines.local.memory_group import MemoryGroup, memory_group
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import (
     adopt_orphans,
@@ -87,6 +88,7 @@ class _Runner:
     def _attempt(self, head: list[Any], command: dict[str, Any]) -> None:
         _, job_id, attempt, grace_ms, time_limit_ms = head
         command |= {"grace_ms": grace_ms, "time_limit_ms": time_limit_ms}
+        command["name"] = f"{job_id}-{attempt}"
         try:
             directory = record.open_directory(f"{self._root}/{JOBS}/{job_id}/{attempt}")
         except OSError as error:
@@ -107,16 +109,32 @@ class _Runner:
         if paper is None:
             self._report("taken")
             return
+        group = self._memory_group(command)
+        if group is not None:
+            command["group"] = group.procs
         try:
             main = self._start(directory, paper, command)
         except CommandFailed as failure:
+            self._close_group(group, directory)
             self._command_failed(paper, failure)
         except NotStarted as reason:
+            self._close_group(group, directory)
             self._not_started(paper, reason)
         else:
-            self._wait(paper, main)
+            ended = self._wait(paper, main)
+            # Before the end is told: who hears of it looks why.
+            self._close_group(group, directory)
+            self._end(paper, ended)
         finally:
             os.close(paper)
+
+    def _memory_group(self, command: dict[str, Any]) -> MemoryGroup | None:
+        limit = command.get("limits", {}).get("memory_bytes")
+        return None if limit is None else memory_group(command["name"], limit)
+
+    def _close_group(self, group: MemoryGroup | None, directory: int) -> None:
+        if group is not None:
+            group.close(directory)
 
     def _start(self, directory: int, paper: int, command: dict[str, Any]) -> int:
         try:
@@ -172,8 +190,8 @@ class _Runner:
         except OSError as error:
             raise spawn_failure(argv[0], stderr, error) from error
 
-    def _wait(self, paper: int, main: int) -> None:
-        """Until nothing of the attempt is left. Reports the command's end and the last one's."""
+    def _wait(self, paper: int, main: int) -> record.Exit:
+        """Until nothing of the attempt is left: how it ended. Reports the command's own end."""
         usage = _Usage()
         ended = self._wait_for_main(paper, main, usage)
         flags = os.WNOHANG
@@ -187,7 +205,7 @@ class _Runner:
             else:  # the command is over, others of its processes are not
                 self._end(paper, usage.added_to(ended))
                 flags = 0
-        self._end(paper, usage.added_to(ended._replace(gone_at=_now_ms())))
+        return usage.added_to(ended._replace(gone_at=_now_ms()))
 
     def _wait_for_main(self, paper: int, main: int, usage: "_Usage") -> record.Exit:
         while True:

@@ -1,8 +1,8 @@
-"""A command in a GNU screen session: one process that stands between its terminal and screen.
+"""A command in a session of GNU screen or tmux: a process that stands between it and them.
 
 The command has a terminal of its own, held here; what it writes goes to the log and to a second
-terminal that screen shows as its window. So the log and the exit code are kept whatever becomes of
-the session, and a session that is stuck, closed or never came to be does not disturb the job.
+terminal that is shown as a window. So the log and the exit code are kept whatever becomes of the
+session, and a session that is stuck, closed or never came to be does not disturb the job.
 It is forked from its runner, to which it is a command like any other. Signals go on to the command,
 except TERM, which the supervisor sends to every process itself.
 """
@@ -17,22 +17,20 @@ import struct
 import termios
 import time
 import traceback
-import tty
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from gpu_scheduler.engines.local.commands import find_program
 from gpu_scheduler.engines.local.gang import NOT_PASSED_ON
 from gpu_scheduler.engines.local.processes import set_command_line, set_name
+from gpu_scheduler.engines.local.windows import PROGRAMS, Window, default_signals, open_window
 
 _PIECE: Final = 1 << 16
 _LAST_TURNS: Final = 256  # of up to a piece: more than a terminal holds
 _SIZE: Final = (24, 80)  # screen tells nobody how large the window of somebody else's terminal is
-_CLOSE_SECONDS: Final = 2.0
 _OUTPUT_FLAGS: Final = 1  # where termios keeps them
-# Screen throws away what is in a terminal when it takes it, so the first words are kept back until
-# it has: it makes the terminal exclusive just before. Where that is not seen, they wait no longer.
-_TIOCGEXCL: Final = 0x80045440  # asks for just that; Python has no name for it
+# The first words are kept back until the window is ready. Where that is not seen, they wait no
+# longer than this.
 _SETTLE_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 3.0
 _KEPT_BYTES: Final = 2048  # a terminal that nobody reads holds 4095; some become two for the window
@@ -46,7 +44,9 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
         if int(name) not in (0, 1, 2, tell):
             with contextlib.suppress(OSError):  # the descriptor of this very listing
                 os.close(int(name))
-    session = Session(command["argv"], dict(command["env"]), command["session"])
+    session = Session(
+        command["argv"], dict(command["env"]), command["session"], command["multiplexer"]
+    )
     session.start()  # what can be said against the command is told by whoever called us
     os.close(tell)
     status = 1 << 8
@@ -59,16 +59,16 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
 
 
 class Session:
-    def __init__(self, argv: list[str], env: Mapping[str, str], name: str) -> None:
+    def __init__(self, argv: list[str], env: Mapping[str, str], name: str, program: str) -> None:
+        """`program` shows the window: "screen" or "tmux"."""
         self._argv = argv
         self._env = env
         self._name = name
+        self._program = program
         self._selector = selectors.DefaultSelector()
         self._terminal = -1  # our end of the command's terminal
-        self._window, self._shown = -1, -1  # our end of the one that screen shows, and screen's
+        self._window: Window | None = None  # None where there is none, or none any more
         self._command = 0
-        self._screen = 0  # its pid; 0 where there is none any more
-        self._complaint = -1  # what screen says
         self._kept: bytearray | None = bytearray()  # None once the window is there
         self._show_at = time.monotonic() + _LONGEST_WAIT_SECONDS
         self._is_taken = False
@@ -108,7 +108,8 @@ class Session:
         for _ in range(_LAST_TURNS):
             if not self._turn(0):
                 break
-        self._close_window()
+        if self._window is not None:
+            self._window.close()
         return self._status
 
     # -- the two processes -----------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Session:
             fcntl.ioctl(inside, termios.TIOCSCTTY, 0)
             for number in (0, 1, 2):
                 os.dup2(inside, number)
-            _default_signals()
+            default_signals()
             os.execve(program, self._argv, {**self._env, "TERM": "screen"})
         except OSError as error:
             os.write(tell, str(error.errno).encode())
@@ -128,53 +129,25 @@ class Session:
             os._exit(127)
 
     def _open_window(self) -> None:
-        env = {**self._env, "TERM": self._env.get("TERM") or "xterm"}
         try:
-            screen = find_program("screen", env)
-        except OSError:
-            _say("GNU screen is not installed: the job runs without a session")
+            window = open_window(
+                self._program, self._name, self._env, self._selector, self._window_is_gone
+            )
+        except FileNotFoundError:
+            _say(f"{PROGRAMS[self._program]} is not installed: the job runs without a session")
             return
-        self._window, self._shown = os.openpty()
-        tty.setraw(self._shown)  # or what we write would come back as if somebody had typed it
-        os.set_blocking(self._window, False)
-        self._complaint, complain = os.pipe()
-        # No settings of the user's: those may open windows, and then the session would stay.
-        words = [screen, "-c", "/dev/null", "-D", "-m", "-S", self._name, os.ttyname(self._shown)]
-        self._screen = os.fork()
-        if self._screen == 0:
-            try:
-                os.dup2(complain, 1)
-                os.dup2(complain, 2)
-                _default_signals()
-                os.execve(screen, words, env)
-            finally:
-                os._exit(127)
-        os.close(complain)
-        os.set_blocking(self._complaint, False)
-        self._selector.register(self._window, selectors.EVENT_READ, self._typed)
+        self._window = window
+        self._selector.register(window.terminal, selectors.EVENT_READ, self._typed)
 
-    def _window_is_gone(self) -> None:
-        self._screen = 0
-        self._selector.unregister(self._window)
-        os.close(self._window)
-        os.close(self._shown)
+    def _window_is_gone(self, said: str) -> None:
+        if self._window is None:
+            return
+        self._selector.unregister(self._window.terminal)
+        os.close(self._window.terminal)
+        self._window = None
         if self._status is None:
-            why = ""
-            with contextlib.suppress(OSError):
-                why = os.read(self._complaint, 500).decode(errors="replace").strip()
-            _say(f"the session {self._name} is closed, the job goes on{': ' if why else ''}{why}")
-
-    def _close_window(self) -> None:
-        """TERM, and soon KILL: nothing of the attempt may outlive it."""
-        if not self._screen:
-            return
-        until = time.monotonic() + _CLOSE_SECONDS
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._screen, signal.SIGTERM)
-            while not os.waitpid(self._screen, os.WNOHANG)[0]:
-                if time.monotonic() > until:
-                    os.kill(self._screen, signal.SIGKILL)
-                time.sleep(0.01)
+            why = f": {said}" if said else ""
+            _say(f"the session {self._name} is closed, the job goes on{why}")
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -206,24 +179,25 @@ class Session:
 
     def _show(self, piece: bytes) -> None:
         """Not waited for: a window that is not read must not hold the job up."""
-        if self._screen:
+        if self._window is not None:
             with contextlib.suppress(OSError):
-                os.write(self._window, piece.replace(b"\n", b"\r\n"))
+                os.write(self._window.terminal, piece.replace(b"\n", b"\r\n"))
 
     def _show_kept(self) -> None:
         if self._kept is None:
             return
         now = time.monotonic()
-        if not self._is_taken and self._screen and _is_exclusive(self._shown):
+        if not self._is_taken and self._window is not None and self._window.is_ready():
             self._is_taken = True
             self._show_at = now + _SETTLE_SECONDS
-        if now >= self._show_at or not self._screen:
+        if now >= self._show_at or self._window is None:
             kept, self._kept = bytes(self._kept), None
             self._show(kept)
 
     def _typed(self) -> bool:
-        with contextlib.suppress(OSError):
-            os.write(self._terminal, os.read(self._window, _PIECE))
+        if self._window is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._terminal, os.read(self._window.terminal, _PIECE))
         return False
 
     def _catch_signals(self) -> None:
@@ -251,8 +225,8 @@ class Session:
             done, status = os.waitpid(self._command, os.WNOHANG)
             if done:
                 self._status = status
-        if self._screen and os.waitpid(self._screen, os.WNOHANG)[0]:
-            self._window_is_gone()
+        if self._window is not None:
+            self._window.reap()
 
 
 def _keep_line_ends(terminal: int) -> None:
@@ -260,22 +234,6 @@ def _keep_line_ends(terminal: int) -> None:
     flags = termios.tcgetattr(terminal)
     flags[_OUTPUT_FLAGS] &= ~termios.ONLCR
     termios.tcsetattr(terminal, termios.TCSANOW, flags)
-
-
-def _is_exclusive(terminal: int) -> bool:
-    answer = bytearray(4)
-    try:
-        fcntl.ioctl(terminal, _TIOCGEXCL, answer)
-    except OSError:
-        return False
-    return any(answer)
-
-
-def _default_signals() -> None:
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _end_as(status: int) -> NoReturn:

@@ -74,7 +74,7 @@ def _become(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Before the user changes: who is not root may lower a limit, and never raise it again.
         step = "limits"
-        limits.apply(command.get("limits", {}))
+        limits.apply(command.get("limits", {}), command.get("group"))
         step = "user"
         if "user" in command:
             uid, gid, groups = command["user"]

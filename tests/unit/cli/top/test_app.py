@@ -103,6 +103,15 @@ async def test_a_waiting_job_is_held_and_released(
         await until(pilot, lambda: service.changes == [f"POST jobs/2/{action}"])
 
 
+@pytest.mark.parametrize(("key", "priority"), [("plus", 600), ("minus", 400)])
+async def test_a_waiting_job_is_raised_and_lowered(
+    service: ScreenService, key: str, priority: int
+) -> None:
+    async with screen(service) as pilot:
+        await pilot.press("down", key)
+        await until(pilot, lambda: service.changes == [f'jobs/2 {{"priority":{priority}}}'])
+
+
 async def test_the_chosen_gpu_is_paused_and_used_again(service: ScreenService) -> None:
     async with screen(service) as pilot:
         await pilot.press("shift+tab", "down", "p")

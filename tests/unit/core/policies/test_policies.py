@@ -6,6 +6,8 @@ from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.meter import SCALE, Meter, Meters, look_ahead
 from gpu_scheduler.core.policies import (
     POLICY_NAMES,
+    QUEUE_NAMES,
+    RANKED_NAMES,
     OrderOptions,
     order_policies,
     order_policy,
@@ -164,8 +166,10 @@ def test_a_step_of_ageing_is_not_negative() -> None:
         order_policy("priority", 60, OrderOptions(aging_step=-1))
 
 
-def test_every_policy_is_there_for_queues_to_name() -> None:
-    assert list(order_policies()) == list(POLICY_NAMES)
+def test_queues_may_name_every_policy_but_those_that_are_about_all_who_run() -> None:
+    assert list(order_policies()) == list(QUEUE_NAMES)
+    assert set(RANKED_NAMES) == {"las", "adaptive", "tiresias"}
+    assert not set(RANKED_NAMES) & set(QUEUE_NAMES)
 
 
 def test_who_had_more_of_late_comes_later_although_nobody_holds_anything() -> None:

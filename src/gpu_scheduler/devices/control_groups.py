@@ -1,0 +1,112 @@
+"""Where the kernel lets us limit the memory of a whole job: a part of the tree of control groups.
+
+Only looks. Version 2 wants a part that was delegated to us (`Delegate=` of systemd): in any other,
+systemd or the user's desktop moves processes about. In version 1, permission is all it takes.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+OWN: Final = "tgpu-own"  # the group our own processes move to: above jobs' groups may be none
+_DELEGATED: Final = ("user.delegate", "trusted.delegate")  # attributes that systemd sets
+_MEMORY: Final = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTree:
+    path: Path  # below it we may make groups
+    version: int  # 1 or 2
+
+    @property
+    def limit_file(self) -> str:
+        return "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+
+    @property
+    def events_file(self) -> str:
+        """Has a line `oom_kill N`."""
+        return "memory.events" if self.version == 2 else "memory.oom_control"
+
+
+class _Mount(NamedTuple):
+    root: str
+    point: Path
+    kind: str
+    options: str
+
+
+def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
+    """For a process, by default this one; a string says why there is none."""
+    folder = proc / ("self" if pid is None else str(pid))
+    try:
+        mounts = list(_mounts((folder / "mountinfo").read_text()))
+        groups = (folder / "cgroup").read_text()
+    except OSError as error:
+        return f"control groups cannot be looked at: {error.strerror}"
+    for mount in mounts:
+        if mount.kind == "cgroup" and _MEMORY in mount.options.split(","):
+            path = _where(mount, _group(groups, _MEMORY))
+            if os.access(path, os.W_OK):
+                return GroupTree(path, 1)
+            return f"{path} is not ours to write"
+    unified = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
+    if unified is None:
+        return "there are no control groups of version 2"
+    return _second(unified, _where(unified, _group(groups, "")))
+
+
+def _second(mount: _Mount, path: Path) -> GroupTree | str:
+    if path.name == OWN:
+        path = path.parent
+    if _MEMORY not in _words(path / "cgroup.controllers"):
+        return f"{path} has no memory controller"
+    if not all(os.access(path / name, os.W_OK) for name in ("", "cgroup.procs")):
+        return f"{path} is not ours to write"
+    is_ready = _MEMORY in _words(path / "cgroup.subtree_control")
+    if not (is_ready or path == mount.point or _is_delegated(path)):
+        return f"{path} was not delegated to us"
+    return GroupTree(path, 2)
+
+
+def _is_delegated(path: Path) -> bool:
+    for name in _DELEGATED:
+        try:
+            if os.getxattr(path, name) == b"1":
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _mounts(text: str) -> Iterator[_Mount]:
+    """As proc(5) has them; a dash stands before the kind."""
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) > 4 and len(rest) > 2:
+            point = Path(fields[4].encode().decode("unicode_escape"))
+            yield _Mount(fields[3], point, rest[0], rest[2])
+
+
+def _group(text: str, controller: str) -> str:
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            return path
+    return "/"
+
+
+def _where(mount: _Mount, group: str) -> Path:
+    if mount.root != "/" and group.startswith(mount.root):
+        group = group.removeprefix(mount.root)
+    return mount.point / group.lstrip("/")
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

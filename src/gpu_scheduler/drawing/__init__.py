@@ -1,0 +1,1 @@
+"""Plots and pages that need nothing else: SVG and HTML as text, without scripts."""

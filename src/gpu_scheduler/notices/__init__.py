@@ -1,0 +1,1 @@
+"""Tells people what happened: by mail, webhook, Slack or on the desktop."""

@@ -1,0 +1,59 @@
+"""Before anything is submitted: when would it start, and what would start it sooner?"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from gpu_scheduler.core.estimate import Estimate
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from gpu_scheduler.service.estimates import Estimates
+
+_STEPS: Final = 8  # of a run, before others get their turn
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What would become of a submission."""
+
+    now: int
+    estimate: Estimate | None = None  # of its first job; None: nothing can be said
+    last: Estimate | None = None  # of its last, where it is many and all of them would start
+    sooner: tuple[tuple[Sooner, Estimate], ...] = ()
+
+
+async def ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
+    """When these would start if they were submitted now; nothing of it is kept."""
+    now, most = estimates.clock.now(), estimates.settings.most_jobs
+    new = [as_new(job, now) for job in jobs[:most]]
+    world = World(estimates.picture(now), now, estimates.deciding(), estimates.runs(now))
+    steps = 2 * most
+    played: list[Asked] = await _drained(play(world, new, steps))
+    if not played:
+        return Question(now)
+    asked = played[-1]
+    first, guessed = asked.first_at, asked.guessed_from
+    better: list[Sooner] = []
+    if first is None or first > now:
+        until = asked.reached + 1 if first is None else first
+        better = await _drained(sooner(world, new[0], until, 2 * steps))
+    is_whole = len(jobs) > 1 and len(new) == len(jobs)
+    last = asked.last_at if is_whole else None
+    return Question(
+        now,
+        None if first is None else estimates.estimate(now, first, guessed),
+        None if last is None else estimates.estimate(now, last, guessed),
+        tuple((one, estimates.estimate(now, one.at, guessed)) for one in better),
+    )
+
+
+async def _drained(steps: Iterator[_T | None]) -> list[_T]:
+    found = []
+    for number, step in enumerate(steps):
+        if step is not None:
+            found.append(step)
+        if number % _STEPS == 0:
+            await asyncio.sleep(0)
+    return found

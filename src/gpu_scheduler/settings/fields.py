@@ -1,0 +1,37 @@
+"""What the sections of the settings are made of: their base, and kinds of values they share."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    # What pydantic says of a wrong value would show the value, and it may be a password.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True
+    )
+
+
+def _refuse_bool(value: object) -> object:
+    # pydantic would take true for 1, and YAML writes `yes` and `on` as true.
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "must be a number, not true or false")
+    return value
+
+
+def _expand(path: Path) -> Path:
+    return path.expanduser()
+
+
+def _refuse_empty(value: object) -> object:
+    if value == "":
+        raise PydanticCustomError("not_a_path", "must be a path; leave the key out for the default")
+    return value
+
+
+# After the limits in an Annotated: pydantic keeps limits in the schema only next to the type.
+NOT_BOOL = BeforeValidator(_refuse_bool)
+FilePath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(_expand)]
+SecretText = Annotated[SecretStr, Field(min_length=1, max_length=10_000)]

@@ -1,0 +1,62 @@
+"""Whatever the order is told, nobody is passed over for longer than the bound."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_scheduler.core.policies import OrderOptions, order_policy
+from gpu_scheduler.core.predict import History
+from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
+from gpu_scheduler.simulate.foresight import Foresight
+from gpu_scheduler.simulate.run import Setting, simulate
+from gpu_scheduler.simulate.world import Arrival, Cluster
+from tests.builders import a_job, a_node
+
+BOUND_S = 60
+LONGEST_S = 30
+SECOND = 1_000
+
+
+@st.composite
+def traces(draw):
+    found = []
+    for number in range(draw(st.integers(2, 60))):
+        job = a_job(
+            f"j{number:02}",
+            gpus=draw(st.sampled_from((1, 1, 1, 2, 4))),
+            user=draw(st.sampled_from(("ada", "grace"))),
+            submitted_at=draw(st.integers(0, 200)) * SECOND,
+        )
+        found.append(Arrival(job, draw(st.integers(1, LONGEST_S)) * SECOND))
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    traces(),
+    st.sampled_from(("shortest", "quickest")),
+    st.sampled_from((Passing.GREEDY, Passing.EASY, Passing.STRICT)),
+    st.sampled_from(PlacementRule),
+)
+def test_who_has_waited_the_bound_starts_when_those_before_it_have(
+    trace, policy, passing, placement
+):
+    options = OrderOptions(shortest_bound_seconds=BOUND_S, quickest_bound_seconds=BOUND_S)
+    setting = Setting(
+        order_policy(policy, 60, options),
+        Rules(passing=passing, hold_after_ms=BOUND_S * SECOND),
+        placement,
+        foresight=Foresight(History, lambda told: order_policy(policy, 60, told), options),
+    )
+    result = simulate(trace, Cluster({"": (a_node("n", 4),)}), setting)
+    before = 0  # when the last of those that came before had started
+    for outcome in sorted(result.outcomes, key=lambda o: _age(o.arrival)):
+        assert outcome.started_at is not None
+        turn = max(before, outcome.arrival.job.submitted_at + BOUND_S * SECOND)
+        # At its turn nobody new comes onto its GPUs, and who is there ends. A cycle is made when
+        # something ends or comes, so the turn is noticed then.
+        assert outcome.started_at <= turn + 2 * LONGEST_S * SECOND
+        before = max(before, outcome.started_at)
+
+
+def _age(arrival):
+    return arrival.job.submitted_at, arrival.job.job_id

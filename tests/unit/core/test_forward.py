@@ -1,0 +1,126 @@
+"""The queue played forward, in small worlds one can work out by hand."""
+
+from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.forward import Deciding, Run, play_forward
+from gpu_scheduler.core.ids import JobId
+from gpu_scheduler.core.job import Job
+from gpu_scheduler.core.lifecycle import Move
+from gpu_scheduler.core.policies import order_policy
+from gpu_scheduler.core.policy import ChoicePolicy
+from gpu_scheduler.core.rules import PreemptionRules, Rules
+from gpu_scheduler.core.state import State
+from tests.builders import a_job, a_node, a_state, entry_of, move, requeue, run, start
+
+FIFO = Deciding(order_policy("fifo"))
+
+
+def ten_seconds(_: Job, __: int) -> Run:
+    return Run(10_000)
+
+
+def starts(state: State, now: int = 0, deciding: Deciding = FIFO) -> dict[JobId, int]:
+    return play_forward(state, now, deciding, ten_seconds, 100).starts
+
+
+def on_one_gpu(*jobs: Job) -> State:
+    return a_state(*jobs, nodes=[a_node(gpus=1)])
+
+
+def test_jobs_start_one_after_the_other() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"), a_job("c"))
+    assert starts(state) == {"a": 0, "b": 10_000, "c": 20_000}
+
+
+def test_what_runs_has_run_for_a_while_already() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    start(state, "a", 0)
+    assert starts(state, now=4000) == {"b": 10_000}
+
+
+def test_what_runs_longer_than_foreseen_is_about_to_end() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    start(state, "a", 0)
+    assert starts(state, now=60_000) == {"b": 60_001}
+
+
+def test_a_time_limit_ends_what_would_run_longer() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=3000), a_job("b"))
+    assert starts(state) == {"a": 0, "b": 3000}
+
+
+def test_a_job_after_another_starts_at_its_end() -> None:
+    state = a_state(a_job("a"), a_job("b", after=("a",)))
+    assert starts(state) == {"a": 0, "b": 10_000}
+
+
+def test_a_back_off_is_waited_for() -> None:
+    state = on_one_gpu(a_job("a"))
+    start(state, "a", 0)
+    requeue(state, "a", eligible_at=7000)
+    assert starts(state) == {"a": 7000}
+
+
+def test_a_job_that_fits_nowhere_never_starts() -> None:
+    state = on_one_gpu(a_job("a"), a_job("large", gpus=2))
+    found = play_forward(state, 0, FIFO, ten_seconds, 100)
+    assert found.starts == {"a": 0}
+    assert found.is_over
+
+
+def test_it_ends_with_its_steps() -> None:
+    state = on_one_gpu(*(a_job(f"j{number}") for number in range(9)))
+    found = play_forward(state, 0, FIFO, ten_seconds, 3)
+    assert len(found.starts) == 3
+    assert not found.is_over
+    assert found.reached == 20_000
+
+
+def test_from_the_first_end_that_was_guessed_everything_is() -> None:
+    def runs(job: Job, _: int) -> Run:
+        return Run(10_000, is_known=job.job_id != "b")
+
+    state = on_one_gpu(a_job("a"), a_job("b"), a_job("c"))
+    assert play_forward(state, 0, FIFO, runs, 100).guessed_from == 20_000
+
+
+def test_a_policy_of_another_package_is_not_asked() -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("asked")
+
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    assert starts(state, deciding=Deciding(ChoicePolicy("theirs", never))) == {"a": 0, "b": 10_000}
+
+
+def test_what_is_being_ended_is_gone_in_a_moment() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    start(state, "a", 0)
+    run(state, "a")
+    stopped = lifecycle.stop(JobId("a"), entry_of(state, "a").progress, "cancelled")
+    move(state, "a", Move.STOP, stopped)
+    assert starts(state) == {"b": 1}
+
+
+def test_where_time_alone_makes_others_give_way_it_does() -> None:
+    """The newcomer had less GPU time: within a minute the other gives way, long before its end."""
+
+    def a_day(_: Job, __: int) -> Run:
+        return Run(86_400_000)
+
+    state = on_one_gpu(a_job("old"), a_job("new", submitted_at=600_000))
+    start(state, "old", 0)
+    run(state, "old")
+    deciding = Deciding(order_policy("las"), Rules(preemption=PreemptionRules()))
+    found = play_forward(state, 600_000, deciding, a_day, 50)
+    assert found.starts[JobId("new")] <= 660_000
+
+
+def test_of_a_long_queue_ends_that_lie_close_together_are_one_step() -> None:
+    def about_an_hour(job: Job, _: int) -> Run:
+        return Run(3_600_000 + int(job.job_id[1:]))
+
+    jobs = [a_job(f"j{number:03}", submitted_at=number) for number in range(400)]
+    found = play_forward(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)
+    assert len(found.starts) == 400
+    assert found.steps < 100
+    last = found.starts[JobId("j399")] - 1000
+    assert 49 * 3_600_000 <= last <= 49 * 3_600_000 * 65 // 64 + 400 * 49

@@ -1,0 +1,73 @@
+"""What jobs usually ask for, and what is lost to them."""
+
+import pytest
+
+from gpu_scheduler.core.job import Request, Where
+from gpu_scheduler.core.mix import CPU_STEP, FEWEST, Mix, TypeMix, Wish, differs, learn, wish_of
+
+HALF, ONE, TWO = Wish(500), Wish(1000), Wish(2000)
+
+
+def test_a_wish_is_what_one_worker_asks_for():
+    request = Request(4000, cpu_millis=8000, workers=2, where=Where(gpu_types=("H100", "A100")))
+    assert wish_of(request) == Wish(2000, 4000, ("A100", "H100"))
+    assert wish_of(Request(500, "T4")) == Wish(500, 0, ("T4",))
+
+
+def test_nothing_is_learnt_from_few():
+    assert learn({ONE: FEWEST - 1}) is None
+    assert learn({ONE: FEWEST}) == Mix(((ONE, 10_000),))
+
+
+def test_the_rarest_are_left_out():
+    found = learn({ONE: 600, HALF: 360, TWO: 40})
+    assert found == Mix(((ONE, 6250), (HALF, 3750)))
+
+
+def test_the_order_of_counting_makes_no_difference():
+    counts = {HALF: 500, ONE: 500, TWO: 500}
+    assert learn(counts) == learn(dict(reversed(counts.items())))
+
+
+@pytest.mark.parametrize(("other", "is_another"), [(5_100, False), (5_900, False), (6_100, True)])
+def test_mixes_differ_when_a_tenth_of_the_requests_is_another(other: int, is_another: bool):
+    before = Mix(((ONE, 5_000), (HALF, 5_000)))
+    after = Mix(((ONE, other), (HALF, 10_000 - other)))
+    assert differs(before, after) is is_another
+    assert differs(after, before) is is_another
+
+
+def test_what_is_left_of_a_gpu_is_lost_to_those_who_want_more():
+    worth = TypeMix(Mix(((HALF, 4), (ONE, 6))), "A100").worth(0)
+    assert worth.partly[400] == 400 * 10
+    assert worth.partly[500] == 500 * 6
+    assert worth.of_empty(3) == 0
+
+
+def test_too_few_empty_gpus_are_lost_to_those_who_want_more_of_them():
+    worth = TypeMix(Mix(((TWO, 4), (ONE, 6))), "A100").worth(0)
+    assert worth.of_empty(1) == 1000 * 4
+    assert worth.of_empty(2) == 0
+
+
+def test_gpus_are_lost_to_who_may_not_have_them_or_wants_none():
+    mix = Mix(((Wish(1000, 0, ("H100",)), 4), (Wish(0, 8_000), 1), (ONE, 5)))
+    assert TypeMix(mix, "A100").worth(9).of_empty(1) == 1000 * 5
+    assert TypeMix(mix, "H100").worth(9).of_empty(1) == 1000 * 1
+
+
+def test_gpus_are_lost_to_who_needs_more_cores_than_there_are():
+    mix = TypeMix(Mix(((Wish(1000, 2 * CPU_STEP), 4), (Wish(500, CPU_STEP), 6))), "A100")
+    assert mix.worth(0).of_empty(1) == 1000 * 10
+    assert mix.worth(1).of_empty(1) == 1000 * 4
+    assert mix.worth(2).of_empty(1) == 0
+
+
+def test_cores_suffice_for_as_many_gpus_as_each_wish_makes_of_them():
+    mix = TypeMix(
+        Mix(((Wish(1000, 2 * CPU_STEP), 4), (Wish(500, CPU_STEP // 2), 5), (ONE, 1))), "T"
+    )
+    # With two steps: one whole GPU of the first sort, two of the second, any of the third.
+    assert mix.usable(500, 2) == 500 * 10
+    assert mix.usable(1500, 2) == 1000 * 4 + 1500 * 6
+    assert mix.usable(4000, 2) == 1000 * 4 + 2000 * 5 + 4000 * 1

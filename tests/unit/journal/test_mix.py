@@ -1,0 +1,25 @@
+"""The learnt mix is part of the past, also where a journal begins in the middle."""
+
+from gpu_scheduler.core.events import MixSet
+from gpu_scheduler.core.mix import Mix, Wish
+from gpu_scheduler.journal.lines import Journal
+from gpu_scheduler.journal.rebuild import Rebuilt, rebuild, snapshot_lines
+from tests.unit.journal.test_lines import EVENTS, HEADER, rows
+
+MIX = Mix(((Wish(500, 4_000, ("A100", "H100")), 6_000), (Wish(1_000), 4_000)))
+
+
+def rebuilt(*lines: bytes) -> Rebuilt:
+    return rebuild(Journal("x", [HEADER, *lines]))
+
+
+def test_a_mix_on_record_is_in_force_again() -> None:
+    journal = Journal("x", [HEADER, *rows(MixSet(4, MIX))])
+    assert [journal.event(row) for row in journal.rows()] == [MixSet(4, MIX)]
+    assert rebuilt(*rows(MixSet(4, MIX))).state.ledger.mix == MIX
+
+
+def test_a_journal_that_begins_later_knows_it_too() -> None:
+    found = rebuilt(*EVENTS)
+    found.state.apply(MixSet(4, MIX))
+    assert rebuilt(*snapshot_lines(found)).state.ledger.mix == MIX

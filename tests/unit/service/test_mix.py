@@ -1,0 +1,71 @@
+"""The service learns what jobs usually ask for, and keeps to what it learnt."""
+
+import asyncio
+
+from gpu_scheduler.core.events import JobsSubmitted, MixSet
+from gpu_scheduler.core.mix import FEWEST, Mix, Wish
+from gpu_scheduler.service.clock import WallClock
+from gpu_scheduler.service.mix import MixLearner
+from gpu_scheduler.store.api import Record
+from gpu_scheduler.store.codec import decode_event
+from gpu_scheduler.store.memory import MemoryStore
+from tests.builders import a_job
+from tests.unit.service.world import a_box
+
+HALVES = Mix(((Wish(500), 10_000),))
+
+
+async def with_jobs(store: MemoryStore, count: int, gpus: float, first: int = 1) -> None:
+    jobs = tuple(a_job(str(first + at), gpus=gpus) for at in range(count))
+    await store.commit(Record([JobsSubmitted(0, jobs)]))
+
+
+async def mixes(store: MemoryStore) -> list[Mix]:
+    rows = await store.journal(0, 10_000)
+    events = [decode_event(row.kind, row.payload) for row in rows if row.kind == "mix_set"]
+    return [event.mix for event in events if isinstance(event, MixSet)]
+
+
+def a_learner(box) -> MixLearner:
+    service = box.service
+    return MixLearner(service.state, service.store, service.writer, service.clock)
+
+
+async def test_nothing_is_learnt_from_few_jobs():
+    store = MemoryStore()
+    async with a_box(store=store) as box:
+        await with_jobs(store, FEWEST - 1, 0.5)
+        assert not await a_learner(box).look()
+        assert box.service.state.ledger.mix is None
+
+
+async def test_what_is_learnt_is_put_on_record_and_holds_after_a_restart():
+    store = MemoryStore()
+    async with a_box(store=store) as box:
+        await with_jobs(store, FEWEST, 0.5)
+        assert await a_learner(box).look()
+        assert box.service.state.ledger.mix == HALVES
+        assert not await a_learner(box).look()
+    async with a_box(store=store) as box:
+        assert box.service.state.ledger.mix == HALVES
+        assert await mixes(store) == [HALVES]
+
+
+async def test_it_is_learnt_anew_when_jobs_change():
+    store = MemoryStore()
+    async with a_box(store=store) as box:
+        await with_jobs(store, FEWEST, 0.5)
+        await a_learner(box).look()
+        await with_jobs(store, FEWEST, 1, first=FEWEST + 1)
+        assert await a_learner(box).look()
+        assert box.service.state.ledger.mix == Mix(((Wish(500), 5000), (Wish(1000), 5000)))
+
+
+async def test_on_the_wall_clock_it_is_learnt_at_the_start():
+    store = MemoryStore()
+    async with a_box(store=store):
+        await with_jobs(store, FEWEST, 0.5)
+    async with a_box(store=store, clock=WallClock()) as box:
+        async with asyncio.timeout(20):
+            while box.service.state.ledger.mix is None:
+                await asyncio.sleep(0.02)
