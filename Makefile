@@ -1,6 +1,6 @@
 # Every target works on a fresh clone; `make` alone lists them.
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 
 VENV := .venv
