@@ -251,8 +251,9 @@ nobody passes must agree with the published one to within 0.1 %: the check that 
 right. Our `tiresias` must agree with the published one to within 2 %. Who gives way pays for it
 with 40 s of extra work, 60 s above 8 GPUs.
 
-Where a column of others is empty, nobody published it. The constants of our policies and predictors
-were chosen while looking at these traces, as were those of the others: elsewhere they may do worse.
+Where a column of others is empty, nobody published it. The constants of our policies, predictors,
+placement and start estimates were chosen while looking at these traces, as were those of the
+others: elsewhere they may do worse.
 All of this is deterministic, but where many wait a small change of a setting moves a mean by
 several percent: small differences mean nothing. `quickest` and its constants were picked out of
 some two hundred variants tried on these very cases, most of which lost to QSSF on at least one. Its
@@ -267,6 +268,8 @@ Whom others may pass, and for how long:
   new comes onto the GPUs that it waits for, so it starts when those have ended who run there.
 - `shortest`: the same with `scheduler.shortest_bound_seconds`; told the future it is measured
   without a bound.
+- `adaptive`, `las`: who has waited a day longer than it ran goes before everybody, whatever that
+  costs. `tiresias` has no bound, as published.
 - `fifo, greedy`: without `hold_after_seconds` there is no bound, as the waits of gangs show.
 """
 

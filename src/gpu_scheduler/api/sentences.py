@@ -48,6 +48,13 @@ def _instant(at: int) -> str:
         return f"second {at // 1000}"  # on the manual clock, where years may be beyond calendars
 
 
+def _service_cap(reason: Reason, _: str) -> _Sentence:
+    return (
+        f"{reason.fact('running')} of at most {reason.fact('limit')} jobs run on this service",
+        "tgpu list --state running",
+    )
+
+
 def _array_cap(reason: Reason, job_id: str) -> _Sentence:
     running, limit = reason.fact("running"), reason.fact("limit")
     array_id = job_id.split(".", maxsplit=1)[0]
@@ -333,6 +340,7 @@ _WRITERS: dict[ReasonCode, Callable[[Reason, str], _Sentence]] = {
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.DEPENDENCY_FAILED: _dependency_failed,
     ReasonCode.BACKING_OFF: _backing_off,
+    ReasonCode.SERVICE_CAP: _service_cap,
     ReasonCode.ARRAY_CAP: _array_cap,
     ReasonCode.TENANT_INACTIVE: _tenant_inactive,
     ReasonCode.QUEUE_DISABLED: _queue_disabled,

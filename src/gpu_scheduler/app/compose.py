@@ -88,6 +88,7 @@ def make_service(
             policies=order_policies(settings.scheduler.aging_seconds, options),
             rules=_rules(settings, predictions),
             placement=PlacementRule(settings.scheduler.placement),
+            most_jobs=settings.scheduler.max_running_jobs or None,
             fair_share_half_life_ms=round(
                 settings.scheduler.fair_share_half_life_hours * 3_600_000
             ),
@@ -141,6 +142,7 @@ def scheduling_of(settings: Settings, foresight: Foresight) -> Scheduling:
         _rules(settings, foresight),
         PlacementRule(settings.scheduler.placement),
         round(settings.scheduler.fair_share_half_life_hours * 3_600_000),
+        settings.scheduler.max_running_jobs or None,
     )
 
 

@@ -100,6 +100,7 @@ def in_force(rebuilt: Rebuilt) -> InForce:
     scheduling = scheduling_of(settings, rebuilt.foresight)
     notes += _doubts(settings, scheduling)
     rebuilt.state.ledger.placement_rule = scheduling.placement
+    rebuilt.state.ledger.most_jobs = scheduling.most_jobs
     return InForce(settings, scheduling, event is not None, version, tuple(notes))
 
 

@@ -43,6 +43,7 @@ class Scheduling:
     rules: Rules
     placement: PlacementRule
     half_life_ms: int  # of fair shares
+    most_jobs: int | None  # that run at once
 
 
 def recorded_values(settings: Settings) -> RecordedValues:

@@ -154,6 +154,8 @@ class Ledger:
         self.pools: dict[str, Pool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         self.arrays: dict[str, int] = {}  # elements placed, by array
+        self.jobs = 0  # placed, of all tenants
+        self.most_jobs: int | None = None  # None: as many as there is room for
         self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
         self.bookings: dict[str, Booking] = {}
         self.placement_rule = PlacementRule.FRAGMENTATION
@@ -290,6 +292,7 @@ class Ledger:
                 del self.pools[tenant.cohort]
 
     def _count(self, job: Job, placement: Placement, sign: int) -> None:
+        self.jobs += sign
         use = self.tenants[job.tenant_id]
         pool = self.pools.get(use.tenant.cohort) if self.pools else None
         if pool is None:

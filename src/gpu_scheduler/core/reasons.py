@@ -9,6 +9,7 @@ class ReasonCode(StrEnum):
     DEPENDENCY = "dependency"  # jobs: those it waits for
     DEPENDENCY_FAILED = "dependency_failed"  # cause
     BACKING_OFF = "backing_off"  # until, cause
+    SERVICE_CAP = "service_cap"  # running, limit: of all jobs together
     ARRAY_CAP = "array_cap"  # running, limit
     TENANT_INACTIVE = "tenant_inactive"  # tenant
     QUEUE_DISABLED = "queue_disabled"  # queue, tenant

@@ -39,6 +39,7 @@ class Picture:
     bookings: tuple[Booking, ...]
     jobs: tuple[tuple[Job, Progress], ...]  # those that others wait for first
     placement: PlacementRule
+    most_jobs: int | None
     mix: Mix | None
     half_life_ms: int
     meters: Mapping[Owner, Meter]
@@ -73,6 +74,7 @@ def picture(
         tuple(ledger.bookings[booking_id] for booking_id in sorted(ledger.bookings)),
         tuple(_taken_along(state, chosen)),
         ledger.placement_rule,
+        ledger.most_jobs,
         ledger.mix,
         state.meters.half_life_ms,
         dict(state.meters.by_owner),
@@ -87,6 +89,7 @@ def picture(
 def fill(made: State, taken: Picture) -> Iterator[None]:
     """Put what is in a picture into an empty state, piece by piece: it is whole at the end."""
     made.ledger.placement_rule = taken.placement
+    made.ledger.most_jobs = taken.most_jobs
     made.ledger.mix = taken.mix
     made.meters = Meters(taken.half_life_ms)
     for tenant in taken.tenants:

@@ -59,6 +59,8 @@ class Scheduling(Protocol):
     def placement(self) -> PlacementRule: ...
     @property
     def half_life_ms(self) -> int: ...
+    @property
+    def most_jobs(self) -> int | None: ...
 
 
 # The scheduling that follows from settings, with what is known of run times.
@@ -158,6 +160,7 @@ class _Again:
 
     def _set_rules(self) -> None:
         self._state.ledger.placement_rule = self._scheduling.placement
+        self._state.ledger.most_jobs = self._scheduling.most_jobs
         self._state.meters.half_life_ms = self._scheduling.half_life_ms
 
     def _change(self) -> None:

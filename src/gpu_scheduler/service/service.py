@@ -100,6 +100,7 @@ class ServiceSettings:
     policies: Mapping[str, OrderPolicy] = field(default_factory=dict)  # for queues that name one
     rules: Rules = PLAIN
     placement: PlacementRule = PlacementRule.FRAGMENTATION
+    most_jobs: int | None = None  # that run at once; None: as many as there is room for
     fair_share_half_life_ms: int = DEFAULT_HALF_LIFE_MS
     bookings: BookingLimits = DEFAULT_LIMITS
     adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
@@ -132,6 +133,7 @@ class Service:
         self.state = State()
         self.state.meters = Meters(settings.fair_share_half_life_ms)
         self.state.ledger.placement_rule = settings.placement
+        self.state.ledger.most_jobs = settings.most_jobs
         self.store = store
         self.engine = engine
         self.hardware = hardware

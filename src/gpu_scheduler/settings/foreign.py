@@ -68,6 +68,7 @@ RENAMED: Final = (
     Renamed("gpu.allocation_precision", "devices.allocation_precision"),
     Renamed("gpu.utilization_window_s", "devices.idle_window_seconds"),
     Renamed("jobs.queue_size_limit", "scheduler.max_queue_size"),
+    Renamed("jobs.max_concurrent_jobs", "scheduler.max_running_jobs"),
     Renamed("files.log_file", "logging.file"),
     Renamed("logging.structured", "logging.format", lambda value: _truth(value, "json", "console")),
     Renamed("logging.max_log_size_mb", "logging.max_size_mb", _whole),
@@ -77,7 +78,6 @@ RENAMED: Final = (
 IDLE: Final = (
     Idle("scheduler.max_workers", _Count),
     Idle("scheduler.worker_timeout_s", _Seconds),
-    Idle("jobs.max_concurrent_jobs", _Count),
     Idle("files.state_file", _Path),
 )
 

@@ -151,6 +151,10 @@ class SchedulerSettings(Section):
         default=1_000_000,
         description="Submissions are refused while this many jobs wait; 0 for no limit.",
     )
+    max_running_jobs: Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL] = Field(
+        default=0,
+        description="Jobs of all tenants that run at once; 0 for as many as there is room for.",
+    )
     enable_gang_scheduling: bool = Field(
         default=True, description="Whether jobs may have several workers that start together."
     )

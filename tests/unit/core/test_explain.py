@@ -299,12 +299,19 @@ def _booked(job: Job) -> State:
     return state
 
 
+def _capped() -> State:
+    state = a_state(a_job("j"))
+    state.ledger.most_jobs = 0
+    return state
+
+
 # A new code without a world here fails: somebody must have seen it reached.
 WORLDS: dict[ReasonCode, Callable[[], State]] = {
     ReasonCode.HELD: _held,
     ReasonCode.DEPENDENCY: lambda: _after(None),
     ReasonCode.DEPENDENCY_FAILED: lambda: _after(JobState.CANCELLED),
     ReasonCode.BACKING_OFF: _backing_off,
+    ReasonCode.SERVICE_CAP: _capped,
     ReasonCode.ARRAY_CAP: lambda: a_state(a_job("j", array="x", array_max=0)),
     ReasonCode.TENANT_INACTIVE: lambda: a_state(a_job("j"), tenants=[a_tenant(active=False)]),
     ReasonCode.QUEUE_DISABLED: lambda: a_state(

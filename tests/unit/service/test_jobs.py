@@ -274,6 +274,18 @@ async def test_zero_means_no_cap() -> None:
         assert box.service.state.pending_count() == 50
 
 
+async def test_no_more_jobs_run_at_once_than_the_service_may() -> None:
+    async with a_box(leases=True, most_jobs=2) as box:
+        for name in ("a", "b", "c"):
+            await box.submit(a_submission(job_id=name))
+        assert sorted(await box.tick()) == ["a", "b"]
+        reason = box.service.reason(JobId("c"))
+        assert reason is not None
+        assert reason.code is ReasonCode.SERVICE_CAP
+        await box.service.jobs.complete(JobId("a"))
+        assert await box.tick() == ["c"]
+
+
 # -- plain jobs --------------------------------------------------------------------------------
 
 

@@ -122,8 +122,8 @@ def test_a_part_of_a_megabyte_is_rounded_up(tmp_path):
             "scheduler.thermal_threshold must be a number from 0 to 150, not 1000",
         ),
         (
-            "jobs: {max_concurrent_jobs: -1}",
-            "jobs.max_concurrent_jobs must be a whole number from 0 to 1000000000, not -1",
+            "scheduler: {max_workers: -1}",
+            "scheduler.max_workers must be a whole number from 0 to 1000000000, not -1",
         ),
         (
             "scheduler: {enable_preemption: 7}",

@@ -8,6 +8,8 @@ from gpu_scheduler.core.reasons import Reason, ReasonCode, reason
 
 def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
     """The limit that stands in the way of one more job of this class; None lets it through."""
+    if books.most_jobs is not None and books.jobs >= books.most_jobs:
+        return reason(ReasonCode.SERVICE_CAP, running=books.jobs, limit=books.most_jobs)
     if job_class.array_id is not None and job_class.array_max is not None:
         running = books.array_running(job_class.array_id)
         if running >= job_class.array_max:

@@ -124,6 +124,8 @@ def _with_its_quota(state: State, entry: Entry, found: Reason) -> list[Entry]:
     job, books = entry.job, state.ledger
     tenant = books.tenant(job.tenant_id).tenant
     match found.code:
+        case ReasonCode.SERVICE_CAP:
+            return state.placed()
         case ReasonCode.ARRAY_CAP:
             array_id = class_of(job).array_id
             return [one for one in state.placed() if class_of(one.job).array_id == array_id]

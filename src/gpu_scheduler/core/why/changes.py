@@ -32,6 +32,7 @@ _NO_HELP: Final = frozenset(
         ReasonCode.DEPENDENCY,
         ReasonCode.DEPENDENCY_FAILED,
         ReasonCode.BACKING_OFF,
+        ReasonCode.SERVICE_CAP,
         ReasonCode.ARRAY_CAP,
         ReasonCode.TENANT_INACTIVE,
         ReasonCode.BUDGET,

@@ -3,7 +3,7 @@ import pytest
 from gpu_scheduler.core.job import class_of
 from gpu_scheduler.core.reasons import ReasonCode
 from gpu_scheduler.core.stages.admit import refuse
-from tests.builders import a_job, a_queue, a_state, a_tenant, start
+from tests.builders import a_job, a_queue, a_state, a_tenant, end, start
 
 
 def test_without_limits_everything_is_admitted() -> None:
@@ -75,6 +75,18 @@ def test_an_array_at_its_cap_is_refused_and_others_are_not() -> None:
     assert refused is not None
     assert (refused.code, refused.facts) == (ReasonCode.ARRAY_CAP, (("running", 1), ("limit", 1)))
     assert refuse(state.ledger, class_of(a_job("c", array="y", array_max=1))) is None
+
+
+def test_a_service_at_its_cap_starts_nothing_of_anybody_until_one_ends() -> None:
+    state = a_state(a_job("a", tenant="x"), tenants=[a_tenant("x"), a_tenant("y")])
+    state.ledger.most_jobs = 1
+    assert refuse(state.ledger, class_of(a_job("b", tenant="y"))) is None
+    start(state, "a", 0)
+    refused = refuse(state.ledger, class_of(a_job("b", tenant="y")))
+    assert refused is not None
+    assert (refused.code, refused.facts) == (ReasonCode.SERVICE_CAP, (("running", 1), ("limit", 1)))
+    end(state, "a")
+    assert refuse(state.ledger, class_of(a_job("b", tenant="y"))) is None
 
 
 def test_limits_that_are_not_enforced_do_not_limit() -> None:
