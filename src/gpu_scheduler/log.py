@@ -2,9 +2,11 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from typing import Final
 
@@ -100,12 +102,28 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
 
 class _RotatingFile(RotatingFileHandler):
-    """Looks at the size of the file alone; the inherited way renders every line twice."""
+    """Looks at the size of the file alone; the inherited way renders every line twice.
+
+    A file that it makes is its owner's alone: lines name commands, users and paths.
+    """
+
+    def _open(self) -> TextIOWrapper:
+        return open(
+            self.baseFilename,
+            "a",
+            encoding=self.encoding,
+            errors=self.errors,
+            opener=_for_the_owner,
+        )
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
         if self.stream is None:
             self.stream = self._open()
         return 0 < self.maxBytes <= self.stream.tell()
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _handler(settings: LoggingSettings) -> logging.Handler:

@@ -49,6 +49,8 @@ def taken_port() -> Iterator[int]:
 def test_the_data_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     with data_directory(some_settings(tmp_path / "a" / "data")) as made:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
+        write_service_file(made, Listening([], "http://127.0.0.1:8080", None))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in made.iterdir()} == {0o600}
 
 
 def test_two_services_cannot_share_a_data_directory(tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_a_full_file_is_set_aside_and_the_oldest_is_deleted(tmp_path):
     assert all(file.stat().st_size < 2**21 for file in tmp_path.iterdir())
 
 
+def test_the_files_are_their_owners_alone(tmp_path):
+    with the_log(LoggingSettings(file=tmp_path / "service.log", max_size_mb=1)):
+        for _ in range(3):
+            say("x" * 700_000)()
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_file_that_others_may_read_stays_so(tmp_path):
+    path = tmp_path / "service.log"
+    path.touch()
+    path.chmod(0o640)
+    with the_log(LoggingSettings(file=path)):
+        say()()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_size_of_zero_sets_nothing_aside(tmp_path):
     path = tmp_path / "service.log"
     with the_log(LoggingSettings(file=path, max_size_mb=0)):

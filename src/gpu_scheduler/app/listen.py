@@ -34,13 +34,17 @@ class Listening:
     path: Path | None
 
 
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 @contextlib.contextmanager
 def data_directory(settings: Settings) -> Iterator[Path]:
     """The data directory, ours alone while the service lives."""
     data_dir = settings.data_directory
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (data_dir / "service.lock").open("a+")
+        lock = os.fdopen(_for_the_owner(f"{data_dir}/service.lock", os.O_RDWR | os.O_CREAT), "r+")
     except OSError as error:
         raise CannotServe(
             f"cannot use the data directory {data_dir}: {error.strerror}; "
@@ -194,5 +198,6 @@ def write_service_file(data_dir: Path, listening: Listening) -> None:
         "started_at": WallClock().now(),
     }
     temporary = data_dir / "service.json.new"
-    temporary.write_text(json.dumps(facts) + "\n")
+    with open(temporary, "w", opener=_for_the_owner) as file:
+        file.write(json.dumps(facts) + "\n")
     temporary.replace(service_file(data_dir))

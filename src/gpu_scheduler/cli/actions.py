@@ -1,6 +1,6 @@
 """Commands that change jobs: cancel, hold, release, priority, complete, rerun."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,6 +19,8 @@ PRIORITY_EPILOG = examples("tgpu priority 12 1000", "tgpu priority last -5")
 RELEASE_EPILOG = examples("tgpu release 12")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
 RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
+
+_MOST_ALIKE: Final = 20
 
 SomeJobIds = Annotated[
     list[str] | None,
@@ -204,8 +206,7 @@ def _report(results: "list[Done]", as_json: bool, nothing: str = "") -> int:
     else:
         if not results:
             note(nothing)
-        for result in results:
-            _say(result)
+        _say_all(results)
     codes = [result.failure.exit_code for result in results if result.failure is not None]
     return codes[0] if codes else ExitCode.OK
 
@@ -217,6 +218,27 @@ def _as_json(result: "Done") -> dict[str, object]:
         return {"job_id": result.job_id, **result.failure.as_json()}
     assert isinstance(result.answer, ActionAnswer | SubmitAnswer)
     return result.answer.model_dump(mode="json")
+
+
+def _say_all(results: "list[Done]") -> None:
+    """A line for each; on a terminal, of many in a row that went alike the first and the last."""
+    from itertools import groupby
+
+    from gpu_scheduler.cli.output import say, width
+
+    for _, run in groupby(results, _outcome):
+        alike = list(run)
+        if len(alike) <= _MOST_ALIKE or alike[0].failure is not None or width() is None:
+            for result in alike:
+                _say(result)
+        else:
+            _say(alike[0])
+            say(f"… {len(alike) - 2:,} more")
+            _say(alike[-1])
+
+
+def _outcome(result: "Done") -> str:
+    return str(getattr(result.answer, "message", ""))
 
 
 def _say(result: "Done") -> None:

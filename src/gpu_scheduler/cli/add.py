@@ -2,11 +2,14 @@
 
 import os
 import shlex
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gpu_scheduler.cli.options import ApiUrl, Json, examples, read_option
+
+# What options of `submit` are here: --gpus has the GPUs that are allowed, as in the jobs file.
+_HERE: Final = {"--gpu-ids": "--gpus", "--gpus": "GPUs by its model"}
 
 EPILOG = examples(
     'tgpu add train.py --args "--llm qwen2.5-7b-inst --mode test" --priority 1 --gpus 0,1',
@@ -76,6 +79,7 @@ def add(
     --cuda of the script is set to the GPUs it gets.
     """
     from gpu_scheduler.cli.environment import working_dir
+    from gpu_scheduler.cli.failures import Failure
     from gpu_scheduler.cli.send import Answering, send
     from gpu_scheduler.cli.submission import Typed
     from gpu_scheduler.wire.jobs_file import CLASS_PRIORITY, parse_class, parse_gpus
@@ -100,7 +104,12 @@ def add(
         venv=venv,
         uv=uv,
     )
-    return send(typed, Answering(cwd, api_url, wait, quiet, as_json))
+    try:
+        return send(typed, Answering(cwd, api_url, wait, quiet, as_json))
+    except Failure as failure:
+        option, colon, rest = failure.message.partition(": ")
+        failure.message = f"{_HERE.get(option, option)}{colon}{rest}"
+        raise
 
 
 def _source(path: str, given: str, *, is_elsewhere: bool) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from gpu_scheduler.cli.environment import now_ms
 from gpu_scheduler.cli.failures import bad_input
 from gpu_scheduler.cli.render.grid import Line, lay_out
-from gpu_scheduler.cli.render.jobs import ENDED, LIVE, STATES, in_order, job_grid
+from gpu_scheduler.cli.render.jobs import ENDED, ON_GPUS, STATES, WAITING, in_order, job_grid
 from gpu_scheduler.client.http import Client
 from gpu_scheduler.wire.v1 import JobModel
 
@@ -50,9 +50,16 @@ def find_jobs(client: Client, filters: Filters) -> Found:
         return _find(client, filters, filters.states, filters.limit)
     if filters.states or filters.array_id:
         return _find(client, filters, filters.states, filters.limit or _LIVE_SHOWN)
-    live = _find(client, filters, LIVE, filters.limit or _LIVE_SHOWN)
+    live = _live(client, filters, filters.limit or _LIVE_SHOWN)
     ended = _find(client, filters, ENDED, filters.limit or _ENDED_SHOWN)
     return Found([*live.jobs, *ended.jobs], live.more or ended.more)
+
+
+def _live(client: Client, filters: Filters, limit: int) -> Found:
+    """Those on GPUs first: in a long queue they are older than all that fits into the limit."""
+    running = _find(client, filters, ON_GPUS, limit)
+    waiting = _find(client, filters, WAITING, limit - len(running.jobs))
+    return Found([*running.jobs, *waiting.jobs], running.more or waiting.more)
 
 
 def list_lines(jobs: list[JobModel], width: int | None) -> list[Line]:

@@ -1,10 +1,11 @@
 """Commands that keep GPUs from new jobs: pause-gpu, resume-gpu, drain."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpu_scheduler.cli.options import ApiUrl, Json, examples
+from gpu_scheduler.cli.options import ApiUrl, Json, examples, read_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 PAUSE_EPILOG = examples(
     'tgpu pause-gpu 3 --reason "fan is loud"',
     "tgpu pause-gpu GPU-5d6e1f2a",
-    "tgpu pause-gpu 0 1",
+    "tgpu pause-gpu 0-1",
     "tgpu resume-gpu 3",
 )
 RESUME_EPILOG = examples("tgpu resume-gpu 3", "tgpu resume-gpu $(hostname)")
@@ -23,11 +24,13 @@ DRAIN_EPILOG = examples('tgpu drain --reason "new driver tonight"', "tgpu drain 
 
 # What GPUs of a drained node carry, so that undoing it leaves those paused one by one as they are.
 _DRAINED: Final = "drained"
+_INDEXES: Final = re.compile(r"[0-9]+([-,][0-9]+)*")  # 3, 0-3 or 4,5; no UUID begins so
 
 Gpus = Annotated[
     list[str],
     typer.Argument(
-        metavar="GPU", help="Index, as `tgpu gpus` has it, UUID or its beginning, or a node."
+        metavar="GPU",
+        help="Index or indexes (0-3), as `tgpu gpus` has them, UUID or its beginning, or a node.",
     ),
 ]
 Reason = Annotated[
@@ -96,12 +99,13 @@ def _chosen(found: "GpuList", words: "Sequence[str]") -> list[int]:
 
 
 def _named(found: "GpuList", word: str) -> list[int]:
+    from gpu_scheduler.cli.amounts import parse_gpu_ids
     from gpu_scheduler.cli.failures import bad_input
 
     if word == found.node:
         return [gpu.index for gpu in found.gpus]
-    if word.isdecimal():
-        return [int(word)]  # the service says which there are
+    if _INDEXES.fullmatch(word):
+        return read_option("GPU", parse_gpu_ids, word)  # the service says which there are
     by_uuid = [gpu.index for gpu in found.gpus if gpu.uuid.lower().startswith(word.lower())]
     if len(by_uuid) == 1:
         return by_uuid

@@ -142,7 +142,8 @@ def run(
         typer.Option(metavar="COLUMN", help="Column of the cluster file with the node counts."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of the trace: csv, ndjson or swf.")
+        str | None,
+        typer.Option(metavar="NAME", help="Of the trace: csv, ndjson, swf, muri or openb."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
     skip_bad: Annotated[
@@ -189,6 +190,10 @@ def run(
     )
     if predictor == _TRUTH:
         limits = Limited.TRUE
+    if nodes is not None and (cluster is None or not Path(cluster).exists()):
+        raise bad_input("--nodes names a column of a file, and --cluster names none")
+    _check_place("--html", html)
+    _check_place("--out", out)
     with sentences():
         setting = _foreseeing(setting, policy, predictor, history)
         machines = cluster_of(trace) if cluster is None else read_cluster(cluster, nodes)
@@ -203,7 +208,7 @@ def run(
     if not jobs.arrivals:
         raise bad_input(f"{rows.file}: there are no jobs in it that could run")
     began = perf_counter()
-    with progress(len(jobs.arrivals)) as tell:
+    with _predicting(), progress(len(jobs.arrivals)) as tell:
         result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
     took = perf_counter() - began
     what = Run(
@@ -299,8 +304,9 @@ def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path |
     """With predictions, where something goes by them."""
     from dataclasses import replace
 
+    from gpu_scheduler.cli.sim_predictor import Watched
     from gpu_scheduler.policies import load_policy
-    from gpu_scheduler.predictors import Gbm, load_predictor
+    from gpu_scheduler.predictors import PREDICTOR_NAMES, Gbm, load_predictor
     from gpu_scheduler.simulate.foresight import Foresight
     from gpu_scheduler.simulate.past import read_past_jobs
 
@@ -315,11 +321,31 @@ def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path |
         found = make()
         if isinstance(found, Gbm):
             found.in_background = False  # the same result each time, however busy the machine is
-        return found
+        return found if predictor in (_TRUTH, *PREDICTOR_NAMES) else Watched(found, predictor)
 
     past = () if history is None else tuple(read_past_jobs(history))
     foresight = Foresight(made, lambda options: load_policy(policy, 60, options), past=past)
     return replace(setting, foresight=foresight)
+
+
+@contextmanager
+def _predicting() -> Iterator[None]:
+    from gpu_scheduler.cli.sim_predictor import PredictorFailed
+
+    try:
+        yield
+    except PredictorFailed as error:
+        raise bad_input(f"--predictor: {error}") from error
+
+
+def _check_place(option: str, path: Path | None) -> None:
+    """Before the simulation, which may take long."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise bad_input(f"{option}: {path} is a directory; the name of a file is right")
+    if not path.parent.is_dir():
+        raise bad_input(f"{option}: there is no directory {path.parent}")
 
 
 def _cluster_name(cluster: str | None, nodes: str | None) -> str:

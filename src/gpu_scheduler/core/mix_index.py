@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_GROUPS: Final = 100_000
 _MOST_FINDERS: Final = 2_000
+_MOST_NEWS: Final = 100_000  # beyond the groups there are
 _NOW: Final = -1  # among the levels: all that is lost of it now, for want of cores too
 
 
@@ -287,8 +288,16 @@ class MixIndex:
         for serial in new:
             group = self._groups[serial]
             if not group.nodes:
-                self._news.setdefault(group.gpu_type, []).append(serial)
+                self._announce(group.gpu_type, serial)
             insort(group.nodes, node_id)
+
+    def _announce(self, gpu_type: str, serial: int) -> None:
+        news = self._news.setdefault(gpu_type, [])
+        if len(news) >= _MOST_NEWS + len(self._groups):
+            # A group is news each time it gets a first node: only those that have some matter.
+            news[:] = [one for one in dict.fromkeys(news) if self._groups[one].nodes]
+            self._finders.clear()
+        news.append(serial)
 
 
 def _level(use: "NodeUse") -> int:

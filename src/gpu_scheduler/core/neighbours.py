@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job, JobClass
-from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, Progress
+from gpu_scheduler.core.lifecycle import PLACED, Progress
 from gpu_scheduler.core.predict import Forecast, runtime_ms
 
 # Chosen on the public Philly and Venus traces (docs/results.md); none of them is sharp.
@@ -75,7 +75,7 @@ class Neighbours:
             kind.usual = _middle(kind.newest)
 
     def came_back(self, job: Job) -> None:
-        """It gave way or failed, and waits again: nothing is known of it."""
+        """It gave way or failed, and waits again or is over: nothing is known of its length."""
         kind = self._kind(job)
         if kind.began.pop(job.job_id, None) is not None:
             del kind.keys[bisect_left(kind.keys, (job.submitted_at, job.job_id))]
@@ -85,8 +85,8 @@ class Neighbours:
         if progress.state in PLACED:
             if progress.started_at is not None:
                 self.began(job, progress.started_at)
-        elif progress.state in TERMINAL:
-            self.ended(job, runtime_ms(progress) or 0)
+        elif (ran := runtime_ms(progress)) is not None:
+            self.ended(job, ran)
         else:
             self.came_back(job)
 

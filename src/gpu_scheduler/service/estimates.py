@@ -94,6 +94,7 @@ class Estimates(Observer):
         self._facts: dict[JobId, Facts] = {}  # names and commands of those that are looked at
         self._changed = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self.questions = asyncio.Lock()  # of those who have not submitted yet
         self._trouble: str | None = None
 
     # -- told ------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def read_cluster(spec: str, nodes_column: str | None = None) -> Cluster:
     """`spec` is a file's name or the cluster in words. `nodes_column` is the column with the
     number of nodes, where a file has several."""
     path = Path(spec)
-    if path.exists():
+    if path.exists() and not path.is_dir():
         return _from_rows(path.name, _rows(path), nodes_column)
     parts = [_WORDS.fullmatch(part.strip()) for part in spec.split(",")]
     if any(part is None for part in parts):

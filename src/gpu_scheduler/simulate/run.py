@@ -43,6 +43,7 @@ Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its
 _TELL_EVERY: Final = 2_000
 _FEW: Final = 4_000  # jobs that are over sooner than a process has begun
 _SAMPLES: Final = 400  # between the first arrival and the last
+_MOST_SAMPLES: Final = 4_000  # while all the work is done, if every GPU is busy
 # Cycles at one instant: each is made because jobs gave way in the one before.
 _MOST_ROUNDS: Final = 1_000
 _MOST_VAIN: Final = 100
@@ -87,7 +88,7 @@ def simulate(
     by_partition: dict[str, list[Arrival]] = {}
     for arrival in ordered:
         by_partition.setdefault(arrival.partition, []).append(arrival)
-    grid = _grid(ordered)
+    grid = _grid(ordered, cluster)
     names = sorted(by_partition)
     tell = tell or _tell_nobody
 
@@ -161,12 +162,18 @@ def _together(
     )
 
 
-def _grid(arrivals: list[Arrival]) -> tuple[int, int]:
+def _grid(arrivals: list[Arrival], cluster: Cluster) -> tuple[int, int]:
     """The first sample of all partitions, and how far samples lie apart."""
     if not arrivals:
         return 0, 1
     first, last = arrivals[0].job.submitted_at, arrivals[-1].job.submitted_at
-    return first, max(1, (last - first) // _SAMPLES)
+    # Where all come at once, what they do takes much longer than their coming.
+    gpus = sum(len(node.gpus) for nodes in cluster.partitions.values() for node in nodes)
+    work = sum([one.run_ms * one.job.request.gpu_millis for one in arrivals]) // (
+        GPU * max(1, gpus)
+    )
+    longest = max(work, max([one.run_ms for one in arrivals]))
+    return first, max(1, (last - first) // _SAMPLES, longest // _MOST_SAMPLES)
 
 
 @dataclass(slots=True)

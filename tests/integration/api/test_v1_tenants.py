@@ -95,7 +95,8 @@ async def test_a_queue_has_aims_of_its_own(api: Api) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"policy": "best"}, "policy: no such policy; there are: "),
+        ({"policy": "best"}, "policy: no such policy for a queue; there are: "),
+        ({"policy": "quickest"}, "policy: no such policy for a queue; there are: prio"),
         ({"wait_target_seconds": 0}, "wait_target_seconds: must be above 0 (got 0)"),
         ({"wait_target_seconds": "5m"}, "wait_target_seconds: must be a number (got '5m')"),
         ({"idle_action": "kill"}, "idle_action: must be 'warn', 'hold' or 'end' (got 'kill')"),

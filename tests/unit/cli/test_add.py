@@ -58,6 +58,21 @@ def test_bad_input_names_the_option_and_sends_nothing(tgpu, service, script, arg
     assert service.requests == []
 
 
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        ("allowed_gpus: there are 0, 1", "tgpu: --gpus: there are 0, 1"),
+        ("gpu_count: at most 4 GPUs", "tgpu: GPUs by its model: at most 4 GPUs"),
+        ("the queue is full", "tgpu: the queue is full"),
+    ],
+)
+def test_a_refusal_speaks_of_the_options_of_add(tgpu, service, script, refused, told):
+    service.refusal = (422, "VALIDATION_ERROR", refused)
+    outcome = tgpu("add", "script.py", "--gpus", "9")
+    assert outcome.code == 2
+    assert outcome.err.startswith(told)
+
+
 def test_a_scheduler_elsewhere_may_have_files_that_are_not_here(tgpu, service, script):
     tgpu("add", "/data/there.py", "--api-url", "http://elsewhere:8080")
     assert service.bodies[0]["command"] == ["python3", "/data/there.py"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import environment
+from gpu_scheduler.cli import environment, output
 from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
 from tests.unit.cli.fake_service import an_element
 
@@ -29,6 +29,14 @@ def test_only_the_last_ten_ended_jobs_are_shown(tgpu, service):
     assert len(outcome.out.splitlines()) == 11
     assert "tgpu list --all" in outcome.err
     assert len(tgpu("list", "--all").out.splitlines()) == 13
+
+
+def test_a_long_queue_does_not_hide_what_runs(tgpu, service):
+    service.add(a_running_job("1"), *(a_job(str(n)) for n in range(2, 6)))
+    outcome = tgpu("list", "--limit", "3")
+    assert [line.split()[0] for line in outcome.out.splitlines()[:2]] == ["JOB", "1"]
+    assert len(outcome.out.splitlines()) == 4
+    assert "tgpu list --all" in outcome.err
 
 
 def test_an_empty_list_says_how_to_begin(tgpu):
@@ -82,6 +90,17 @@ def test_results_of_several_jobs_are_a_json_list(tgpu, service):
 def test_the_id_of_an_array_means_its_live_elements(tgpu, service):
     service.add(*(an_element("7", n) for n in (10, 9)), an_element("7", 1, state="completed"))
     assert tgpu("cancel", "7").out == "job 7.9 cancelled\njob 7.10 cancelled\n"
+
+
+def test_a_large_array_does_not_fill_the_terminal(tgpu, service, monkeypatch):
+    service.add(*(an_element("7", n) for n in range(1, 31)))
+    monkeypatch.setattr(output, "width", lambda: 80)
+    assert tgpu("cancel", "7").out == "job 7.1 cancelled\n… 28 more\njob 7.30 cancelled\n"
+
+
+def test_piped_it_is_a_line_for_each(tgpu, service):
+    service.add(*(an_element("7", n) for n in range(1, 31)))
+    assert len(tgpu("cancel", "7").out.splitlines()) == 30
 
 
 @pytest.mark.parametrize("arguments", [("cancel",), ("rerun",), ("cancel", "1", "--all-pending")])

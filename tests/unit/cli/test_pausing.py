@@ -23,6 +23,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> ScreenService:
         (["GPU-ab2"], ["pause 1"]),
         (["gpu-AB2"], ["pause 1"]),
         (["local"], ["pause 0", "pause 1"]),
+        (["0-1"], ["pause 0", "pause 1"]),
+        (["0,1"], ["pause 0", "pause 1"]),
         (["1", "GPU-ab2", "0"], ["pause 1", "pause 0"]),
     ],
 )
@@ -33,7 +35,11 @@ def test_a_gpu_goes_by_index_uuid_or_its_node(tgpu, service, words, paused):
 
 @pytest.mark.parametrize(
     ("word", "complaint"),
-    [("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"), ("fast-one", "no GPU and no")],
+    [
+        ("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"),
+        ("fast-one", "no GPU and no"),
+        ("1-0", "write them like 0-3"),
+    ],
 )
 def test_a_word_that_names_none_or_several_changes_nothing(tgpu, service, word, complaint):
     outcome = tgpu("pause-gpu", "0", word)

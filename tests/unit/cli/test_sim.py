@@ -1,6 +1,11 @@
 """`tgpu sim`: figures as a table, as JSON and as a page; bad input is named."""
 
 import json
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from gpu_scheduler import predictors
 
 TRACE = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,1,30,8\n3,2,10,1\n"
 BAD = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,-1,30,8\n3,2,10,99\n"
@@ -160,6 +165,60 @@ def test_an_unknown_predictor_or_a_bad_past_is_named(tgpu, tmp_path):
     outcome = tgpu("sim", "run", *arguments, "--history", str(past))
     assert outcome.code == 2
     assert "past.csv: line 2, duration_s: -1 is negative" in outcome.err
+
+
+class Broken:
+    def learn(self, facts, duration_ms, at):
+        pass
+
+    def predict(self, facts, elapsed_ms=0, at=0):
+        raise RuntimeError("the stars are hidden")
+
+
+class Vague(Broken):
+    def predict(self, facts, elapsed_ms=0, at=0):
+        return "soon"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Broken", "--predictor: mine failed: RuntimeError: the stars are hidden"),
+        ("Vague", "--predictor: mine answered 'soon'; a Prediction or None is right"),
+    ],
+)
+def test_an_installed_predictor_that_fails_is_named(tgpu, tmp_path, monkeypatch, name, sentence):
+    point = EntryPoint("mine", f"{__name__}:{name}", predictors.GROUP)
+    monkeypatch.setattr(predictors, "entry_points", lambda group: [point])
+    arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--policy", "shortest")
+    outcome = tgpu("sim", "run", *arguments, "--predictor", "mine")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert sentence in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--html", "--out"])
+def test_where_nothing_can_be_written_is_said_before_the_run(tgpu, tmp_path, option):
+    arguments = ("sim", "run", "--trace", str(tmp_path / "none.csv"), "--cluster", "1x8")
+    outcome = tgpu(*arguments, option, str(tmp_path / "gone" / "out"))
+    assert outcome.code == 2
+    assert f"{option}: there is no directory {tmp_path / 'gone'}" in outcome.err
+    outcome = tgpu(*arguments, option, str(tmp_path))
+    assert outcome.code == 2
+    assert f"{option}: {tmp_path} is a directory" in outcome.err
+
+
+def test_a_column_of_node_counts_needs_a_cluster_file(tgpu, tmp_path):
+    arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--nodes", "nodes_tight75")
+    outcome = tgpu("sim", "run", *arguments)
+    assert outcome.code == 2
+    assert "--nodes names a column of a file" in outcome.err
+
+
+@pytest.mark.parametrize("cluster", ["", "."])
+def test_a_directory_is_no_cluster(tgpu, tmp_path, cluster):
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path), "--cluster", cluster)
+    assert outcome.code == 2
+    assert "is no file, and no cluster in words" in outcome.err
 
 
 def test_a_damaged_file_and_a_line_with_too_many_fields_are_named(tgpu, tmp_path):

@@ -124,3 +124,14 @@ def test_of_a_long_queue_ends_that_lie_close_together_are_one_step() -> None:
     assert found.steps < 100
     last = found.starts[JobId("j399")] - 1000
     assert 49 * 3_600_000 <= last <= 49 * 3_600_000 * 65 // 64 + 400 * 49
+
+
+def test_who_came_back_is_not_over_when_its_first_attempt_would_have_been() -> None:
+    state = on_one_gpu(
+        a_job("a"), a_job("urgent", priority=900, time_limit_ms=1000), a_job("z", submitted_at=1)
+    )
+    start(state, "a", 0)
+    run(state, "a")
+    rules = Rules(preemption=PreemptionRules())
+    found = starts(state, now=4000, deciding=Deciding(order_policy("priority"), rules))
+    assert found == {"urgent": 4000, "a": 5000, "z": 15_000}

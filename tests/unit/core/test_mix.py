@@ -2,8 +2,11 @@
 
 import pytest
 
-from gpu_scheduler.core.job import Request, Where
+from gpu_scheduler.core import mix_index
+from gpu_scheduler.core.job import Request, Where, class_of
 from gpu_scheduler.core.mix import CPU_STEP, FEWEST, Mix, TypeMix, Wish, differs, learn, wish_of
+from gpu_scheduler.core.stages.place import place
+from tests.builders import a_job, a_node, a_placement, a_state
 
 HALF, ONE, TWO = Wish(500), Wish(1000), Wish(2000)
 
@@ -71,3 +74,21 @@ def test_cores_suffice_for_as_many_gpus_as_each_wish_makes_of_them():
     assert mix.usable(500, 2) == 500 * 10
     assert mix.usable(1500, 2) == 1000 * 4 + 1500 * 6
     assert mix.usable(4000, 2) == 1000 * 4 + 2000 * 5 + 4000 * 1
+
+
+def test_news_of_groups_do_not_pile_up_and_none_is_missed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mix_index, "_MOST_NEWS", 1)
+    state = a_state(nodes=[a_node("n0", 2)])
+    state.ledger.mix = Mix(((HALF, 10_000),))
+    half, whole = class_of(a_job(gpus=0.5)), class_of(a_job())
+    for number in range(50):  # the same groups empty and fill again and again
+        job, found = a_job(f"j{number}", gpus=0.5), place(state.ledger, half)
+        assert found == a_placement(0, millis=500)
+        assert place(state.ledger, whole) == a_placement(0)
+        state.ledger.take(job, found)
+        assert place(state.ledger, half) == a_placement(0, millis=500)
+        assert place(state.ledger, whole) == a_placement(1)
+        state.ledger.give(job, found)
+    index = state.ledger.mix_index()
+    assert index is not None
+    assert max(map(len, index._news.values())) < 10

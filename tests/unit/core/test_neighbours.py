@@ -63,6 +63,15 @@ def test_who_gave_way_tells_nothing():
     assert known.begun_since(CLASS, 0) == 0
 
 
+def test_the_end_of_one_that_gave_way_before_is_not_taken_for_a_short_run():
+    known = Neighbours()
+    job = a_job("back")
+    known.began(job, 0)
+    known.moved(job, Progress(JobState.COMPLETED, preemptions=1, started_at=0, ended_at=9 * HOUR))
+    assert known.usual_ms(CLASS) is None
+    assert known.length_ms(CLASS, 0, 9 * HOUR, 70) == 70
+
+
 def test_an_end_is_learned_once_however_often_the_job_is_reported():
     known = Neighbours()
     ran(known, "one", 0, 50)

@@ -1,13 +1,25 @@
 """Snapshots: who is taken along, who is not, and what they have in common with the state."""
 
-from gpu_scheduler.core.events import MixSet
+from gpu_scheduler.core.events import MixSet, TimePassed
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.mix import Mix, Wish
 from gpu_scheduler.core.policies import order_policy
 from gpu_scheduler.core.policy import ChoicePolicy, Policy
 from gpu_scheduler.core.snapshot import fill, picture, state_of
 from gpu_scheduler.core.state import State
-from tests.builders import a_job, a_node, a_queue, a_state, end, hold, requeue, run, start
+from gpu_scheduler.core.tenant import Budget, Window
+from tests.builders import (
+    a_job,
+    a_node,
+    a_queue,
+    a_state,
+    a_tenant,
+    end,
+    hold,
+    requeue,
+    run,
+    start,
+)
 
 FIFO = order_policy("fifo")
 
@@ -99,3 +111,20 @@ def test_the_learnt_mix_comes_along() -> None:
     state = a_state(a_job("a"))
     state.apply(MixSet(0, Mix(((Wish(500), 10_000),))))
     assert copy_of(state).ledger.mix == state.ledger.mix
+
+
+def test_what_was_used_and_when_somebody_looked_comes_along() -> None:
+    budget = Budget(9 * 3_600_000_000, Window.DAY)
+    state = a_state(a_job("a"), a_job("b"), tenants=[a_tenant(budget=budget)])
+    state.ledger.most_jobs = 7
+    state.apply(TimePassed(1000))
+    start(state, "a", 0, at=1000)
+    run(state, "a", at=1000)
+    end(state, "a", at=5000)  # over: of the jobs alone nobody could tell
+    state.apply(TimePassed(6000))
+    state.gave_way_at = 5500
+    found = copy_of(state)
+    assert found.meters.by_owner == state.meters.by_owner
+    assert found.budgets.spends == state.budgets.spends != {}
+    assert (found.looked_at, found.gave_way_at, found.now) == (1000, 5500, 6000)
+    assert found.ledger.most_jobs == 7

@@ -385,6 +385,30 @@ async def test_what_was_not_sent_before_the_end_is_sent_in_the_next_life():
     assert reader.told == [("start", "j"), ("end", "j")]
 
 
+class GoneAfterTwo(Reader):
+    async def send(self, letters: Sequence[Letter]) -> list[str]:
+        refused = await super().send(letters)
+        if len(self.letters) == 2:
+            self.down = 1_000_000
+        return refused
+
+
+async def test_of_many_at_once_only_those_are_sent_in_the_next_life_that_were_not_in_this():
+    reader, store = GoneAfterTwo(most=1), MemoryStore()
+    reader.block.clear()
+    rule = a_rule(events=frozenset({"end"}))
+    async with told(reader, rule, store=store) as (box, _):
+        for number in range(4):
+            await box.submit(a_submission(job_id=f"j{number}"))
+            await box.service.jobs.cancel(JobId(f"j{number}"))
+        reader.block.set()
+        await eventually(lambda: reader.tries >= 3)
+    reader.down = 0
+    async with told(reader, rule, store=store):
+        await eventually(lambda: len(reader.letters) >= 4)
+    assert [job_id for _, job_id in reader.told] == ["j0", "j1", "j2", "j3"]
+
+
 async def test_gpu_trouble_is_not_told_again_after_a_restart():
     reader, store = Reader(), MemoryStore()
     async with told(reader, store=store) as (box, _):

@@ -143,6 +143,14 @@ def test_samples_tell_use_and_waiting_over_time():
     assert by_time[1_500][1:3] == (8_000, 0)
 
 
+def test_samples_are_few_where_all_jobs_come_at_once():
+    """Or a year of work would be a sample for each of its milliseconds."""
+    year = 365 * 86_400_000
+    trace = [arrives(f"{number}", 0, year, gpus=8) for number in range(3)]
+    result = simulate(trace, a_cluster(), STRICT)
+    assert 100 < len(result.samples) <= 4_001
+
+
 def test_samples_of_partitions_are_added_up():
     cluster = Cluster({"x": (a_node("x0", 8),), "y": (a_node("y0", 8),)})
     trace = [arrives(name, 0, 1_000, gpus=8, partition=name) for name in "xy"]

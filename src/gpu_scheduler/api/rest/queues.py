@@ -16,10 +16,9 @@ from gpu_scheduler.core.cohort import borrowed, lent
 from gpu_scheduler.core.errors import InvalidRequest, NotFound
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import RANKED_NAMES
+from gpu_scheduler.core.policies import QUEUE_NAMES
 from gpu_scheduler.core.tenant import TenantQueue
 from gpu_scheduler.core.units import GPU, SECOND
-from gpu_scheduler.policies import policy_names
 from gpu_scheduler.service.quota_gate import quota_info
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import queue_of, queues_of, tenant_use, usage_total
@@ -196,10 +195,9 @@ def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
 
 
 def _policy_name(name: str) -> str:
-    names = [one for one in policy_names() if one not in RANKED_NAMES]
-    if name and name not in names:
-        there_are = ", ".join(names)
-        raise InvalidRequest("policy", name, f"no such policy; there are: {there_are}")
+    if name and name not in QUEUE_NAMES:
+        there_are = ", ".join(QUEUE_NAMES)
+        raise InvalidRequest("policy", name, f"no such policy for a queue; there are: {there_are}")
     return name
 
 

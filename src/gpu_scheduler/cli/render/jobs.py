@@ -34,6 +34,8 @@ STATES: Final = (
     "failed",
     "cancelled",
 )
+ON_GPUS: Final = ("scheduled", "running")
+WAITING: Final = ("pending", "preempted")
 LIVE: Final = STATES[:4]
 ENDED: Final = STATES[4:]
 

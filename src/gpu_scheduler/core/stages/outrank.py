@@ -96,17 +96,23 @@ class Outranked:
         if refuse(self._books, job_class) is not None:
             return None  # not for want of room
         waited, order = waited_ms(entry, self._now), self._order
-        search = _Search(self._books, job_class, trial, holds, self._asked(rank, entry))
+        asked = self._asked(rank, entry)
+        search = _Search(self._books, job_class, trial, holds, asked)
         fewest = search.fewest()
         if waited < order.patience_ms(rank, self._rules.restart_ms * fewest, fewest):
             return None
-        found = search.over_nodes() if job_class.request.workers > 1 else search.on_one_node()
+        found = search.any()
         if found is None:
             return None
+        if self._is_too_dear(rank, found[0], waited):
+            # Those of the highest rank lose too much: perhaps others do not.
+            cheap = self._who_save(asked, rank, waited)
+            if not cheap:
+                return None
+            found = _Search(self._books, job_class, trial, holds, cheap).any()
+            if found is None or self._is_too_dear(rank, found[0], waited):
+                return None
         victims, placement = sorted(found[0], key=_highest_first), found[1]
-        costs = sum(self._costs_ms(victim.entry) for victim in victims)
-        if waited < order.patience_ms(rank, costs, len(victims)):
-            return None
         self.leave_out(victim.job_id for victim in victims)
         to, cause = entry.job.job_id, PreemptionCause.POLICY
         return Eviction(
@@ -126,6 +132,22 @@ class Outranked:
                 found[node_id] = some
         return found
 
+    def _who_save(self, asked: Asked, rank: Rank, waited: int) -> Asked:
+        """Those who save their work and alone are cheap enough; nobody where all are alike."""
+        if self._rules.keeps_work:
+            return {}
+        found = {}
+        for node_id, some in asked.items():
+            savers = [one for one in some if _saves(one.entry)]
+            cheap = [one for one in savers if not self._is_too_dear(rank, (one,), waited)]
+            if cheap:
+                found[node_id] = cheap
+        return found
+
+    def _is_too_dear(self, rank: Rank, victims: Sequence[_Occupant], waited: int) -> bool:
+        costs = sum(self._costs_ms(victim.entry) for victim in victims)
+        return waited < self._order.patience_ms(rank, costs, len(victims))
+
     def _costs_ms(self, entry: Entry) -> int:
         """What giving way costs a job: starting anew, and what it did not save."""
         saves = self._rules.keeps_work or entry.job.options.checkpoint_signal is not None
@@ -136,6 +158,12 @@ class Outranked:
 def waited_ms(entry: Entry, now: int) -> int:
     """Since it came, or came back."""
     return now - max(entry.job.submitted_at, entry.progress.eligible_at)
+
+
+def _saves(entry: Entry) -> bool:
+    """Whether it is told to save its work, or did."""
+    asked = entry.job.options.checkpoint_signal is not None
+    return asked or entry.progress.checkpoint_at is not None
 
 
 def _queue_rank(books: Ledger, entry: Entry) -> int:
@@ -176,6 +204,9 @@ class _Search:
             missing -= size
             count += 1
         return max(1, count)
+
+    def any(self) -> Found | None:
+        return self.over_nodes() if self._workers > 1 else self.on_one_node()
 
     # -- one worker ------------------------------------------------------------------------------
 

@@ -226,6 +226,46 @@ def test_who_can_save_its_work_loses_none() -> None:
     assert [p.victim for p in schedule(state, later, Adaptive(), rules=loses).preemptions] == ["a"]
 
 
+def a_box_of_two_sorts() -> State:
+    """Of 8 jobs on 8 GPUs the oldest saves its work when told; `new` waits."""
+    saver = a_job("saver", gpus=1, checkpoint_signal=10)
+    others = [a_job(f"loser{number}", gpus=1, submitted_at=1) for number in range(1, 8)]
+    state = a_state(saver, *others)
+    running(state, "saver", 0, since=2 * HOUR)
+    for number in range(1, 8):
+        running(state, f"loser{number}", number, since=0)
+    submit(state, a_job("new", gpus=1, submitted_at=3 * HOUR))
+    return state
+
+
+def test_where_others_lose_too_much_who_saves_its_work_is_asked() -> None:
+    """Those of the highest rank would be asked first."""
+    state, loses = a_box_of_two_sorts(), Rules(preemption=PreemptionRules())
+    now = 3 * HOUR + 40 * SECOND
+    state.apply(TimePassed(now))
+    assert asked(schedule(state, now, LeastAttained(), rules=loses)) != ["saver"]
+    assert asked(schedule(state, now, Adaptive(), rules=loses)) == ["saver"]
+
+
+def test_who_marked_that_it_saved_its_work_is_asked_as_well() -> None:
+    state, loses = a_box_of_two_sorts(), Rules(preemption=PreemptionRules())
+    marked = 3 * HOUR + 80 * SECOND
+    saved = lifecycle.checkpoint(JobId("loser3"), entry_of(state, "loser3").progress, marked)
+    move(state, "loser3", Move.CHECKPOINT, saved, at=marked)
+    now = marked + 20 * SECOND
+    state.apply(TimePassed(now))
+    assert asked(schedule(state, now, Adaptive(), rules=loses)) == ["loser3"]
+
+
+def test_who_marked_it_too_long_ago_is_not() -> None:
+    state, loses = a_box_of_two_sorts(), Rules(preemption=PreemptionRules())
+    saved = lifecycle.checkpoint(JobId("loser3"), entry_of(state, "loser3").progress, 3 * HOUR)
+    move(state, "loser3", Move.CHECKPOINT, saved, at=3 * HOUR)
+    now = 3 * HOUR + 60 * SECOND
+    state.apply(TimePassed(now))
+    assert asked(schedule(state, now, Adaptive(), rules=loses)) == ["saver"]
+
+
 def a_pool_of_gangs() -> State:
     """A gang has 3 of 4 nodes; the newcomer needs 2."""
     state = a_state(
