@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from gpu_scheduler.client.call import LogChunk
 from gpu_scheduler.client.errors import ClientError, TimedOut, may_pass
@@ -27,6 +27,7 @@ __all__ = [
     "wait_until_started",
 ]
 
+_LOOK_SECONDS: Final = 0.5
 _T = TypeVar("_T")
 Write = Callable[[str, bytes], None]  # stream, bytes
 Notice = Callable[[JobModel], None]
@@ -98,7 +99,9 @@ def follow_attempt(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        # Not without a limit: an interrupt that comes just before that is seen when it is over.
+        while thread.is_alive():
+            thread.join(_LOOK_SECONDS)
     if errors:
         raise errors[0]
 
