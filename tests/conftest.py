@@ -4,6 +4,8 @@
 `pytest --no-skips` fails a run that skipped a test: a machine that lacks something proves nothing.
 """
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +20,11 @@ settings.register_profile(
     "search", deadline=None, max_examples=500, suppress_health_check=_SLOW_IS_FINE
 )
 settings.load_profile("ci")
+
+# A shell that starts a run in the background has it ignore interrupts, and so would every process
+# that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
