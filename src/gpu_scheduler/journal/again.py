@@ -283,7 +283,7 @@ class _Again:
                 self._scheduling = self._make(event.values, self._foresight)
                 self._set_rules()
             case BookingRemoved() if event.booking_id not in self._state.ledger.bookings:
-                pass  # it is over already
+                pass  # in this run it ended by itself before: nothing is left to remove
             case _:
                 self._state.apply(event)
 

@@ -209,7 +209,7 @@ class MemoryStore:
             case BookingSet() | BookingRemoved() | MixSet():
                 pass  # kept as documents beside the journal's row
             case SettingsSet():
-                pass  # for those who look back
+                pass  # nothing but the journal has it: replay reads it there
             case TimePassed():
                 pass  # refused before
             case _:

@@ -156,7 +156,7 @@ def _add_setting(rows: Rows, event: codec.Setting) -> None:
         case BookingSet() | BookingRemoved() | MixSet():
             pass  # kept as documents beside the journal's row
         case SettingsSet():
-            pass  # for those who look back
+            pass  # nothing but the journal has it: replay reads it there
         case TimePassed():
             raise InvariantBroken("TimePassed is applied only, never recorded")
         case _:
