@@ -19,7 +19,6 @@ from fastapi import FastAPI
 from gpu_scheduler import __version__
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.auth.gate import ForOperators, Gate
-from gpu_scheduler.api.auth.peer import PeerProtocol
 from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_of
 from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
@@ -42,6 +41,7 @@ from gpu_scheduler.engines.api import EngineUnavailable
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.notices.metrics import NoticeMetrics
+from gpu_scheduler.peers.protocol import PeerProtocol
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.store.api import StoreUnavailable
@@ -234,6 +234,7 @@ async def _answering_scrapes(
     server = _Server(
         uvicorn.Config(
             ForOperators(MetricsPort(exposition), app.state.authenticator),
+            http=PeerProtocol,
             **_tls(settings),
             log_config=None,
             access_log=False,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpu_scheduler.api.auth.keys import PREFIX, KeyRing
-from gpu_scheduler.api.auth.peer import Peer
 from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
 from gpu_scheduler.core.errors import Forbidden, Unauthenticated, Unavailable
 from gpu_scheduler.core.ids import DEFAULT_TENANT, TenantId
+from gpu_scheduler.peers.peer import Origin, Peer
 from gpu_scheduler.service.identity import LOCAL, Principal, Role
 from gpu_scheduler.service.service import Service
 
@@ -37,7 +37,7 @@ class Authenticator:
         self._own_uid = os.geteuid() if own_uid is None else own_uid
         self._ring: tuple[Service, KeyRing] | None = None
 
-    async def authenticate(self, headers: Mapping[str, str], peer: Peer | None) -> Principal:
+    async def authenticate(self, headers: Mapping[str, str], origin: Origin) -> Principal:
         """Who calls. `headers` have lower-case names (gRPC metadata will do).
 
         Raises Unauthenticated, Forbidden for a local user we cannot serve, or Unavailable while
@@ -47,9 +47,9 @@ class Authenticator:
             return LOCAL
         shown = _credential(headers)
         if shown is None:
-            if peer is None:
+            if origin.peer is None or not origin.is_unix:
                 raise Unauthenticated(_HOW)
-            return self._of_peer(peer)
+            return self._of_peer(origin.peer)
         if shown.startswith(f"{PREFIX}_"):
             return await self.keys().check(shown)
         return await self._tokens.check(shown)

@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
-from gpu_scheduler.api.auth.peer import origin_of, peer_of
 from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, too_large
@@ -24,6 +23,7 @@ from gpu_scheduler.core.errors import (
     Unavailable,
 )
 from gpu_scheduler.core.state import State
+from gpu_scheduler.peers.protocol import origin_of
 from gpu_scheduler.service.audit import OK, Trail, following
 from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.writer import Decision
@@ -111,15 +111,15 @@ class Gate:
         await self._app(scope, receive, send)
 
     async def _identify(self, scope: Scope, headers: Headers) -> Principal:
-        if self._local_only and peer_of(scope) is None:
+        if self._local_only and not origin_of(scope).is_unix:
             refuse_web_pages(headers)
         is_public = scope["path"] in PUBLIC_PATHS
         try:
-            principal = await self._authenticator.authenticate(headers, peer_of(scope))
+            principal = await self._authenticator.authenticate(headers, origin_of(scope))
         except (Unauthenticated, Unavailable) as error:
             if is_public:
                 return NOBODY
-            if wait := self._buckets.take(f"from {origin_of(scope)}"):
+            if wait := self._buckets.take(f"from {origin_of(scope).address}"):
                 raise RateLimited(wait) from error
             raise
         return principal
@@ -127,7 +127,9 @@ class Gate:
     def _count(self, principal: Principal, scope: Scope) -> None:
         # Where nobody is asked who they are, an address is all that tells callers apart.
         known = principal not in (LOCAL, NOBODY)
-        if wait := self._buckets.take(principal.actor if known else f"from {origin_of(scope)}"):
+        if wait := self._buckets.take(
+            principal.actor if known else f"from {origin_of(scope).address}"
+        ):
             raise RateLimited(wait)
 
     # -- what is kept about it -------------------------------------------------------------------
@@ -206,7 +208,7 @@ class ForOperators:
         if scope["type"] == "http":
             try:
                 principal = await self._authenticator.authenticate(
-                    Headers(scope=scope), peer_of(scope)
+                    Headers(scope=scope), origin_of(scope)
                 )
                 principal.require(Permission.SEE_CLUSTER)
             except SchedulerError as error:
@@ -216,7 +218,7 @@ class ForOperators:
 
 
 def _trail(scope: Scope) -> Trail:
-    return Trail("nobody", f"{scope['method']} {scope['path']}", origin_of(scope))
+    return Trail("nobody", f"{scope['method']} {scope['path']}", origin_of(scope).address)
 
 
 def _check_mounted(scope: Scope, principal: Principal) -> None:

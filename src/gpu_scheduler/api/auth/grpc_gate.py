@@ -12,6 +12,7 @@ from gpu_scheduler.api.grpc.refusal import refuse as end_call
 from gpu_scheduler.api.limits import TokenBuckets
 from gpu_scheduler.core.errors import Forbidden, RateLimited, SchedulerError, Unavailable
 from gpu_scheduler.core.state import State
+from gpu_scheduler.peers.peer import NOWHERE
 from gpu_scheduler.service.audit import OK, Trail, following
 from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.service import Service
@@ -86,7 +87,7 @@ class GrpcGate(grpc.aio.ServerInterceptor):
     ) -> Principal:
         metadata = details.invocation_metadata or ()
         headers = {str(key).lower(): _text(value) for key, value in metadata}
-        principal = await self._authenticator.authenticate(headers, None)
+        principal = await self._authenticator.authenticate(headers, NOWHERE)
         permission = RULES.get((service, method))
         if permission is not None:
             principal.require(permission)

@@ -1,0 +1,31 @@
+"""The facts about a connection's other end, as the kernel tells them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process of this machine. Nothing that it sends can change what is here."""
+
+    uid: int
+    # Over a Unix socket, who connected. Over TCP the kernel tells no process: `processes_of`
+    # finds those who hold the socket.
+    pid: int | None = None
+    inode: int | None = None  # of the other end's TCP socket
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection comes from."""
+
+    address: str  # for people: an IP address, or "unix"
+    is_here: bool  # whether the other end is on this machine
+    peer: Peer | None = None  # None: on another machine, or the kernel does not tell
+
+    @property
+    def is_unix(self) -> bool:
+        return self.address == UNIX
+
+
+UNIX = "unix"
+NOWHERE = Origin("", is_here=False)
