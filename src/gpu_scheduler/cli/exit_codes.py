@@ -35,6 +35,7 @@ _BY_CODE: Final = {
     "JOB_NOT_FOUND": ExitCode.NO_SUCH_JOB,
     "NOT_FOUND": ExitCode.NO_SUCH_JOB,
     "NO_LOG": ExitCode.NO_SUCH_JOB,
+    "LOG_UNREADABLE": ExitCode.FAILURE,
     "CONFLICT": ExitCode.WRONG_STATE,
     "INVALID_STATE": ExitCode.WRONG_STATE,
     "DUPLICATE_JOB": ExitCode.WRONG_STATE,

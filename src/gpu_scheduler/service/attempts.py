@@ -33,6 +33,7 @@ from gpu_scheduler.engines.api import (
 from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.evidence import gather
+from gpu_scheduler.service.file_reads import FileReads
 from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
@@ -45,6 +46,7 @@ _log = structlog.get_logger("gpu_scheduler.attempts")
 
 _RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
 _LAUNCH_GROUP = 256
+_EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 _RAN = (Phase.EXITED, Phase.LOST)
 
 
@@ -99,6 +101,8 @@ class Attempts:
         self._to_stop: dict[AttemptKey, Notice | None] = {}
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
+        # Apart from those of callers who read logs: nobody's reading may hold up an end.
+        self._reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
         self.trouble: str | None = None  # why the engine is out of reach
 
     # -- from the writer ------------------------------------------------------------------------
@@ -223,7 +227,7 @@ class Attempts:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
-        evidence = await gather(self._engine, batch)
+        evidence = await gather(self._engine, batch, self._reads)
         while True:
             try:
                 await self._writer.do(

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import re
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,65 +14,73 @@ from typing import Final
 
 from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence, KernelKill
 from gpu_scheduler.engines.api import OUT_OF_MEMORY, AttemptKey, Engine, Observation, Phase
+from gpu_scheduler.engines.attempt_files import READ, read_piece
+from gpu_scheduler.service.file_reads import FileReads, ReadTimedOut
 
 _TAIL_BYTES: Final = 16_384  # a traceback of PyTorch with what it says of memory has less
 _KERNEL_RECORDS: Final = 20_000  # more than the kernel's ring holds
 _KILLED: Final = 137
-# A job may have put a pipe where its log was: nobody waits for what never comes.
-_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_KERNEL: Final = ":kernel"  # in the place of a job's id, which never looks like this
 # "Out of memory: Killed process 4711 (python) …", "Memory cgroup out of memory: Killed process …"
 _KILL: Final = re.compile(rb"^\d+,\d+,(\d+),[^;]*;(.*[Oo]ut of memory: Killed process (\d+).*)")
 
 
 async def gather(
-    engine: Engine, batch: Sequence[Observation], kernel_log: Path = Path("/dev/kmsg")
+    engine: Engine,
+    batch: Sequence[Observation],
+    reads: FileReads,
+    kernel_log: Path = Path("/dev/kmsg"),
 ) -> Mapping[AttemptKey, Evidence]:
     """By attempt, for those that ended by themselves and not well."""
     failed = [seen for seen in batch if _has_failed(seen)]
     if not failed:
         return {}
-    return await asyncio.to_thread(_gather, engine, failed, kernel_log)
+    kills: tuple[KernelKill, ...] = ()
+    if any(seen.exit_code == _KILLED for seen in failed):
+        with contextlib.suppress(ReadTimedOut):
+            kills = await reads.read(_KERNEL, lambda: kernel_kills(kernel_log))
+    # Each for itself: files that do not answer must not keep those of others from being read.
+    told = await asyncio.gather(*(_of_one(engine, seen, kills, reads) for seen in failed))
+    pairs = zip(failed, told, strict=True)
+    return {seen.key: found for seen, found in pairs if found != NO_EVIDENCE}
 
 
 def _has_failed(seen: Observation) -> bool:
     return seen.phase is Phase.EXITED and seen.cause is None and seen.exit_code != 0
 
 
-def _gather(
-    engine: Engine, failed: Sequence[Observation], kernel_log: Path
-) -> dict[AttemptKey, Evidence]:
-    killed = any(seen.exit_code == _KILLED for seen in failed)
-    kills = kernel_kills(kernel_log) if killed else ()
-    found = {}
-    for seen in failed:
-        directory = engine.log_dir(seen.key)
-        tail = "" if directory is None else log_tail(Path(directory))
-        limit = None if directory is None else limit_reached(Path(directory))
-        evidence = Evidence(tail, kills if seen.exit_code == _KILLED else (), limit)
-        if evidence != NO_EVIDENCE:
-            found[seen.key] = evidence
-    return found
+async def _of_one(
+    engine: Engine, seen: Observation, kills: tuple[KernelKill, ...], reads: FileReads
+) -> Evidence:
+    own = kills if seen.exit_code == _KILLED else ()
+    directory = engine.log_dir(seen.key)
+    if directory is None:
+        return Evidence("", own, None)
+
+    def read() -> tuple[str, int | None]:
+        return log_tail(directory), limit_reached(directory)
+
+    try:
+        tail, limit = await reads.read(seen.key.job_id, read)
+    except ReadTimedOut:
+        return Evidence("", own, None)
+    return Evidence(tail, own, limit)
 
 
-def log_tail(directory: Path) -> str:
+def log_tail(directory: str) -> str:
     """The end of what it wrote, errors last: that is where programs say why they end."""
-    return "\n".join(_tail(directory / name) for name in ("stdout.log", "stderr.log"))
+    return "\n".join(_tail(directory, name) for name in ("stdout.log", "stderr.log"))
 
 
-def limit_reached(directory: Path) -> int | None:
+def limit_reached(directory: str) -> int | None:
     """The memory limit in bytes that the engine says an attempt was ended for."""
-    text = _tail(directory / OUT_OF_MEMORY).strip()
+    text = _tail(directory, OUT_OF_MEMORY).strip()
     return int(text) if text.isdecimal() else None
 
 
-def _tail(path: Path) -> str:
+def _tail(directory: str, name: str) -> str:
     try:
-        with os.fdopen(os.open(path, _READ), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return ""
-            file.seek(max(0, status.st_size - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).decode(errors="replace")
+        return read_piece(directory, name, -_TAIL_BYTES, _TAIL_BYTES).data.decode(errors="replace")
     except OSError:
         return ""
 
@@ -94,7 +101,7 @@ def kernel_kills(path: Path) -> tuple[KernelKill, ...]:
 def _kernel_records(path: Path) -> list[bytes]:
     records: list[bytes] = []
     try:
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, READ)
     except OSError:
         return records
     # Each read is one record; at the end of what there is, the kernel says that it would block.

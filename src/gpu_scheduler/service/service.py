@@ -47,11 +47,13 @@ from gpu_scheduler.service.enact import Enacted, enact
 from gpu_scheduler.service.estimates import DEFAULTS as ESTIMATES
 from gpu_scheduler.service.estimates import Estimates, EstimateSettings
 from gpu_scheduler.service.feed import Feed
+from gpu_scheduler.service.file_reads import FileReads
 from gpu_scheduler.service.gpu_use import GpuUse
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs import JobCommands, not_found
 from gpu_scheduler.service.jobs_file import JobsFileSettings, JobsFileWatch
+from gpu_scheduler.service.log_sizes import LogSizes
 from gpu_scheduler.service.lookout import Lookout
 from gpu_scheduler.service.mix import KIND as MIX
 from gpu_scheduler.service.mix import MixLearner, read_mix
@@ -173,6 +175,7 @@ class Service:
         )
         if engine is not None:
             hardware.ownership.log_dir = engine.log_dir
+        self.log_reads, self.log_sizes = FileReads(), LogSizes()
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
         self._reconciled = asyncio.Event()

@@ -1,6 +1,7 @@
 """What is gathered of attempts that failed, and that nothing missing does harm."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gpu_scheduler.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
 from gpu_scheduler.engines.fake import FakeEngine
 from gpu_scheduler.service.evidence import gather, kernel_kills, log_tail
+from gpu_scheduler.service.file_reads import FileReads
 
 KEY = AttemptKey("7", 1)
 
@@ -28,7 +30,7 @@ def seen(code: int = 1, cause: str | None = None, phase: Phase = Phase.EXITED) -
 async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(b"x" * 100_000 + b"out\n")
     (tmp_path / "stderr.log").write_bytes(b"err\xff\n")
-    found = await gather(LoggedEngine(tmp_path), [seen()])
+    found = await gather(LoggedEngine(tmp_path), [seen()], FileReads())
     tail = found[KEY].log_tail
     assert tail.endswith("out\n\nerr\N{REPLACEMENT CHARACTER}\n")
     assert len(tail) < 40_000
@@ -47,25 +49,25 @@ async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> Non
 )
 async def test_of_others_nothing_is_read(tmp_path: Path, observation: Observation) -> None:
     (tmp_path / "stdout.log").write_text("CUDA out of memory")
-    assert await gather(LoggedEngine(tmp_path), [observation]) == {}
+    assert await gather(LoggedEngine(tmp_path), [observation], FileReads()) == {}
 
 
 @pytest.mark.parametrize(("text", "limit"), [("1048576\n", 2**20), ("nonsense", None)])
 async def test_a_limit_that_ended_it_is_read(tmp_path: Path, text: str, limit: int | None) -> None:
     (tmp_path / "stderr.log").write_text("Killed\n")
     (tmp_path / OUT_OF_MEMORY).write_text(text)
-    found = await gather(LoggedEngine(tmp_path), [seen(2)])
+    found = await gather(LoggedEngine(tmp_path), [seen(2)], FileReads())
     assert found[KEY].memory_limit_bytes == limit
 
 
 def test_logs_that_are_not_there_tell_nothing(tmp_path: Path) -> None:
-    assert log_tail(tmp_path).strip() == ""
+    assert log_tail(str(tmp_path)).strip() == ""
 
 
 def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "stdout.log")
     (tmp_path / "stderr.log").symlink_to("/etc/passwd")
-    assert log_tail(tmp_path).strip() == ""
+    assert log_tail(str(tmp_path)).strip() == ""
 
 
 RECORDS = b"""\
@@ -92,5 +94,29 @@ async def test_the_kernel_is_asked_only_where_somebody_was_killed(tmp_path: Path
     messages = tmp_path / "kmsg"
     messages.write_bytes(RECORDS)
     engine = LoggedEngine(tmp_path)
-    assert (await gather(engine, [seen(1)], messages))[KEY].kills == ()
-    assert len((await gather(engine, [seen(137)], messages))[KEY].kills) == 2
+    assert (await gather(engine, [seen(1)], FileReads(), messages))[KEY].kills == ()
+    assert len((await gather(engine, [seen(137)], FileReads(), messages))[KEY].kills) == 2
+
+
+async def test_files_that_never_answer_cost_one_job_its_evidence_and_not_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("hung", "well"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stderr.log").write_text("said")
+    stuck = threading.Event()
+
+    class Engine(FakeEngine):
+        def log_dir(self, key: AttemptKey) -> str:
+            return str(tmp_path / key.job_id)
+
+    def tail(directory: str) -> str:
+        if directory.endswith("hung"):
+            stuck.wait(20)
+        return log_tail(directory)
+
+    monkeypatch.setattr("gpu_scheduler.service.evidence.log_tail", tail)
+    batch = [Observation(AttemptKey(n, 1), Phase.EXITED, 9, exit_code=1) for n in ("hung", "well")]
+    found = await gather(Engine(), batch, FileReads(seconds=0.2))
+    stuck.set()
+    assert [key.job_id for key in found] == ["well"]

@@ -199,14 +199,16 @@ async def logs(
     """A piece of a job's log, as it was written."""
     service = service_of(request)
     stored = await visible_job(service, caller_of(request), job)
-    piece = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
+    read = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
+    piece = read.piece
     return Response(
         piece.data,
         media_type="application/octet-stream",
         headers={
             "X-Log-Offset": str(piece.offset),
             "X-Log-Size": str(piece.size),
-            "X-Log-Complete": "true" if piece.complete else "false",
+            "X-Log-Left-Out": str(piece.left_out),
+            "X-Log-Complete": "true" if read.complete else "false",
         },
     )
 

@@ -2,22 +2,20 @@
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.core.errors import Unavailable
 from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.engines.attempt_files import Piece, read_piece
+from gpu_scheduler.service.file_reads import FileReads, ReadTimedOut
+from gpu_scheduler.service.log_sizes import POLL_SECONDS
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.api import StoredJob
-
-# Files cannot be waited for without more machinery; a tenth of a second is what people call live.
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    data: bytes
-    offset: int  # of its first byte
-    size: int  # of the file
+    piece: Piece
     complete: bool  # nothing will be added to it
 
 
@@ -31,21 +29,42 @@ async def read_log(
     attempt: int | None,
     wait: float,
 ) -> LogPiece:
-    path, number = _path(service, stored, stream, attempt)
-    deadline = asyncio.get_running_loop().time() + wait
+    directory, number = _place(service, stored, attempt)
+    name = f"{stream}.log"
+    log = (directory, name)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait
     while True:
         # First whether it is over, then what is there: what is read then is all there is.
         complete = _is_over(service, stored, number)
-        piece = await asyncio.to_thread(_read, path, offset, limit, complete)
-        over_time = service.is_ending or asyncio.get_running_loop().time() >= deadline
-        if piece.data or complete or over_time:
-            return piece
-        await asyncio.sleep(_POLL_SECONDS)
+        found = None if complete else service.log_sizes.known_end(log, offset, loop.time())
+        if found is None:
+            job_id = stored.job.job_id
+            found = await _read(service.log_reads, job_id, log, offset, limit)
+            service.log_sizes.note(log, found, loop.time())
+        at_end = found.offset + len(found.data) >= found.size
+        over_time = service.is_ending or loop.time() >= deadline
+        if found.data or complete or over_time:
+            return LogPiece(found, complete and at_end)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-def _path(
-    service: Service, stored: StoredJob, stream: str, attempt: int | None
-) -> tuple[Path, int]:
+async def _read(
+    reads: FileReads, job_id: str, log: tuple[str, str], offset: int, limit: int
+) -> Piece:
+    directory, name = log
+    try:
+        return await reads.read(job_id, lambda: read_piece(directory, name, offset, limit))
+    except ReadTimedOut as error:
+        message = f"{name} of job {job_id} cannot be read now: {error}; look at {directory}"
+        raise Unavailable(message, [{"job_id": job_id, "path": f"{directory}/{name}"}]) from None
+    except OSError as error:
+        message = f"{name} of job {job_id} cannot be read: {error.strerror}; look at {directory}"
+        details: list[dict[str, object]] = [{"job_id": job_id, "path": f"{directory}/{name}"}]
+        raise Problem(409, "LOG_UNREADABLE", message, details) from None
+
+
+def _place(service: Service, stored: StoredJob, attempt: int | None) -> tuple[str, int]:
     job_id = stored.job.job_id
     newest = stored.progress.attempt
     number = newest if attempt is None else attempt
@@ -58,7 +77,7 @@ def _path(
     directory = service.engine.log_dir(AttemptKey(job_id, number))
     if directory is None:
         raise Problem(404, "NO_LOG", f"the {service.engine.name} engine keeps no logs here")
-    return Path(directory) / f"{stream}.log", number
+    return directory, number
 
 
 def _is_over(service: Service, stored: StoredJob, number: int) -> bool:
@@ -67,17 +86,3 @@ def _is_over(service: Service, stored: StoredJob, number: int) -> bool:
         return True
     progress = entry.progress
     return number < progress.attempt or progress.placement is None
-
-
-def _read(path: Path, offset: int, limit: int, complete: bool) -> LogPiece:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            # Never behind the end: the file system refuses to go very far, and nothing is there.
-            start = max(0, size + offset) if offset < 0 else min(offset, size)
-            file.seek(start)
-            data = file.read(limit)
-    except FileNotFoundError:
-        return LogPiece(b"", 0, 0, complete)
-    at_end = start + len(data) >= size
-    return LogPiece(data, start, size, complete and at_end)

@@ -5,6 +5,7 @@ facts that cannot be mistaken: the claim, the lock on the directory, the exit re
 start time.
 """
 
+from gpu_scheduler.engines.attempt_files import NotPlain
 from gpu_scheduler.engines.local import record
 from gpu_scheduler.engines.local.attempts import Attempt, Attempts, Keeper, Stage, now_ms
 from gpu_scheduler.engines.local.ending import Ending
@@ -20,11 +21,13 @@ NEVER_STARTED = "the supervisor was restarted before the command was started"
 RUNNER_KILLED = "its runner was killed before the command was started"
 BOTH_KILLED = "its exit code was lost: supervisor and runner were both killed"
 KILLED_AT_END = "its exit code was lost: its runner was killed as the command ended"
+IN_THE_WAY = "its directory cannot be used, {}: another process put that there"
 KILLED_AT_START = "its exit code was lost: its runner was killed as it started the command"
 
 # How often to look again at a runner that has claimed an attempt but not yet named its process:
 # starting a command takes about a millisecond, unless its directory is on a slow disk.
 _LOOK_AGAIN_SECONDS = 0.05
+_TRY_AGAIN_SECONDS = 1.0
 
 
 class Adoption:
@@ -35,6 +38,15 @@ class Adoption:
 
     def resolve(self, attempt: Attempt) -> None:
         """Find out what became of an attempt that another supervisor handed to a runner."""
+        try:
+            self._resolve(attempt)
+        except NotPlain as error:
+            self._attempts.not_started(attempt, IN_THE_WAY.format(error.strerror), retry=True)
+        except OSError:
+            # A full disk, no descriptors left: nothing is known yet, and nothing may be guessed.
+            self._loop.call_later(_TRY_AGAIN_SECONDS, lambda: self.resolve(attempt))
+
+    def _resolve(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.ENDED:
             return
         if self.over(attempt):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from gpu_scheduler.engines.attempt_files import open_plain
 from gpu_scheduler.engines.local.protocol import encode
 
 VERSION = 1
@@ -32,7 +33,7 @@ class Journal:
     def replay(self) -> list[list[Any]]:
         """Every whole record. Raises ValueError if a newer version wrote them."""
         try:
-            with open(self._path, "rb") as file:
+            with open(self._path, "rb", opener=_plain) as file:
                 lines = file.read().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
@@ -47,9 +48,10 @@ class Journal:
         """Replace the journal by these records, durably and in one step."""
         text = b"".join([encode("version", VERSION), *(encode(*record) for record in records)])
         temporary = self._path + ".new"
-        fd = os.open(
-            temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)  # half of one, or what somebody put there
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(temporary, flags, 0o600)
         try:
             _write_all(fd, text)
             os.fsync(fd)
@@ -93,6 +95,15 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _plain(path: str, flags: int) -> int:
+    """A job of the same user may have put a pipe here, which nobody may wait for."""
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_plain(os.path.basename(path), directory)
+    finally:
+        os.close(directory)
 
 
 def _parse(line: bytes) -> list[Any] | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from gpu_scheduler.devices.control_groups import OWN, GroupTree, memory_tree
 from gpu_scheduler.engines.api import OUT_OF_MEMORY
+from gpu_scheduler.engines.attempt_files import new_file
 from gpu_scheduler.engines.local.processes import start_time
 
 _PREFIX: Final = "tgpu-job-"
@@ -66,8 +67,7 @@ class MemoryGroup:
         return 0
 
     def _write_down(self, directory: int) -> None:
-        flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(OUT_OF_MEMORY, flags, 0o600, dir_fd=directory), "w") as file:
+        with os.fdopen(new_file(OUT_OF_MEMORY, os.O_WRONLY, directory), "w") as file:
             file.write(f"{self._limit}\n")
 
     def _write(self, file: str, value: int) -> None:

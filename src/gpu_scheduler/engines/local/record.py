@@ -5,15 +5,22 @@ So: a record without a held lock means that its runner is gone; no record means 
 started, and whoever creates it decides whether anything ever will be.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 from typing import Any, NamedTuple
 
+from gpu_scheduler.engines.attempt_files import (
+    NotPlain,
+    make_attempt,
+    open_attempt,
+    read_whole,
+)
 from gpu_scheduler.engines.local.paths import RECORD
 
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+# The longest has a command line, of which the kernel takes 2 MiB, written as JSON.
+_MOST_BYTES = 32 << 20
 
 
 class Claim(NamedTuple):
@@ -40,17 +47,7 @@ class Exit(NamedTuple):
 
 def open_directory(path: str) -> int:
     """Make the attempt's directory where it is missing; a descriptor of it."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileNotFoundError:
-        # Not makedirs, which opens the directories on the way to everybody.
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path), 0o700)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return make_attempt(path)
 
 
 def create_claim(directory: int) -> int | None:
@@ -80,8 +77,8 @@ def claim_void(path: str) -> bool:
 def is_locked(path: str) -> bool:
     """Whether a live runner has this attempt. Not fooled by pids that are used again."""
     try:
-        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        directory = open_attempt(path)
+    except (FileNotFoundError, NotPlain):  # no runner of ours is in that
         return False
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,11 +129,13 @@ def write_exit(record: int, end: Exit) -> None:
 
 
 def _lines(path: str) -> list[dict[str, Any]] | None:
+    """None where there is no record. One that is no file of ours tells nothing, but it is there."""
     try:
-        with open(f"{path}/{RECORD}", "rb") as file:
-            whole = file.read().split(b"\n")[:-1]
+        whole = read_whole(path, RECORD, _MOST_BYTES).split(b"\n")[:-1]
     except FileNotFoundError:
         return None
+    except NotPlain:
+        return []
     return [_object(line) for line in whole]
 
 

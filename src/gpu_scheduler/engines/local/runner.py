@@ -15,6 +15,7 @@ import socket
 import time
 from typing import Any
 
+from gpu_scheduler.engines.attempt_files import new_file
 from gpu_scheduler.engines.local import record, switch
 from gpu_scheduler.engines.local.commands import (
     CommandFailed,
@@ -33,7 +34,10 @@ from gpu_scheduler.engines.local.processes import (
 )
 from gpu_scheduler.engines.local.protocol import encode
 
-_LOG = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+_LOG = os.O_WRONLY | os.O_APPEND
+# A supervisor that looks whether a runner has an attempt holds its lock for a moment. Whoever holds
+# it for longer is none of ours: a job of the same user can, and must not hold up a start for ever.
+_LOCK_SECONDS = 5.0
 
 # Longest sentence in a report. Reports share one pipe, where only writes of up to PIPE_BUF
 # (4,096 bytes) are never mixed with others.
@@ -95,8 +99,10 @@ class _Runner:
             self._report("none", f"its directory could not be made: {error.strerror}", True)
             return
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
-            self._in_directory(directory, command)
+            if _is_locked(directory):
+                self._in_directory(directory, command)
+            else:
+                self._report("none", "another process holds a lock on its directory", True)
         finally:
             os.close(directory)  # lets go of the lock: by now everything is written
 
@@ -140,8 +146,8 @@ class _Runner:
         try:
             # Only the names of variables: values are secrets.
             record.write_claim(paper, self._name, command | {"env": sorted(command["env"])})
-            stdout = os.open(STDOUT, _LOG, 0o600, dir_fd=directory)
-            stderr = os.open(STDERR, _LOG, 0o600, dir_fd=directory)
+            stdout = new_file(STDOUT, _LOG, directory)
+            stderr = new_file(STDERR, _LOG, directory)
         except OSError as error:
             cause = f"its files could not be made: {error.strerror}"
             raise NotStarted(cause, retry=True) from error
@@ -245,6 +251,20 @@ class _Runner:
         # Without a supervisor there is nobody to tell; the files say it all.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._reports, encode(self._pid, *message))
+
+
+def _is_locked(directory: int) -> bool:
+    """Takes the lock that tells the living runner of an attempt."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
 
 
 class _Usage:

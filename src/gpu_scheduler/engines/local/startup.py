@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -141,12 +143,27 @@ def _redirect(log_file: str) -> None:
     with contextlib.suppress(OSError):
         if os.stat(log_file).st_size > _LOG_BYTES:
             flags |= os.O_TRUNC
-    null, out = os.open(os.devnull, os.O_RDONLY), os.open(log_file, flags, 0o600)
+    null, out = os.open(os.devnull, os.O_RDONLY), _open_log(log_file, flags)
     os.dup2(null, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)
     os.close(null)
     os.close(out)
+
+
+def _open_log(log_file: str, flags: int) -> int:
+    """Not through a link, and without waiting: a job of the same user may have put a pipe there."""
+    try:
+        out = os.open(log_file, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        if stat.S_ISREG(os.fstat(out).st_mode):
+            os.set_blocking(out, True)
+            return out
+        os.close(out)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    os.unlink(log_file)
+    return os.open(log_file, flags | os.O_EXCL, 0o600)
 
 
 def _tell(fd: int, message: bytes) -> None:
