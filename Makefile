@@ -14,7 +14,7 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test suite check smoke bench quality ci format lock clean system-packages
+.PHONY: help install run test suite check fuzz smoke bench quality ci format lock clean system-packages
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check: install ## Check format, lint, types, layers and the rules about this rep
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest --quiet tests/meta
+
+fuzz: install ## Send generated input to every door: REST, streams, gRPC, the supervisor (ARGS="-k grpc")
+	$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=3600 --durations=10 tests/fuzz $(ARGS)
 
 smoke: install ## Start the real service, exercise it over HTTP, stop it
 	$(BIN)/python -m tests.smoke

@@ -1,6 +1,7 @@
 """Profiles of Hypothesis: bounded and repeatable by default, wider where somebody looks for bugs.
 
-`pytest --hypothesis-profile=search` draws new examples in each run and ten times as many.
+`pytest --hypothesis-profile=search` draws new examples in each run and ten times as many; `fuzz`
+does the same for tests/fuzz, where an example takes longer.
 `pytest --no-skips` fails a run that skipped a test: a machine that lacks something proves nothing.
 """
 
@@ -18,6 +19,9 @@ settings.register_profile(
 )
 settings.register_profile(
     "search", deadline=None, max_examples=500, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "fuzz", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE, print_blob=True
 )
 settings.load_profile("ci")
 

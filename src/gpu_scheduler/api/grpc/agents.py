@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import unquote
 
+from gpu_scheduler.api.grpc.decoding import decoded
 from gpu_scheduler.api.grpc.messages import fields_of
 from gpu_scheduler.api.grpc.refusal import Context, NotReady, answering
 from gpu_scheduler.api.nodes import readings_of, registration_of
@@ -39,7 +40,7 @@ class AgentServicer(rpc.AgentServiceServicer):
         with ExitStack() as stack:
             is_first = True
             async for request in requests:
-                beat = _take(self._agents(), request)
+                beat = _take(self._agents(), decoded(request))
                 if is_first:
                     is_first = False
                     stack.enter_context(self._agents().streaming(beat.name, beat.instance))

@@ -11,6 +11,7 @@ import structlog
 from pydantic import ValidationError
 
 from gpu_scheduler.api.errors import body, http_error
+from gpu_scheduler.api.grpc.decoding import decoded
 from gpu_scheduler.api.rest.wording import complaints, sentence
 from gpu_scheduler.core.errors import SchedulerError
 
@@ -41,7 +42,7 @@ def answering(
     @wraps(call)
     async def guarded(servicer: _S, request: _Q, context: Context) -> _A:
         try:
-            return await call(servicer, request, context)
+            return await call(servicer, decoded(request), context)
         except Exception as error:
             await refuse(context, error)
 

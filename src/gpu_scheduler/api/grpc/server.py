@@ -8,6 +8,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gpu_scheduler.api.grpc.agents import AgentServicer
+from gpu_scheduler.api.grpc.decoding import Decoding
 from gpu_scheduler.api.grpc.scheduler import SchedulerServicer
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire import scheduler_pb2 as pb
@@ -36,7 +37,9 @@ class GrpcServer:
         data_dir: str | None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
-        self._server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+        self._server = grpc.aio.server(
+            interceptors=[*interceptors, Decoding(SERVICES)], options=_OPTIONS
+        )
         self._health = health.aio.HealthServicer()
         rpc.add_SchedulerServiceServicer_to_server(
             SchedulerServicer(service, data_dir), self._server
