@@ -64,7 +64,8 @@ def test_an_agent_finds_the_service_again_after_its_restart(service, start_agent
     service.start()
     service.node("box", "online")
     assert agent.process.poll() is None
-    assert agent.said().count("registered") == 2
+    # Its node is shown as it was before it is heard of again.
+    eventually(lambda: agent.said().count("registered") == 2, "the agent to register again")
 
 
 def test_a_node_is_remembered_over_a_restart_of_the_service(service, start_agent):
