@@ -124,6 +124,7 @@ def make_service(
             jobs_file=_jobs_file(settings),
             size_table=settings.files.llm_config_file,
             estimates=_estimates(settings),
+            max_priority=settings.security.max_priority,
             mail_domains=_mail_domains(settings),
             recorded=recorded_values(settings),
         ),

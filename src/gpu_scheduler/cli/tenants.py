@@ -80,6 +80,13 @@ MaxMem = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory at once
 MaxJobs = Annotated[
     str | None, typer.Option(metavar="N", help="Jobs running at once; none for no limit.")
 ]
+MaxPriority = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Highest priority its users may give; none for the service's own limit.",
+    ),
+]
 TierOption = Annotated[
     TierChoice | None,
     typer.Option(case_sensitive=False, help="Priority of its jobs that name none."),
@@ -166,6 +173,7 @@ def create(
     max_cpus: MaxCpus = None,
     max_mem: MaxMem = None,
     max_jobs: MaxJobs = None,
+    max_priority: MaxPriority = None,
     tier: TierOption = None,
     weight: Weight = None,
     preemption: Preemption = None,
@@ -192,6 +200,7 @@ def create(
         max_cpus=max_cpus,
         max_mem=max_mem,
         max_jobs=max_jobs,
+        max_priority=max_priority,
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
@@ -215,6 +224,7 @@ def change(
     max_cpus: MaxCpus = None,
     max_mem: MaxMem = None,
     max_jobs: MaxJobs = None,
+    max_priority: MaxPriority = None,
     tier: TierOption = None,
     weight: Weight = None,
     preemption: Preemption = None,
@@ -247,6 +257,7 @@ def change(
         max_cpus=max_cpus,
         max_mem=max_mem,
         max_jobs=max_jobs,
+        max_priority=max_priority,
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
@@ -313,6 +324,7 @@ def _limits(
     max_cpus: str | None,
     max_mem: str | None,
     max_jobs: str | None,
+    max_priority: str | None,
 ) -> dict[str, object]:
     from gpu_scheduler.cli import limits
     from gpu_scheduler.cli.failures import bad_option
@@ -324,6 +336,7 @@ def _limits(
             ("max_cpu_cores", "--max-cpus"): (max_cpus, limits.parse_number),
             ("max_memory_mb", "--max-mem"): (max_mem, limits.parse_size),
             ("max_concurrent_jobs", "--max-jobs"): (max_jobs, limits.parse_count),
+            ("max_priority", "--max-priority"): (max_priority, limits.parse_count),
         }
     )
     if max_gpus_of:

@@ -244,7 +244,7 @@ def _check_start(state: State, trial: Trial, start: Start) -> None:
     _check_queue(books.queue(entry.job.tenant_id, entry.job.queue), entry.job)
     array = entry.job.array
     if array is not None:
-        running = books.array_running(array.array_id)
+        running = books.array_running(entry.job.tenant_id, array.array_id)
         _check_limit(entry.job, "elements", 1, running, array.max_running)
 
 

@@ -153,7 +153,8 @@ class Ledger:
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
         self.pools: dict[str, Pool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
-        self.arrays: dict[str, int] = {}  # elements placed, by array
+        # Elements placed, by array and whose it is: two tenants may give theirs one name.
+        self.arrays: dict[tuple[TenantId, str], int] = {}
         self.jobs = 0  # placed, of all tenants
         self.most_jobs: int | None = None  # None: as many as there is room for
         self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
@@ -210,8 +211,8 @@ class Ledger:
     def queue(self, tenant_id: TenantId, name: str) -> QueueUse | None:
         return self.queues.get((tenant_id, name))
 
-    def array_running(self, array_id: str) -> int:
-        return self.arrays.get(array_id, 0)
+    def array_running(self, tenant_id: TenantId, array_id: str) -> int:
+        return self.arrays.get((tenant_id, array_id), 0)
 
     def node_ids(self) -> list[NodeId]:
         """In order. Not to be changed by the caller."""
@@ -306,12 +307,12 @@ class Ledger:
             if queue is not None:
                 queue.running += sign
         if job.array is not None and job.array.max_running is not None:
-            array_id = job.array.array_id
-            placed = self.arrays.get(array_id, 0) + sign
+            array = job.tenant_id, job.array.array_id
+            placed = self.arrays.get(array, 0) + sign
             if placed:
-                self.arrays[array_id] = placed
+                self.arrays[array] = placed
             else:
-                del self.arrays[array_id]
+                del self.arrays[array]
 
     def _unknown(self, node_id: NodeId) -> NoReturn:
         raise InvariantBroken(f"a placement names node {node_id}, which was never set")

@@ -68,6 +68,14 @@ class Tenant:
     borrow_millis: int | None = None  # beyond its own, at most this much; None: all there is
     lend_millis: int | None = None  # at most this much of its own; None: all of it
     budget: Budget | None = None
+    # Of the jobs of its users; None: the service's. Operators and admins of all tenants give more.
+    max_priority: int | None = None
+
+    @property
+    def usual_priority(self) -> int:
+        """Of its jobs that name none."""
+        usual = TIER_PRIORITY[self.tier]
+        return usual if self.max_priority is None else min(usual, self.max_priority)
 
     @property
     def is_limited(self) -> bool:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.errors import (
@@ -22,7 +22,6 @@ from gpu_scheduler.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, 
 from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, Options, class_of
 from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import TIER_PRIORITY
 from gpu_scheduler.core.units import GPU, GPU_STEP, gpus_text
 from gpu_scheduler.service.by_memory import counted_by_memory
 from gpu_scheduler.service.clock import Clock
@@ -46,6 +45,13 @@ class Submitted:
     job_ids: tuple[JobId, ...]
     repeated: bool = False
     notes: tuple[str, ...] = ()  # what was decided for the caller: the size
+
+
+class _Named(NamedTuple):
+    """A job that another one waits for; `over`: as it is on record, where it is not live."""
+
+    job: Job
+    over: StoredJob | None
 
 
 Prepare = Callable[[Submission], tuple[Submission, tuple[str, ...]]]
@@ -107,10 +113,10 @@ class JobCommands:
     async def _completed(self, submission: Submission) -> Submission:
         """With what it leaves to the service."""
         self._check_shape(submission)
-        submission = replace(submission, after=await self._with_arrays_unfolded(submission.after))
+        submission = replace(submission, after=await self._with_arrays_unfolded(submission))
         if submission.priority is None:
-            tier = self._state.ledger.tenant(submission.tenant_id).tenant.tier
-            submission = replace(submission, priority=TIER_PRIORITY[tier])
+            tenant = self._state.ledger.tenant(submission.tenant_id).tenant
+            submission = replace(submission, priority=tenant.usual_priority)
         if self._leases_only or not submission.detail.argv:
             submission = replace(submission, options=replace(submission.options, lease=True))
         if submission.options.user != submission.detail.user:
@@ -273,9 +279,16 @@ class JobCommands:
         return await self._change(job_id, decide)
 
     async def rerun(
-        self, job_id: JobId, *, uid: int | None = None, user: str | None = None
+        self,
+        job_id: JobId,
+        *,
+        uid: int | None = None,
+        user: str | None = None,
+        most: Callable[[TenantId], int | None] = lambda _: None,
     ) -> Submitted:
         """A new job with the content of an old one, whatever became of that.
+
+        `most`: the highest priority that whoever asks may give; a job that had more gets that.
 
         It runs as the local user who asks for it, `uid`; as before where that is nobody's: an
         admin who repeats a user's command must not lend it an admin's powers.
@@ -284,11 +297,13 @@ class JobCommands:
         if stored is None:
             raise not_found(job_id)
         job, detail = stored.job, stored.detail
-        return await self.submit(
+        highest = most(job.tenant_id)
+        priority = job.priority if highest is None else min(job.priority, highest)
+        submitted = await self.submit(
             Submission(
                 request=job.request,
                 tenant_id=job.tenant_id,
-                priority=job.priority,
+                priority=priority,
                 queue=job.queue,
                 options=self._once_more(job.options),
                 element_of=job.array,
@@ -303,6 +318,10 @@ class JobCommands:
                 else {},
             )
         )
+        if priority == job.priority:
+            return submitted
+        note = f"it has priority {priority}, the most you may give, and not {job.priority}"
+        return replace(submitted, notes=(*submitted.notes, note))
 
     # -- checks -------------------------------------------------------------------------------
 
@@ -395,24 +414,39 @@ class JobCommands:
                 [{"job_id": job_id, "state": str(stored.progress.state)}],
             ) from None
 
-    async def _with_arrays_unfolded(self, after: tuple[Dependency, ...]) -> tuple[Dependency, ...]:
-        """The id of an array or sweep stands for all its elements."""
+    async def _with_arrays_unfolded(self, submission: Submission) -> tuple[Dependency, ...]:
+        """The id of an array or sweep stands for all its elements that the caller may see."""
         unfolded: list[Dependency] = []
-        for dependency in after:
+        for dependency in submission.after:
             job_id = dependency.job_id
-            if self._state.entry(job_id) is None and await self._store.job(job_id) is None:
-                elements = await self._elements(job_id)
+            if await self._named(job_id, submission.sees) is None:
+                elements = await self._elements(job_id, submission.sees)
                 unfolded += [Dependency(element, dependency.kind) for element in elements]
             else:
                 unfolded.append(dependency)
         return tuple(unfolded)
 
-    async def _elements(self, array_id: JobId) -> list[JobId]:
+    async def _named(self, job_id: JobId, sees: frozenset[TenantId] | None) -> _Named | None:
+        """A job that a dependency may name; None where there is none for this caller to see."""
+        entry = self._state.entry(job_id)
+        if entry is not None:
+            found = _Named(entry.job, None)
+        else:
+            stored = await self._store.job(job_id)
+            if stored is None:
+                return None
+            found = _Named(stored.job, stored)
+        return found if sees is None or found.job.tenant_id in sees else None
+
+    async def _elements(self, array_id: JobId, sees: frozenset[TenantId] | None) -> list[JobId]:
         """All elements of an array, over or not; an id that is none stays as it is."""
         found: list[JobId] = []
         before: int | None = None
+        scope = None if sees is None else tuple(sorted(sees))
         while True:
-            page = await self._store.jobs(JobQuery(array_id=array_id, before=before, limit=1000))
+            page = await self._store.jobs(
+                JobQuery(array_id=array_id, tenant_ids=scope, before=before, limit=1000)
+            )
             found += [stored.job.job_id for stored in page]
             if len(found) > _MOST_DEPENDENCIES:
                 raise InvalidRequest(
@@ -428,12 +462,13 @@ class JobCommands:
         for job_id, kind in _strictest(submission.after).items():
             if job_id == submission.job_id:
                 raise InvalidRequest("after", job_id, "a job cannot wait for itself")
-            if self._state.entry(job_id) is not None:
+            named = await self._named(job_id, submission.sees)
+            if named is None:
+                raise InvalidRequest("after", job_id, "there is no such job")
+            stored = named.over
+            if stored is None:
                 still_open.append(Dependency(job_id, kind))
                 continue
-            stored = await self._store.job(job_id)
-            if stored is None:
-                raise InvalidRequest("after", job_id, "there is no such job")
             if kind is DependencyKind.OK and stored.progress.state is not JobState.COMPLETED:
                 raise InvalidRequest(
                     "after",

@@ -264,7 +264,7 @@ class JobsFileWatch:
         return Submission(
             request=Request(GPU, where=Where(gpus=line.gpus) if line.gpus else ANYWHERE),
             tenant_id=self.settings.tenant_id,
-            priority=CLASS_PRIORITY[line.priority_class],
+            priority=self._priority(line),
             detail=Detail(
                 name=os.path.basename(script),
                 user=account.name if account is not None else str(read.owner),
@@ -275,6 +275,13 @@ class JobsFileWatch:
             size_by=SizeBy.MODEL,
             run_in=RunIn(conda=line.conda) if line.conda else None,
         )
+
+    def _priority(self, line: JobLine) -> int:
+        """Its class's, as far as the tenant may."""
+        wanted = CLASS_PRIORITY[line.priority_class]
+        use = self._state.ledger.tenants.get(self.settings.tenant_id)
+        most = None if use is None else use.tenant.max_priority
+        return wanted if most is None else min(wanted, most)
 
     def _uid(self, owner: int) -> int | None:
         """Only root can run commands as somebody else."""

@@ -111,6 +111,7 @@ class ServiceSettings:
     jobs_file: JobsFileSettings | None = None  # None: no file is watched
     size_table: Path | None = None  # of models
     estimates: EstimateSettings = ESTIMATES
+    max_priority: int | None = None  # that users may give their jobs; None: any
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
     # The settings by which is decided, for the journal; none: nothing is put on record.
     recorded: RecordedValues = field(default_factory=dict)

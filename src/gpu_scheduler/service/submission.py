@@ -64,6 +64,8 @@ class Submission:
     run_in: RunIn | None = None
     # Documents to be written in the commit that queues it, which gets this id.
     documents: Callable[[JobId], Documents] | None = None
+    # Whose jobs it may wait for: those of others are to it as if they did not exist. None: all.
+    sees: frozenset[TenantId] | None = None
 
     @property
     def size(self) -> int:

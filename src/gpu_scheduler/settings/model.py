@@ -60,6 +60,10 @@ Amount = Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL]
 LabelName = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
 
 
+# As wide as JSON numbers are exact.
+Priority = Annotated[int, Field(ge=-(2**53 - 1), le=2**53 - 1), NOT_BOOL]
+
+
 class Misplaced(ValueError):
     """A rule about several sections; `path` is where people should look."""
 
@@ -650,6 +654,10 @@ class TenantSettings(Section):
         description="GPU time in each window: gpu_hours or cost, window (day, week, month, "
         "total), action (warn, hold, stop).",
     )
+    max_priority: Priority | None = Field(
+        default=None,
+        description="Highest priority its users may give a job; security.max_priority by default.",
+    )
 
     def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
         """The same in the integers that the core counts with."""
@@ -671,6 +679,7 @@ class TenantSettings(Section):
             borrow_millis=_millis_or_none(self.max_borrow_gpus),
             lend_millis=_millis_or_none(self.max_lend_gpus),
             budget=None if self.budget is None else self.budget.to_budget(cost_per_gpu_hour),
+            max_priority=self.max_priority,
         )
 
 
@@ -775,6 +784,11 @@ class SecuritySettings(Section):
     )
     max_open_files: Annotated[int, Field(ge=16, le=1_000_000_000), NOT_BOOL] | None = Field(
         default=None, description="Files that each process of a job may have open at once."
+    )
+    max_priority: Priority | None = Field(
+        default=1999,
+        description="Highest priority that a job may get from who is not an operator or admin for "
+        "all tenants; null for any.",
     )
 
 

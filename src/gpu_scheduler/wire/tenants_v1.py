@@ -8,6 +8,7 @@ from gpu_scheduler.wire.v1 import WIDEST
 
 TierName = Literal["low", "normal", "high", "urgent"]
 Amount = Annotated[int, Field(ge=0, le=WIDEST)]
+Priority = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 Cores = Annotated[float, Field(ge=0, le=1_000_000)]
 # Tenants of one cohort lend each other what they do not use; empty: it stands alone.
@@ -49,6 +50,8 @@ class TenantLimits(_Model):
     max_borrow_gpus: Gpus | None = None  # from its cohort, beyond max_gpus
     max_lend_gpus: Gpus | None = None  # of max_gpus, to its cohort
     budget: BudgetModel | None = None
+    # Of jobs of its users; left out: security.max_priority
+    max_priority: Priority | None = None
 
 
 class TenantCreate(TenantLimits):
@@ -100,6 +103,7 @@ class TenantPatch(_Request):
     max_borrow_gpus: Gpus | None = None
     max_lend_gpus: Gpus | None = None
     budget: BudgetModel | None = None
+    max_priority: Priority | None = None
     cohort: Cohort = ""
     priority_tier: TierName = "normal"
     fair_share_weight: Weight = 1.0

@@ -119,7 +119,12 @@ def test_the_scheduler_is_asked_and_triggered(client):
 
 def test_plain_jobs_are_loaded_in_bulk(client):
     plain = PlainJobRequest(
-        job_id="bulk-1", tenant_id="default", gpu_type="A100", gpus=1, priority=1, submitted_at=0
+        job_id="bulk-1",
+        tenant_id="default",
+        gpu_type="A100",
+        gpus=1,
+        priority=1,
+        submitted_at=int(time.time()),
     )
     twice = client.submit_batch([plain, plain])
     assert (twice.accepted, twice.rejected[0].code) == (["bulk-1"], "DUPLICATE_JOB")

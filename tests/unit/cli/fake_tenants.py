@@ -35,6 +35,7 @@ TENANT: Json = {
     "max_borrow_gpus": 4.0,
     "max_lend_gpus": None,
     "budget": {"gpu_hours": 500.0, "cost": 1000.0, "window": "month", "action": "hold"},
+    "max_priority": 1500,
     "active": True,
     "created_at": "2023-11-14T22:12:20Z",
     "current_gpus": 4.5,

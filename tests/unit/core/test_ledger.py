@@ -3,7 +3,7 @@ import contextlib
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.core.ledger import Trial
 from gpu_scheduler.core.node import Part, Placement, Share
-from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, start
+from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, a_tenant, start
 
 N0, US = NodeId("n0"), TenantId("default")
 
@@ -35,7 +35,14 @@ def test_only_arrays_with_a_cap_are_counted() -> None:
     ledger = a_state().ledger
     ledger.take(a_job("a", array="capped", array_max=2), a_placement(0))
     ledger.take(a_job("b", array="open"), a_placement(1))
-    assert ledger.arrays == {"capped": 1}
+    assert ledger.arrays == {(US, "capped"): 1}
+
+
+def test_an_array_of_another_tenant_with_the_same_name_does_not_count() -> None:
+    ledger = a_state(tenants=[a_tenant(US), a_tenant("them")]).ledger
+    ledger.take(a_job("a", tenant="them", array="x", array_max=1), a_placement(0))
+    assert ledger.array_running(US, "x") == 0
+    assert ledger.array_running(TenantId("them"), "x") == 1
 
 
 def test_a_trial_shows_its_changes_while_it_lasts_and_no_longer() -> None:
@@ -45,9 +52,9 @@ def test_a_trial_shows_its_changes_while_it_lasts_and_no_longer() -> None:
     with Trial(books) as trial:
         trial.take(a_job("b", array="x", array_max=2), a_placement(1), 5000)
         assert books.node(N0).gpu_millis == {0: 1000, 1: 1000}
-        assert (books.tenant(US).jobs, books.array_running("x")) == (2, 2)
+        assert (books.tenant(US).jobs, books.array_running(US, "x")) == (2, 2)
     assert books.node(N0).gpu_millis == {0: 1000}
-    assert (books.tenant(US).jobs, books.array_running("x")) == (1, 1)
+    assert (books.tenant(US).jobs, books.array_running(US, "x")) == (1, 1)
     assert sorted(books.node(N0).holdings) == ["a"]
 
 
@@ -59,7 +66,7 @@ def test_what_a_trial_gives_back_is_taken_again_with_its_end() -> None:
     assert before.until == 7000
     with Trial(state.ledger) as trial:
         trial.give(job, a_placement(0))
-        assert state.ledger.array_running("x") == 0
+        assert state.ledger.array_running(US, "x") == 0
         assert state.ledger.node(N0).free_millis(a_gpu(0)) == 1000
     assert state.ledger.holding(job, a_placement(0)) == before
 

@@ -4,14 +4,13 @@ What belongs to a tenant outside the caller's scope is answered exactly like wha
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 
 from starlette.requests import HTTPConnection
 
 from gpu_scheduler.api.auth.rules import principal_of
 from gpu_scheduler.api.rest.problem import Problem
-from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.api.rest.standing import check_priority
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.ledger import TenantUse
 from gpu_scheduler.core.lifecycle import JobState
@@ -22,8 +21,6 @@ from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.service.tenants import no_tenant, queues_of, tenant_use, usage_total
 from gpu_scheduler.store.api import JobQuery, StoredJob
-
-_NO_SUCH_JOB = "there is no such job"  # as the service says it of a dependency
 
 
 def service_of(request: HTTPConnection) -> Service:
@@ -108,12 +105,11 @@ async def checked_submission(
 ) -> Submission:
     """What the caller may queue, in their own name."""
     check_tenant(service, caller, submission.tenant_id)
-    if caller.tenants is not None:
-        await _check_dependencies(service, caller, [d.job_id for d in submission.after])
+    check_priority(service, caller, submission.tenant_id, submission.priority)
     detail = replace(submission.detail, uid=run_as(service, caller))
     if (name := shown_name(caller)) is not None:
         detail = replace(detail, user=name)
-    return replace(submission, detail=detail)
+    return replace(submission, detail=detail, sees=caller.tenants)
 
 
 def shown_name(caller: Principal) -> str | None:
@@ -126,17 +122,6 @@ def run_as(service: Service, caller: Principal) -> int | None:
     if caller.kind in ("key", "user"):
         return service.settings.launch.run_as_uid
     return None if caller.uid in (None, os.geteuid()) else caller.uid
-
-
-async def _check_dependencies(
-    service: Service, caller: Principal, job_ids: Sequence[JobId]
-) -> None:
-    for job_id in job_ids:
-        entry = service.state.entry(job_id)
-        stored = None if entry is not None else await service.store.job(job_id)
-        job = entry.job if entry is not None else stored.job if stored is not None else None
-        if job is not None and not caller.sees(job.tenant_id):
-            raise InvalidRequest("after", job_id, _NO_SUCH_JOB)
 
 
 async def _resolve(service: Service, caller: Principal, name: str) -> JobId:

@@ -9,6 +9,7 @@ from gpu_scheduler.api.rest.access import check_tenant, shown_name
 from gpu_scheduler.api.rest.ingest import Complaint, Item, Reader
 from gpu_scheduler.api.rest.plain import Interned, NotAnObject, PlainJob, job_id_in
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.api.rest.standing import as_claimed
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError, Unavailable
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.service.identity import Principal
@@ -83,6 +84,7 @@ class _Loader:
             job = self._interned.job(to_plain(item))
             if self._caller.tenants is not None:
                 check_tenant(self._service, self._caller, job.tenant_id)
+            job = as_claimed(self._service, self._caller, job)
         except NotAnObject as error:
             self._reject(number, None, "PARSE_ERROR", str(error))
         except InvalidRequest as error:

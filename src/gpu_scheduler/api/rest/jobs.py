@@ -16,6 +16,7 @@ from gpu_scheduler.api.rest.access import (
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.logs import read_log
 from gpu_scheduler.api.rest.prediction import predicted_job_model
+from gpu_scheduler.api.rest.standing import check_priority, highest_priority
 from gpu_scheduler.api.rest.view import job_model
 from gpu_scheduler.api.rest.why import why_answer
 from gpu_scheduler.core.errors import InvalidRequest
@@ -102,7 +103,11 @@ async def cancel(request: Request, job: str) -> ActionAnswer:
 async def change(request: Request, job: str, body: JobChange) -> ActionAnswer:
     """Give a waiting job another priority."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
+    caller = caller_of(request)
+    job_id = await visible_job_id(service, caller, job)
+    entry = service.state.entry(job_id)
+    if entry is not None:
+        check_priority(service, caller, entry.job.tenant_id, body.priority)
     state = await service.jobs.rerank(job_id, body.priority)
     return ActionAnswer(job_id=job_id, status=state, message=f"Job has priority {body.priority}")
 
@@ -150,7 +155,10 @@ async def rerun(request: Request, job: str) -> SubmitAnswer:
     caller = caller_of(request)
     job_id = await visible_job_id(service, caller, job)
     submitted = await service.jobs.rerun(
-        job_id, uid=run_as(service, caller), user=shown_name(caller)
+        job_id,
+        uid=run_as(service, caller),
+        user=shown_name(caller),
+        most=lambda tenant_id: highest_priority(service, caller, tenant_id),
     )
     return submit_answer(submitted)
 

@@ -10,6 +10,7 @@ from gpu_scheduler.api.rest.access import (
     visible_counts,
     visible_tenant,
 )
+from gpu_scheduler.api.rest.standing import check_queue_priority
 from gpu_scheduler.api.rest.tenants import core_fields
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.cohort import borrowed, lent
@@ -55,6 +56,7 @@ async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
     """Make a queue."""
     service = service_of(request)
     visible_tenant(service, caller_of(request), body.project_id)
+    check_queue_priority(caller_of(request), body.priority)
     queue = await service.tenants.create_queue(
         TenantId(body.project_id),
         body.name,
@@ -108,6 +110,7 @@ async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> Que
     """Change a queue's priority, cap, policy, wait target or idle action; enable or disable it."""
     service = service_of(request)
     changes = body.model_dump(exclude_unset=True)
+    check_queue_priority(caller_of(request), changes.get("priority"))
     if "max_concurrent_jobs" in changes:
         changes["max_running_jobs"] = changes.pop("max_concurrent_jobs")
     if "policy" in changes:

@@ -28,6 +28,7 @@ from gpu_scheduler.api.rest.plain import (
     decode_list,
 )
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.api.rest.standing import as_claimed
 from gpu_scheduler.api.rest.upload import file_pieces
 from gpu_scheduler.core.errors import IllegalMove, SchedulerError
 from gpu_scheduler.core.lifecycle import JobState
@@ -111,6 +112,7 @@ async def submit(request: Request) -> Response:
     service, caller = service_of(request), caller_of(request)
     job = Interned(shown_name(caller) or "").job(plain)
     check_tenant(service, caller, job.tenant_id)
+    job = as_claimed(service, caller, job)
     (refused,) = await service.jobs.submit_plain([job])
     if refused is not None:
         raise refused

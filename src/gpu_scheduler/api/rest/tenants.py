@@ -158,6 +158,7 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         max_borrow_gpus=_of(tenant.borrow_millis, GPU),
         max_lend_gpus=_of(tenant.lend_millis, GPU),
         budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),
+        max_priority=tenant.max_priority,
         active=tenant.active,
         created_at=iso(tenant.created_at),
         current_gpus=use.gpu_millis / GPU,

@@ -7,7 +7,6 @@ from gpu_scheduler.api.rest.resubmit import resubmit_command, size_text, span_te
 from gpu_scheduler.api.rest.view import MASK, estimate_model, iso, masked
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.tenant import TIER_PRIORITY
 from gpu_scheduler.core.units import CPU, GPU, SECOND, gpus_text
 from gpu_scheduler.core.why.ahead import Ahead
 from gpu_scheduler.core.why.blockers import Blocker
@@ -59,9 +58,9 @@ def _change(service: Service, stored: StoredJob, change: Change) -> ChangeModel:
     command = ""
     if stored.job.array is None:  # an element of an array cannot be submitted alone
         env = {name: value for name, value in masked(stored.detail).items() if value != MASK}
-        tier = service.state.ledger.tenant(stored.job.tenant_id).tenant.tier
+        tenant = service.state.ledger.tenant(stored.job.tenant_id).tenant
         command = resubmit_command(
-            stored.job.job_id, change.job, stored.detail, env, TIER_PRIORITY[tier]
+            stored.job.job_id, change.job, stored.detail, env, tenant.usual_priority
         )
     return ChangeModel(sentence=sentence, command=command, fields=fields)
 

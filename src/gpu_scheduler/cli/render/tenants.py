@@ -80,6 +80,7 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),
         ("limits", "" if tenant.enforce_quota else "shown, and not enforced"),
         ("tier", tenant.priority_tier),
+        ("highest priority", "" if tenant.max_priority is None else str(tenant.max_priority)),
         ("weight", number_text(tenant.fair_share_weight)),
         ("preemption", "its jobs may be preempted" if tenant.allow_preemption else "never"),
         ("so far", _usage(tenant.usage)),

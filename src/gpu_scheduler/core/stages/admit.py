@@ -11,7 +11,7 @@ def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
     if books.most_jobs is not None and books.jobs >= books.most_jobs:
         return reason(ReasonCode.SERVICE_CAP, running=books.jobs, limit=books.most_jobs)
     if job_class.array_id is not None and job_class.array_max is not None:
-        running = books.array_running(job_class.array_id)
+        running = books.array_running(job_class.tenant_id, job_class.array_id)
         if running >= job_class.array_max:
             return reason(ReasonCode.ARRAY_CAP, running=running, limit=job_class.array_max)
     use = books.tenant(job_class.tenant_id)
