@@ -41,6 +41,6 @@ def _process_message(process: GpuProcess) -> pb.GpuProcess:
         found = psutil.Process(process.pid)
         message.user = found.username()
         message.command = " ".join(found.cmdline())[:_LONGEST_COMMAND] or found.name()
-    except (psutil.Error, ValueError, UnicodeError):
+    except (psutil.Error, OSError, ValueError, UnicodeError):
         pass  # it ended meanwhile, or is hidden from us
     return message

@@ -38,6 +38,7 @@ from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
 from gpu_scheduler.engines.api import EngineUnavailable
+from gpu_scheduler.engines.local.descriptors import raise_limit
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.notices.metrics import NoticeMetrics
@@ -82,6 +83,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)
         _warn_of_settings(settings, detected, without_effect)
+        raise_limit()  # a connection is a descriptor, and there may be thousands
         uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
 
 

@@ -111,7 +111,8 @@ class Hardware:
         every end of a job comes here.
         """
         pids = [process.pid for gpu in snapshot.gpus for process in gpu.processes]
-        whos = await asyncio.to_thread(look_up, pids) if pids else {}
+        seen = {who.pid: who for there in self.processes.values() for who in there.whos}
+        whos = await asyncio.to_thread(look_up, pids, seen) if pids else {}
         self.snapshot = snapshot
         self._measured.set()
         self._measured = asyncio.Event()

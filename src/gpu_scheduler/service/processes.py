@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from signal import Signals
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -13,6 +13,8 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.ledger import NodeUse
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.engines.api import AttemptKey
+
+_NOBODY: Final[Mapping[int, "Who"]] = {}
 
 
 class Mark(NamedTuple):
@@ -53,29 +55,47 @@ class Claimed:
     key: AttemptKey | None = None
 
 
-def look_up(pids: Iterable[int]) -> dict[int, Who]:
-    """Blocks for as long as /proc takes, some tenths of a millisecond each."""
-    return {pid: _who(pid) for pid in sorted(set(pids))}
+def look_up(pids: Iterable[int], known: Mapping[int, Who] = _NOBODY) -> dict[int, Who]:
+    """Blocks for as long as /proc takes, some tenths of a millisecond each.
+
+    Where the kernel does not tell now, a process is who it was when it was `known` last.
+    """
+    return {pid: _who(pid, known.get(pid)) for pid in sorted(set(pids))}
 
 
 def is_same(who: Who) -> bool:
-    """Whether this very process still runs; one that only waits to be counted does not."""
-    try:
-        found = psutil.Process(who.pid)
-        return _started_at(found) == who.started_at and found.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, ValueError):
-        return False
+    """Whether this very process may still run; one that only waits to be counted does not.
+
+    Only what is known to be gone is: else a GPU would be free because we could not look.
+    """
+    return _is_same(who) is not False
 
 
 def send(who: Who, number: Signals) -> bool:
     """Signal exactly this process; False if it is gone or not ours to signal."""
-    if who.pid == os.getpid() or not is_same(who):
+    if who.pid == os.getpid() or not _is_same(who):
         return False
     try:
         psutil.Process(who.pid).send_signal(number)  # checks once more that it is the same
-    except (psutil.Error, ValueError):
+    except (psutil.Error, OSError, ValueError):
         return False
     return True
+
+
+def _is_same(who: Who) -> bool | None:
+    """None where the kernel does not tell."""
+    try:
+        found = psutil.Process(who.pid)
+        return _started_at(found) == who.started_at and not _is_over(found)
+    except (psutil.NoSuchProcess, ValueError):
+        return False
+    except (psutil.Error, OSError):
+        return None
+
+
+def _is_over(process: psutil.Process) -> bool:
+    """A zombie, unless threads go on that outlived the first one."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 @dataclass(slots=True)
@@ -158,11 +178,11 @@ def _key(entry: Entry) -> AttemptKey:
     return AttemptKey(entry.job.job_id, entry.progress.attempt)
 
 
-def _who(pid: int) -> Who:
+def _who(pid: int, known: Who | None) -> Who:
     try:
         found = psutil.Process(pid)
         with found.oneshot():
-            if found.status() == psutil.STATUS_ZOMBIE:
+            if _is_over(found):
                 return Who(pid)
             return Who(
                 pid,
@@ -172,8 +192,10 @@ def _who(pid: int) -> Who:
                 ancestors=tuple(parent.pid for parent in found.parents()),
                 mark=_mark(found),
             )
-    except (psutil.Error, ValueError, OSError):
+    except (psutil.NoSuchProcess, ValueError):
         return Who(pid)
+    except (psutil.Error, OSError):
+        return known or Who(pid)
 
 
 def _started_at(process: psutil.Process) -> int:
@@ -184,7 +206,7 @@ def _mark(process: psutil.Process) -> Mark | None:
     try:
         env = process.environ()
         attempt = int(env["TGPU_ATTEMPT"])
-    except (psutil.Error, OSError, KeyError, ValueError):
+    except (psutil.Error, KeyError, ValueError):
         return None  # not marked, or another user's: that is none of our business
     job_id, log_dir = env.get("TGPU_JOB_ID", ""), env.get("TGPU_LOG_DIR", "")
     return Mark(AttemptKey(job_id, attempt), log_dir) if job_id and log_dir else None

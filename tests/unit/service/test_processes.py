@@ -1,8 +1,12 @@
 """Whose a process on a GPU is."""
 
+import errno
 import os
 from signal import SIGTERM
 from typing import Any
+
+import psutil
+import pytest
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.ids import JobId, NodeId
@@ -113,3 +117,23 @@ def test_a_signal_reaches_only_the_process_that_was_meant() -> None:
         assert send(who, SIGTERM)
         assert process.wait(20) == -15
         assert not send(who, SIGTERM)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES])
+def test_a_process_that_cannot_be_looked_at_is_still_who_it_was(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with a_process() as process:
+        pid = process.pid
+        known = look_up([pid])
+        assert known[pid].is_seen
+
+        def fail(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(psutil, "Process", fail)
+        assert is_same(known[pid])
+        assert look_up([pid], known) == known
+        assert not send(known[pid], SIGTERM)  # it may be another one by now
+        monkeypatch.undo()
+    assert not is_same(known[pid])

@@ -38,6 +38,9 @@ class Adoption:
 
     def resolve(self, attempt: Attempt) -> None:
         """Find out what became of an attempt that another supervisor handed to a runner."""
+        self._loop.when_known(lambda: self._resolve_or_wait(attempt))
+
+    def _resolve_or_wait(self, attempt: Attempt) -> None:
         try:
             self._resolve(attempt)
         except NotPlain as error:
@@ -65,6 +68,9 @@ class Adoption:
 
     def main_over(self, attempt: Attempt) -> None:
         """The command has ended and no runner cleans up after it."""
+        self._loop.when_known(lambda: self._main_over(attempt))
+
+    def _main_over(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.ENDED:
             return
         if attempt.ended is None:
@@ -72,7 +78,7 @@ class Adoption:
         self._ending.when_gone(attempt, lambda: self._close(attempt))
 
     def over(self, attempt: Attempt) -> bool:
-        """Whether the record says how it ended, and nothing of it is left."""
+        """Whether the record says how it ended, and nothing of it is left. Raises CannotTell."""
         end = record.read_exit(attempt.path)
         if end is None:
             return False
@@ -100,8 +106,10 @@ class Adoption:
             attempt.started_at = claim.started_at
 
     def _watch_runner(self, attempt: Attempt, claim: record.Claim) -> None:
+        is_watched = attempt.keeper is Keeper.OLD_RUNNER and attempt.runner == claim.runner
         attempt.keeper = Keeper.OLD_RUNNER
-        if claim.runner == 0 or claim.main == 0:
+        if claim.runner == 0 or claim.main == 0 or is_watched:
+            # It is about to say so; or it is over, and another process of its has the lock.
             self._loop.call_later(_LOOK_AGAIN_SECONDS, lambda: self.resolve(attempt))
             return
         attempt.runner = claim.runner
@@ -112,6 +120,9 @@ class Adoption:
 
     def _leftovers_of(self, attempt: Attempt) -> None:
         """The command is over; if its runner is not, it waits for processes left behind."""
+        self._loop.when_known(lambda: self._end_leftovers_of(attempt))
+
+    def _end_leftovers_of(self, attempt: Attempt) -> None:
         if attempt.stage is not Stage.ENDED and self._ending.members(attempt):
             self._ending.begin(attempt)
 

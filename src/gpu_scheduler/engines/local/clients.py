@@ -9,7 +9,7 @@ import selectors
 import socket
 from typing import Protocol
 
-from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.loop import ASK_AGAIN_SECONDS, Loop
 from gpu_scheduler.engines.local.protocol import VERSION, Key, Lines, Notice, Seen, decode, encode
 
 # A client this far behind has stopped reading; it can connect again and gets everything anew.
@@ -48,7 +48,10 @@ class Clients:
         self._requests = requests
         self._clients: list[_Client] = []
         listener.setblocking(False)
-        loop.watch(listener.fileno(), self._accept)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._loop.watch(self._listener.fileno(), self._accept)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -79,7 +82,11 @@ class Clients:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # no descriptors: whoever waits stays in line, and we do not spin
+            self._loop.unwatch(self._listener.fileno())
+            self._loop.call_later(ASK_AGAIN_SECONDS, self._listen)
             return
         sock.setblocking(False)
         client = _Client(sock)

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 
 from gpu_scheduler.engines.local.attempts import (
     TIME_LIMIT,
@@ -20,6 +21,7 @@ from gpu_scheduler.engines.local.attempts import (
 from gpu_scheduler.engines.local.loop import Loop
 from gpu_scheduler.engines.local.pool import Pool
 from gpu_scheduler.engines.local.processes import (
+    CannotTell,
     Process,
     all_processes,
     descendants,
@@ -56,11 +58,12 @@ class Ending:
         """Once per attempt; later calls change nothing, unless a notice was taken back."""
         if attempt.is_ending:
             return
-        if attempt.notice is not None and is_alive(attempt.main, attempt.main_start):
+        if attempt.notice is not None and _may_live(attempt):
             self._give_notice(attempt, *attempt.notice)
             return
         attempt.is_ending = True
-        self._terminate(attempt)
+        told: set[tuple[int, int]] = set()
+        self._loop.when_known(lambda: self._terminate(attempt, told))
         killer = _Killer(self._loop, attempt, self)
         self._loop.call_later(attempt.grace_ms / 1000, killer.kill)
 
@@ -69,9 +72,7 @@ class Ending:
         if attempt.is_noticed:
             return
         attempt.is_noticed = True
-        main = read_process(attempt.main)
-        if main is not None and main.start == attempt.main_start:
-            send_signal(main, number)
+        self._loop.when_known(lambda: _notify(attempt, number))
         self._loop.call_later(wait_ms / 1000, lambda: self._notice_over(attempt))
 
     def _notice_over(self, attempt: Attempt) -> None:
@@ -81,14 +82,19 @@ class Ending:
 
     def when_gone(self, attempt: Attempt, callback: Callable[[], None]) -> None:
         """For attempts no runner watches: end what is left, and call back when nothing is."""
-        if not self.members(attempt):
+        try:
+            members = self.members(attempt)
+        except CannotTell:
+            members = None  # what we cannot see may be there
+        if members is not None and not members:
             callback()
             return
-        self.begin(attempt)
+        if members:
+            self.begin(attempt)
         self._loop.call_later(_REPEAT_SECONDS, lambda: self.when_gone(attempt, callback))
 
     def members(self, attempt: Attempt) -> list[Process]:
-        """The attempt's living processes."""
+        """The attempt's living processes. Raises CannotTell."""
         match attempt.keeper:
             case Keeper.RUNNER | Keeper.OLD_RUNNER:
                 return descendants(attempt.runner) if attempt.runner else []
@@ -109,25 +115,28 @@ class Ending:
             self._attempts.told_to_end(attempt, TIME_LIMIT)
             self.begin(attempt)
 
-    def _terminate(self, attempt: Attempt) -> None:
+    def _terminate(self, attempt: Attempt, told: set[tuple[int, int]]) -> None:
         # Each process gets TERM once: to some, a second one means "at once". A program that starts
         # another to clean up is left alone until the grace is over.
         if attempt.stage is Stage.ENDED:
             return
-        told: set[tuple[int, int]] = set()
         for _ in range(3):
             new = [p for p in self.members(attempt) if (p.pid, p.start) not in told]
             for process in new:
-                told.add((process.pid, process.start))
                 send_signal(process, signal.SIGTERM)
+                told.add((process.pid, process.start))
                 send_signal(process, signal.SIGCONT)  # a stopped process cannot obey
         if not told:
             # Over by now, or its runner was killed this moment and its processes are found below
             # us only after we have noticed.
-            self._loop.call_later(_REPEAT_SECONDS, lambda: self._terminate(attempt))
+            again = partial(self._terminate, attempt, told)
+            self._loop.call_later(_REPEAT_SECONDS, lambda: self._loop.when_known(again))
 
     def owner(self, root: Process) -> Attempt | None:
-        """Whose a child of ours is, if it is not a runner: its runner was killed."""
+        """Whose a child of ours is, if it is not a runner: its runner was killed.
+
+        Raises CannotTell.
+        """
         outputs = output_directories(root.pid)
         live = self._attempts.live.values()
         for attempt in live:
@@ -148,7 +157,7 @@ class Ending:
     def _all_runners_live(self) -> bool:
         """Else one has just died, and its job's processes are ours before we know it."""
         found = [read_process(pid) for pid in self._pool]
-        return all(process is not None and process.state not in "ZX" for process in found)
+        return all(process is not None and not process.is_over for process in found)
 
 
 class _Killer:
@@ -166,7 +175,10 @@ class _Killer:
             return
         now = time.monotonic()
         self._began_at = self._began_at or now
-        left = self._round(now + _CHASE_SECONDS)
+        try:
+            left = self._round(now + _CHASE_SECONDS)
+        except CannotTell:
+            left = []  # the next round knows more
         if left and not self._said and now - self._began_at > _STUCK_SECONDS:
             self._said = True
             self._ending.say_stuck(self._attempt, left[0])
@@ -190,6 +202,19 @@ class _Killer:
                 killed.add((process.pid, process.start))
                 send_signal(process, signal.SIGKILL)
         return members
+
+
+def _may_live(attempt: Attempt) -> bool:
+    try:
+        return is_alive(attempt.main, attempt.main_start)
+    except CannotTell:
+        return True
+
+
+def _notify(attempt: Attempt, number: int) -> None:
+    main = read_process(attempt.main)
+    if main is not None and main.start == attempt.main_start:
+        send_signal(main, number)
 
 
 def _strays(attempt: Attempt) -> list[Process]:

@@ -20,6 +20,7 @@ from gpu_scheduler.engines.api import (
     Usage,
 )
 from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local.descriptors import inherited_limit
 from gpu_scheduler.engines.local.protocol import (
     VERSION,
     Lines,
@@ -60,6 +61,7 @@ class LocalEngine:
             f"--dir={self._directory}",
             f"--boot-id-file={boot_id_file}",
             f"--idle-seconds={idle_seconds}",
+            f"--open-files={inherited_limit()}",
         ]
         self._connection: _Connection | None = None
         self._connected = asyncio.Event()

@@ -7,6 +7,7 @@ the supervisor, which sends it to every process itself.
 """
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -22,6 +23,7 @@ from gpu_scheduler.engines.local.commands import (
     find_program,
     spawn_failure,
 )
+from gpu_scheduler.engines.local.descriptors import SCARCE, close_all_but, patiently
 from gpu_scheduler.engines.local.processes import set_command_line, set_name
 
 _PIECE: Final = 1 << 16
@@ -44,10 +46,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     set_name("tgpu-gang")
     set_command_line("tgpu-gang", *command["argv"])
     # What the runner has open: its lock above all, which must not outlive it here.
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, tell):
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
-                os.close(int(name))
+    close_all_but({0, 1, 2, tell})
     env = dict(command["env"])
     # One for all, for as long as this attempt lives; a port that the owner chose is kept.
     env.setdefault("MASTER_PORT", str(_free_port()))
@@ -94,7 +93,12 @@ class Gang:
         return self._code or 0
 
     def _start(self, rank: int, env: dict[str, str]) -> None:
-        out, err = os.pipe(), os.pipe()
+        try:
+            out, err = _pipes()
+        except OSError as error:
+            _say(f"worker {rank} could not be started: {error.strerror}")
+            self._fail(126)
+            return
         try:
             pid = self._spawn(env, out[1], err[1])
         except (CommandFailed, NotStarted) as error:
@@ -249,6 +253,19 @@ def _write(target: int, data: bytes) -> None:
 
 def _say(message: str) -> None:
     _write(2, f"tgpu: {message}\n".encode(errors="replace"))
+
+
+def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """For standard output and error of a worker. Raises OSError."""
+    # Our own limit stays what it is; what the whole machine lacks comes back.
+    of_the_machine = SCARCE - {errno.EMFILE}
+    out = patiently(os.pipe, of_the_machine)
+    try:
+        return out, patiently(os.pipe, of_the_machine)
+    except OSError:
+        for end in out:
+            os.close(end)
+        raise
 
 
 def _nothing(*_: object) -> None:

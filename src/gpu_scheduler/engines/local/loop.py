@@ -7,9 +7,15 @@ import selectors
 import time
 from collections.abc import Callable
 
-from gpu_scheduler.engines.local.processes import start_time
+from gpu_scheduler.engines.local.descriptors import is_scarce
+from gpu_scheduler.engines.local.processes import CannotTell, is_alive
 
 Callback = Callable[[], None]
+
+# How long until the kernel is asked again what it did not tell.
+ASK_AGAIN_SECONDS = 0.5
+# The last descriptors are for what cannot do without: runners, files, clients.
+_RESERVE = 128
 
 
 class Timer:
@@ -25,6 +31,7 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._cancelled = 0
+        self._said = ""
 
     def watch(self, fd: int, callback: Callback, events: int = selectors.EVENT_READ) -> None:
         """Call back whenever the descriptor is ready; a second call changes the events."""
@@ -38,22 +45,45 @@ class Loop:
 
     def watch_process(self, pid: int, start: int, callback: Callback) -> None:
         """Call back once, when this process (not ours to wait for) is over."""
+        fd = _descriptor_of(pid)
         try:
-            fd = os.pidfd_open(pid)
-        except OSError:
+            # Asked after opening: from here on the descriptor means this process.
+            is_over = not is_alive(pid, start)
+        except CannotTell:
+            is_over = False
+            fd = _let_go(fd)  # it may be another process's
+        if is_over:
+            _let_go(fd)
             self.call_later(0, callback)
-            return
-        if start_time(pid) != start:
-            os.close(fd)
-            self.call_later(0, callback)
-            return
+        elif fd is None or not self._register(fd, callback):
+            # By pid and start time then, until there is a descriptor for it.
+            self.call_later(ASK_AGAIN_SECONDS, lambda: self.watch_process(pid, start, callback))
 
+    def _register(self, fd: int, callback: Callback) -> bool:
         def over() -> None:
             self._selector.unregister(fd)
             os.close(fd)
             callback()
 
-        self._selector.register(fd, selectors.EVENT_READ, over)
+        try:
+            self._selector.register(fd, selectors.EVENT_READ, over)
+        except OSError:  # the kernel limits these as well
+            os.close(fd)
+            return False
+        return True
+
+    def when_known(self, call: Callback) -> None:
+        """Call now; again later for as long as the kernel does not tell what it asks for."""
+        try:
+            call()
+        except CannotTell as error:
+            self._say(str(error))
+            self.call_later(ASK_AGAIN_SECONDS, lambda: self.when_known(call))
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self._said:  # once, and not twice a second
+            os.write(2, f"{trouble}; asked again later\n".encode(errors="replace"))
+        self._said = trouble
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(callback)
@@ -87,3 +117,18 @@ class Loop:
             return None
         # Rounded up to a millisecond, as epoll counts: else it wakes early and finds nothing due.
         return max(0.0, self._timers[0][0] - time.monotonic() + 0.001)
+
+
+def _descriptor_of(pid: int) -> int | None:
+    """None where there is no such process, or where no descriptor is to be had."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    return _let_go(fd) if is_scarce(fd, _RESERVE) else fd
+
+
+def _let_go(fd: int | None) -> int | None:
+    if fd is not None:
+        os.close(fd)
+    return None

@@ -13,7 +13,7 @@ from typing import Final
 from gpu_scheduler.devices.control_groups import OWN, GroupTree, memory_tree
 from gpu_scheduler.engines.api import OUT_OF_MEMORY
 from gpu_scheduler.engines.attempt_files import new_file
-from gpu_scheduler.engines.local.processes import start_time
+from gpu_scheduler.engines.local.processes import CannotTell, start_time
 
 _PREFIX: Final = "tgpu-job-"
 _PROCS: Final = "cgroup.procs"
@@ -98,7 +98,7 @@ def _prepare(tree: GroupTree) -> None:
     """Take away what runners that were killed left; let groups below the tree limit memory."""
     for left in tree.path.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not start_time(int(pid)):
+        if pid.isdigit() and _is_gone(int(pid)):
             _is_removed(left)
     if tree.version == 1 or "memory" in (tree.path / "cgroup.subtree_control").read_text().split():
         return
@@ -110,6 +110,13 @@ def _prepare(tree: GroupTree) -> None:
         # Groups with processes of their own may have none below that limit anything.
         _move_away(tree.path)
         _enable(tree.path)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return not start_time(pid)
+    except CannotTell:
+        return False  # the next runner looks again
 
 
 def _enable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from gpu_scheduler.engines.local import record
@@ -46,11 +47,19 @@ class Orphans:
         # First all that is known of each, then the ends: one may belong to any of them.
         for attempt in orphaned:
             attempt.keeper = Keeper.SUPERVISOR
-        started = [attempt for attempt in orphaned if self._may_run(attempt, requeue)]
-        for child in ended:
-            self._child_ended(child)
-        for attempt in started:
-            self._follow(attempt)
+        left, started = list(orphaned), list[Attempt]()
+
+        def sort_out() -> None:
+            while left:
+                if self._may_run(left[0], requeue):
+                    started.append(left[0])
+                left.pop(0)  # now, and not before: it may not be known yet, and asked again
+            for child in ended:
+                self._child_ended(child)
+            for attempt in started:
+                self._follow(attempt)
+
+        self._loop.when_known(sort_out)
 
     def _may_run(self, attempt: Attempt, requeue: Callable[[Attempt], None]) -> bool:
         if attempt.stage is Stage.ENDED or self._adoption.over(attempt):
@@ -83,6 +92,9 @@ class Orphans:
             self._ambiguous.update(attempt.key for attempt in unnamed)
 
     def _follow(self, attempt: Attempt) -> None:
+        self._loop.when_known(lambda: self._follow_main(attempt))
+
+    def _follow_main(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.ENDED:
             return
         if not attempt.main:
@@ -104,9 +116,8 @@ class Orphans:
         # will be told to us next.
         unknown = [root for root in roots if self._ending.owner(root) in (None, attempt)]
         if unknown and looks:
-            self._loop.call_later(
-                _LOOK_AGAIN_SECONDS, lambda: self._look_for_main(attempt, looks - 1)
-            )
+            again = partial(self._look_for_main, attempt, looks - 1)
+            self._loop.call_later(_LOOK_AGAIN_SECONDS, lambda: self._loop.when_known(again))
             return
         if unknown or attempt.key in self._ambiguous:
             self._attempts.lost(attempt, KILLED_AT_START)

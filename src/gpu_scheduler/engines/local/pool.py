@@ -1,6 +1,6 @@
 """The runners: forked ahead, used again, let go when too many are idle."""
 
-import contextlib
+import errno
 import gc
 import os
 import signal
@@ -11,10 +11,13 @@ from collections.abc import Iterator
 
 from gpu_scheduler.engines.local import runner as runner_process
 from gpu_scheduler.engines.local.attempts import Attempt
+from gpu_scheduler.engines.local.descriptors import close_all_but, is_scarce
 
 _KEPT_IDLE = 16
 # More idle ones than that are kept for a while, so that waves of short jobs do not fork each time.
 _SURPLUS_SECONDS = 10.0
+# The last descriptors are for files and for clients: without them no job could be ended.
+_RESERVE = 32
 # A runner that does not even read its next job for this long is stuck or stopped.
 _HAND_SECONDS = 5.0
 
@@ -53,6 +56,10 @@ class Pool:
     def fork(self) -> None:
         """Add one idle runner. Raises OSError where the system has no room for it."""
         ours, theirs = socket.socketpair()
+        if is_scarce(theirs.fileno(), _RESERVE):
+            ours.close()
+            theirs.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         gc.freeze()  # what lives now is shared with the child; counting it would copy the pages
         try:
             pid = os.fork()
@@ -107,7 +114,8 @@ class Pool:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            _close_all_but({0, 1, 2, commands, self._reports})
+            # The lock, the clients and the other runners' sockets would outlive the supervisor.
+            close_all_but({0, 1, 2, commands, self._reports})
             runner_process.serve(self._root, commands, self._reports, self._boot)
         except BaseException:
             # Nobody is above to catch it; the supervisor sees a runner die and does the rest.
@@ -115,11 +123,3 @@ class Pool:
             os._exit(1)
         finally:
             os._exit(0)
-
-
-def _close_all_but(kept: set[int]) -> None:
-    """The lock, the clients and the other runners' sockets would outlive the supervisor here."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
-                os.close(int(name))

@@ -17,6 +17,7 @@ from gpu_scheduler.engines.attempt_files import (
     read_whole,
 )
 from gpu_scheduler.engines.local.paths import RECORD
+from gpu_scheduler.engines.local.processes import CannotTell
 
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 # The longest has a command line, of which the kernel takes 2 MiB, written as JSON.
@@ -75,22 +76,32 @@ def claim_void(path: str) -> bool:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a live runner has this attempt. Not fooled by pids that are used again."""
+    """Whether a live runner has this attempt. Not fooled by pids that are used again.
+
+    Raises CannotTell.
+    """
     try:
         directory = open_attempt(path)
     except (FileNotFoundError, NotPlain):  # no runner of ours is in that
         return False
+    except OSError as error:
+        raise CannotTell(f"the lock of {path} cannot be looked at", error) from error
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise CannotTell(f"the lock of {path} cannot be looked at", error) from error
     finally:
         os.close(directory)
     return False
 
 
 def read_claim(path: str) -> Claim | None:
-    """None where nobody claimed the attempt. A line cut short counts as not written."""
+    """None where nobody claimed the attempt. A line cut short counts as not written.
+
+    Raises CannotTell.
+    """
     lines = _lines(path)
     if lines is None:
         return None
@@ -101,7 +112,7 @@ def read_claim(path: str) -> Claim | None:
 
 
 def read_exit(path: str) -> Exit | None:
-    """The last word on how the attempt ended, if there is one."""
+    """The last word on how the attempt ended, if there is one. Raises CannotTell."""
     ends = [line["exit"] for line in _lines(path) or () if "exit" in line]
     if not ends:
         return None
@@ -136,6 +147,8 @@ def _lines(path: str) -> list[dict[str, Any]] | None:
         return None
     except NotPlain:
         return []
+    except OSError as error:
+        raise CannotTell(f"{path}/{RECORD} cannot be read", error) from error
     return [_object(line) for line in whole]
 
 

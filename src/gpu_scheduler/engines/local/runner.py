@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from gpu_scheduler.engines.attempt_files import new_file
-from gpu_scheduler.engines.local import record, switch
+from gpu_scheduler.engines.local import descriptors, record, switch
 from gpu_scheduler.engines.local.commands import (
     CommandFailed,
     NotStarted,
@@ -24,9 +24,11 @@ from gpu_scheduler.engines.local.commands import (
     no_directory,
     spawn_failure,
 )
+from gpu_scheduler.engines.local.descriptors import patiently
 from gpu_scheduler.engines.local.memory_group import MemoryGroup, memory_group
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import (
+    CannotTell,
     adopt_orphans,
     set_command_line,
     set_name,
@@ -46,6 +48,7 @@ _CAUSE_CHARS = 500
 
 def serve(root: str, commands: int, reports: int, boot: str) -> None:
     """The life of a runner. Knows no other descriptors than these two and the standard ones."""
+    descriptors.restore()  # for the jobs: what they inherit is what we have
     set_name("tgpu-runner")
     set_command_line("tgpu-runner", f"--dir={root}")
     adopt_orphans()
@@ -65,10 +68,10 @@ class _Runner:
         self._pid = os.getpid()
         self._name: dict[str, object] = {
             "runner": self._pid,
-            "runner_start": start_time(self._pid),
+            "runner_start": _start_of(self._pid),
             "boot": boot,
         }
-        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._null = patiently(lambda: os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
         self._ignored = [
             number
             for number in signal.valid_signals()
@@ -94,7 +97,8 @@ class _Runner:
         command |= {"grace_ms": grace_ms, "time_limit_ms": time_limit_ms}
         command["name"] = f"{job_id}-{attempt}"
         try:
-            directory = record.open_directory(f"{self._root}/{JOBS}/{job_id}/{attempt}")
+            path = f"{self._root}/{JOBS}/{job_id}/{attempt}"
+            directory = patiently(lambda: record.open_directory(path))
         except OSError as error:
             self._report("none", f"its directory could not be made: {error.strerror}", True)
             return
@@ -108,7 +112,7 @@ class _Runner:
 
     def _in_directory(self, directory: int, command: dict[str, Any]) -> None:
         try:
-            paper = record.create_claim(directory)
+            paper = patiently(lambda: record.create_claim(directory))
         except OSError as error:
             self._report("none", f"its directory cannot be written: {error.strerror}", True)
             return
@@ -146,8 +150,8 @@ class _Runner:
         try:
             # Only the names of variables: values are secrets.
             record.write_claim(paper, self._name, command | {"env": sorted(command["env"])})
-            stdout = new_file(STDOUT, _LOG, directory)
-            stderr = new_file(STDERR, _LOG, directory)
+            stdout = patiently(lambda: new_file(STDOUT, _LOG, directory))
+            stderr = patiently(lambda: new_file(STDERR, _LOG, directory))
         except OSError as error:
             cause = f"its files could not be made: {error.strerror}"
             raise NotStarted(cause, retry=True) from error
@@ -158,7 +162,7 @@ class _Runner:
             os.close(stderr)
             os.chdir("/")
         started_at = _now_ms()
-        start = start_time(main)
+        start = _start_of(main)
         with contextlib.suppress(OSError):  # a full disk must not disturb what already runs
             record.write_main(paper, main, start, started_at)
         self._report("started", main, start, started_at)
@@ -178,18 +182,21 @@ class _Runner:
         except (OSError, ValueError) as error:
             raise NotStarted(no_directory(cwd, error), retry=False) from error
         try:
-            return os.posix_spawn(
-                find_program(argv[0], env),
-                argv,
-                env,
-                file_actions=(
-                    (os.POSIX_SPAWN_DUP2, self._null, 0),
-                    (os.POSIX_SPAWN_DUP2, stdout, 1),
-                    (os.POSIX_SPAWN_DUP2, stderr, 2),
-                ),
-                setsid=True,
-                setsigmask=(),
-                setsigdef=self._ignored,
+            program = find_program(argv[0], env)
+            return patiently(
+                lambda: os.posix_spawn(
+                    program,
+                    argv,
+                    env,
+                    file_actions=(
+                        (os.POSIX_SPAWN_DUP2, self._null, 0),
+                        (os.POSIX_SPAWN_DUP2, stdout, 1),
+                        (os.POSIX_SPAWN_DUP2, stderr, 2),
+                    ),
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=self._ignored,
+                )
             )
         except ValueError as error:  # a NUL in an argument, a variable without a name
             raise NotStarted(f"the command cannot be passed on: {error}", retry=False) from error
@@ -295,6 +302,18 @@ def _exit_of(zombie: os.waitid_result) -> record.Exit:
     if zombie.si_code == os.CLD_EXITED:
         return record.Exit(exit_code=status, ended_at=_now_ms())
     return record.Exit(exit_code=128 + status, signal=status, ended_at=_now_ms())
+
+
+def _start_of(pid: int) -> int:
+    """Of ourselves or of a child not waited for yet: it is there, if only we may look."""
+
+    def ask() -> int:
+        try:
+            return start_time(pid)
+        except CannotTell as error:
+            raise OSError(error.errno, str(error)) from error
+
+    return patiently(ask)
 
 
 def _now_ms() -> int:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from gpu_scheduler.engines.local.commands import find_program
+from gpu_scheduler.engines.local.descriptors import close_all_but
 from gpu_scheduler.engines.local.gang import NOT_PASSED_ON
 from gpu_scheduler.engines.local.processes import set_command_line, set_name
 from gpu_scheduler.engines.local.windows import PROGRAMS, Window, default_signals, open_window
@@ -40,10 +41,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     """Become the session's process; `tell` is closed as soon as the command was started."""
     set_name("tgpu-session")
     set_command_line("tgpu-session", *command["argv"])
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, tell):
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
-                os.close(int(name))
+    close_all_but({0, 1, 2, tell})
     session = Session(
         command["argv"], dict(command["env"]), command["session"], command["multiplexer"]
     )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NoReturn
 
-from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local import descriptors, paths
 from gpu_scheduler.engines.local.processes import adopt_orphans, set_name
 from gpu_scheduler.engines.local.supervisor import Supervisor, log
 
@@ -30,6 +30,7 @@ _ANOTHER = b"another"
 
 def main() -> NoReturn:
     arguments = _arguments()
+    descriptors.raise_limit(arguments.open_files)
     root = os.path.realpath(arguments.dir)
     os.makedirs(root, 0o700, exist_ok=True)
     if not arguments.detach:
@@ -61,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--dir", required=True, help="where jobs, journal and socket live")
     parser.add_argument("--boot-id-file", default=BOOT_ID_FILE)
     parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
+    parser.add_argument("--open-files", type=int, help="soft limit that jobs are to have")
     parser.add_argument("--detach", action="store_true", help="return once it listens")
     return parser.parse_args()
 

@@ -4,6 +4,7 @@ One per data directory, single-threaded, standard library only. Killing it harms
 see theirs through, and the next supervisor finds out what happened (adoption.py).
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,12 +15,13 @@ from gpu_scheduler.engines.local import paths
 from gpu_scheduler.engines.local.adoption import Adoption
 from gpu_scheduler.engines.local.attempts import STOPPED, Attempt, Attempts, Stage, now_ms
 from gpu_scheduler.engines.local.clients import Clients
+from gpu_scheduler.engines.local.descriptors import patiently
 from gpu_scheduler.engines.local.ending import Ending
 from gpu_scheduler.engines.local.journal import Journal
-from gpu_scheduler.engines.local.loop import Loop
+from gpu_scheduler.engines.local.loop import ASK_AGAIN_SECONDS, Loop
 from gpu_scheduler.engines.local.orphans import EndedChild, Orphans
 from gpu_scheduler.engines.local.pool import Pool, Runner
-from gpu_scheduler.engines.local.processes import is_alive, read_process
+from gpu_scheduler.engines.local.processes import CannotTell, is_alive, read_process
 from gpu_scheduler.engines.local.protocol import Key, Lines, Notice, Seen, decode
 from gpu_scheduler.engines.local.record import Exit
 
@@ -57,16 +59,17 @@ class Supervisor:
         self._busy_at = time.monotonic() + _FIRST_CLIENT_SECONDS
         self._starting: list[Attempt] = []
         self._looks_again = False
-        self._is_blocked = False  # nothing can be started now: no disk space, no processes
+        self._blocked_by = ""  # why nothing can be started now: no disk space, no processes
         self._must_go_on = False  # more can be started right away
         self._must_quit = False
 
     def run(self, ready: Callable[[], None]) -> None:
         self._catch_signals()
         self._loop.watch(self._reports, self._read_reports)
-        self._attempts.replay()
-        for _ in range(_FIRST_RUNNERS):  # early: the smaller we are, the cheaper the fork
-            self._pool.fork()
+        patiently(self._attempts.replay)
+        with contextlib.suppress(OSError):  # tried again when there is something to run
+            for _ in range(_FIRST_RUNNERS):  # early: the smaller we are, the cheaper the fork
+                self._pool.fork()
         for attempt in list(self._attempts.live.values()):
             self._adoption.resolve(attempt)
         self._settle()
@@ -114,7 +117,6 @@ class Supervisor:
         except OSError as error:
             self._wait_for_room(f"the journal cannot be written: {error}")
             return
-        self._is_blocked = False
         self._hand_out()
         news, self._attempts.news = self._attempts.news, []
         self._clients.tell(news)
@@ -153,6 +155,7 @@ class Supervisor:
             attempt.stage = Stage.HANDED
             attempt.handed_at = now
             self._starting.append(attempt)
+            self._blocked_by = ""
         else:
             self._attempts.queue.appendleft(attempt)
 
@@ -160,9 +163,9 @@ class Supervisor:
         self._looks_again = False  # being woken is enough: every turn hands out what it can
 
     def _wait_for_room(self, why: str) -> None:
-        if not self._is_blocked:
+        if why != self._blocked_by:
             log(why)
-        self._is_blocked = True
+        self._blocked_by = why
         self._loop.call_later(_RETRY_SECONDS, lambda: None)
 
     def _read_reports(self) -> None:
@@ -201,14 +204,17 @@ class Supervisor:
         self._read_reports()  # what a runner said before it died comes first
         orphaned: list[Attempt] = []
         ended: list[EndedChild] = []
-        while child := _ended_child():
-            if child.pid in self._pool:
-                attempt = self._pool.died(child.pid)
-                if attempt is not None:
-                    log(f"runner {child.pid} of {attempt.key} was killed")
-                    orphaned.append(attempt)
-            else:
-                ended.append(child)
+        try:
+            while child := _ended_child():
+                if child.pid in self._pool:
+                    attempt = self._pool.died(child.pid)
+                    if attempt is not None:
+                        log(f"runner {child.pid} of {attempt.key} was killed")
+                        orphaned.append(attempt)
+                else:
+                    ended.append(child)
+        except CannotTell:
+            self._loop.call_later(ASK_AGAIN_SECONDS, self._reap)  # it stays a zombie until then
         if orphaned or ended:
             self._orphans.take_over(orphaned, ended, self._requeue)
 
@@ -247,11 +253,14 @@ class Supervisor:
 
 def _has_ended(attempt: Attempt) -> bool:
     """Whether the command is over, though we may not have been told yet."""
-    return attempt.stage is Stage.RUNNING and not is_alive(attempt.main, attempt.main_start)
+    try:
+        return attempt.stage is Stage.RUNNING and not is_alive(attempt.main, attempt.main_start)
+    except CannotTell:
+        return False
 
 
 def _ended_child() -> EndedChild | None:
-    """Reap one child, if any has ended."""
+    """Reap one child, if any has ended. Raises CannotTell."""
     try:
         zombie = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -17,6 +17,7 @@ from gpu_scheduler.engines.local.commands import (
     no_directory,
     spawn_failure,
 )
+from gpu_scheduler.engines.local.descriptors import patiently
 
 # What in a command makes it one of ours.
 NEEDS_FORK: Final = ("user", "workers", "limits", "session")
@@ -28,7 +29,7 @@ def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Itera
         _give_logs(command["user"], streams[1:])
     if not command["cwd"].startswith("/"):
         raise NotStarted(f"not an absolute directory: {command['cwd']}", retry=False)
-    told, tell = os.pipe()  # closed by a successful exec
+    told, tell = patiently(os.pipe)  # closed by a successful exec
     try:
         pid = os.fork()
         if pid == 0:
