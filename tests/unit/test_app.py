@@ -15,6 +15,8 @@ from gpu_scheduler.app.listen import (
     data_directory,
     listen,
     listen_for_scrapes,
+    remove_service_file,
+    service_file,
     without_taken_grpc_port,
     write_service_file,
 )
@@ -100,6 +102,24 @@ def test_a_socket_left_over_from_a_crash_is_replaced(tmp_path: Path) -> None:
         left_over.bind(str(path))
     with listen(some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})) as listening:
         assert len(listening.sockets) == 1
+
+
+def test_a_socket_that_another_service_has_there_by_now_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
+    with listen(settings):
+        path.unlink()
+        path.write_text("the next one's")
+    assert path.read_text() == "the next one's"
+
+
+def test_a_service_file_of_another_service_is_left_alone(tmp_path: Path) -> None:
+    write_service_file(tmp_path, Listening([], None, None))
+    remove_service_file(tmp_path)
+    assert not service_file(tmp_path).exists()
+    service_file(tmp_path).write_text(json.dumps({"pid": 1}))
+    remove_service_file(tmp_path)
+    assert service_file(tmp_path).exists()
 
 
 def test_a_file_in_the_way_of_a_socket_is_kept(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def listen(settings: Settings) -> Iterator[Listening]:
     sockets: list[socket.socket] = []
     url = None
     path = _socket_path(settings)
+    made: tuple[int, int] | None = None
     try:
         if settings.api.http_port:
             sockets.append(_listen_tcp(settings.api.host, settings.api.http_port))
@@ -82,11 +83,13 @@ def listen(settings: Settings) -> Iterator[Listening]:
             url = f"{scheme}://{_in_url(settings.api.host)}:{settings.api.http_port}"
         if path is not None:
             sockets.append(_listen_unix(path, for_everybody=_serves_everybody(settings)))
+            made = _file_at(path)
         yield Listening(sockets, url, path)
     finally:
         for open_socket in sockets:
             open_socket.close()
-        if path is not None and len(sockets) == bool(url) + 1:
+        # The directory may have been removed and another service have its socket there by now.
+        if path is not None and made is not None and _file_at(path) == made:
             path.unlink(missing_ok=True)
 
 
@@ -180,6 +183,14 @@ def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:
     return listening
 
 
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -201,3 +212,13 @@ def write_service_file(data_dir: Path, listening: Listening) -> None:
     with open(temporary, "w", opener=_for_the_owner) as file:
         file.write(json.dumps(facts) + "\n")
     temporary.replace(service_file(data_dir))
+
+
+def remove_service_file(data_dir: Path) -> None:
+    """Unless it tells of another service: the directory may have been removed and made anew."""
+    try:
+        told = json.loads(service_file(data_dir).read_text())
+    except (OSError, ValueError):
+        return
+    if isinstance(told, dict) and told.get("pid") == os.getpid():
+        service_file(data_dir).unlink(missing_ok=True)

@@ -30,7 +30,7 @@ from gpu_scheduler.app.listen import (
     data_directory,
     listen,
     listen_for_scrapes,
-    service_file,
+    remove_service_file,
     without_taken_grpc_port,
     write_service_file,
 )
@@ -216,7 +216,7 @@ async def _serve(
             await server.serve(_for_crowds(listening.sockets))
     finally:
         app.state.service = None
-        service_file(data_dir).unlink(missing_ok=True)
+        remove_service_file(data_dir)
         try:
             await opening
         finally:

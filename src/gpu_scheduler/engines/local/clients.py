@@ -4,6 +4,7 @@ Nothing is answered while a request is read. Answers go out together after the t
 durable, so a client never hears of anything that a crash could undo.
 """
 
+import contextlib
 import os
 import selectors
 import socket
@@ -47,6 +48,17 @@ class Clients:
         self._listener = listener
         self._requests = requests
         self._clients: list[_Client] = []
+        self._wait_at(listener)
+
+    def listen(self, listener: socket.socket) -> None:
+        """At another socket from now on. Those who are connected stay so."""
+        with contextlib.suppress(KeyError):  # while there are no descriptors it is not watched
+            self._loop.unwatch(self._listener.fileno())
+        self._listener.close()
+        self._listener = listener
+        self._wait_at(listener)
+
+    def _wait_at(self, listener: socket.socket) -> None:
         listener.setblocking(False)
         self._listen()
 

@@ -21,6 +21,7 @@ from gpu_scheduler.engines.api import (
 )
 from gpu_scheduler.engines.local import paths
 from gpu_scheduler.engines.local.descriptors import inherited_limit
+from gpu_scheduler.engines.local.door import connect
 from gpu_scheduler.engines.local.protocol import (
     VERSION,
     Lines,
@@ -29,7 +30,7 @@ from gpu_scheduler.engines.local.protocol import (
     encode,
     encode_launch,
 )
-from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS, connect
+from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 2.0

@@ -3,24 +3,19 @@
 import argparse
 import contextlib
 import errno
-import fcntl
 import os
-import socket
 import stat
 import sys
-import time
-from collections.abc import Iterator
 from typing import NoReturn
 
 from gpu_scheduler.engines.local import descriptors, paths
+from gpu_scheduler.engines.local.door import take
 from gpu_scheduler.engines.local.processes import adopt_orphans, set_name
 from gpu_scheduler.engines.local.supervisor import Supervisor, log
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 IDLE_SECONDS = 60.0
 
-# A runner just forked by a supervisor that was killed may hold its lock for a moment.
-_LOCK_SECONDS = 2.0
 _LOG_BYTES = 1 << 20
 
 # What the detached process tells the one that started it, before that one exits.
@@ -45,18 +40,6 @@ def main() -> NoReturn:
     sys.exit(_supervise(root, arguments, tell))
 
 
-def connect(directory: str) -> socket.socket:
-    """A connection to the directory's supervisor. Raises OSError where none answers."""
-    with _address(directory) as address:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.connect(address)
-        except OSError:
-            sock.close()
-            raise
-        return sock
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gpu_scheduler.engines.local.supervisor")
     parser.add_argument("--dir", required=True, help="where jobs, journal and socket live")
@@ -68,8 +51,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
-    lock = _lock(root)
-    if lock is None:
+    door = take(root)
+    if door is None:
         _tell(tell, _ANOTHER)
         return 0
     with contextlib.suppress(FileExistsError):
@@ -79,65 +62,15 @@ def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
     adopt_orphans()
     with open(arguments.boot_id_file) as file:
         boot = file.read().strip()
-    listener = _listen(root)
     try:
-        supervisor = Supervisor(root, boot, listener, arguments.idle_seconds)
+        supervisor = Supervisor(root, boot, door, arguments.idle_seconds)
         supervisor.run(ready=lambda: _tell(tell, _READY))
     except ValueError as error:
         log(str(error))
         return 1
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(f"{root}/{paths.SOCKET}")
+        door.close()
     return 0
-
-
-def _lock(root: str) -> int | None:
-    """Held as long as this process lives. None: another supervisor has it."""
-    fd = os.open(f"{root}/{paths.LOCK}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline or _answers(root):
-                os.close(fd)
-                return None
-            time.sleep(0.02)
-        else:
-            return fd
-
-
-def _answers(root: str) -> bool:
-    try:
-        connect(root).close()
-    except OSError:
-        return False
-    return True
-
-
-def _listen(root: str) -> socket.socket:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{root}/{paths.SOCKET}")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        with _address(root) as address:
-            listener.bind(address)
-    finally:
-        os.umask(before)  # jobs inherit it: it must stay what the user has
-    listener.listen(64)
-    return listener
-
-
-@contextlib.contextmanager
-def _address(directory: str) -> Iterator[str]:
-    """The socket's path by way of a descriptor: a Unix socket address holds 107 bytes only."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{paths.SOCKET}"
-    finally:
-        os.close(fd)
 
 
 def _redirect(log_file: str) -> None:

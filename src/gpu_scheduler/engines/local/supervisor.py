@@ -7,7 +7,6 @@ see theirs through, and the next supervisor finds out what happened (adoption.py
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from gpu_scheduler.engines.local.adoption import Adoption
 from gpu_scheduler.engines.local.attempts import STOPPED, Attempt, Attempts, Stage, now_ms
 from gpu_scheduler.engines.local.clients import Clients
 from gpu_scheduler.engines.local.descriptors import patiently
+from gpu_scheduler.engines.local.door import Door
 from gpu_scheduler.engines.local.ending import Ending
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import ASK_AGAIN_SECONDS, Loop
@@ -41,7 +41,7 @@ _FIRST_CLIENT_SECONDS = 10.0
 
 
 class Supervisor:
-    def __init__(self, root: str, boot: str, listener: socket.socket, idle_seconds: float) -> None:
+    def __init__(self, root: str, boot: str, door: Door, idle_seconds: float) -> None:
         self._loop = Loop()
         self._reports, reports = os.pipe()
         os.set_blocking(self._reports, False)
@@ -53,7 +53,8 @@ class Supervisor:
         self._orphans = Orphans(
             self._loop, self._attempts, self._ending, self._adoption, self._pool
         )
-        self._clients = Clients(self._loop, listener, self)
+        self._door = door
+        self._clients = Clients(self._loop, door.listen(), self)
         self._report_lines = Lines()
         self._idle_seconds = idle_seconds
         self._busy_at = time.monotonic() + _FIRST_CLIENT_SECONDS
@@ -228,11 +229,21 @@ class Supervisor:
     def _keep_house(self) -> None:
         """Now and then: let spare runners go, and end when nobody needs us."""
         self._pool.retire()
+        if self._door.is_shut:
+            self._open_again()
         if self._attempts.live or len(self._clients):
             self._busy_at = time.monotonic()
-        elif time.monotonic() - self._busy_at >= self._idle_seconds:
+        elif time.monotonic() - self._busy_at >= self._idle_seconds or not self._door.is_ours:
             self._must_quit = True
         self._loop.call_later(min(5.0, self._idle_seconds / 4), self._keep_house)
+
+    def _open_again(self) -> None:
+        try:
+            self._clients.listen(self._door.listen())
+        except OSError as error:
+            log(f"its socket was removed and cannot be made again yet: {error.strerror}")
+        else:
+            log("its socket was removed by somebody; there is a new one")
 
     def _catch_signals(self) -> None:
         woken, wakes = os.pipe()
