@@ -270,6 +270,8 @@ class RealService:
         }
         for section, values in settings.items():
             content.setdefault(section, {}).update(values)
+        if content.get("auth", {}).get("enabled") and os.geteuid() != 0:
+            content["engine"].setdefault("jobs_as_service_user", True)  # it can be nobody else
         self._config.write_text(json.dumps(content | {"tenants": list(tenants)}))
 
 

@@ -36,6 +36,7 @@ from gpu_scheduler.core.plan import Plan
 from gpu_scheduler.devices.api import GPUProvider
 from gpu_scheduler.devices.detect import Detected, detect
 from gpu_scheduler.service.observer import Observer
+from gpu_scheduler.service.run_as import NOT_SHARED
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.settings import Settings, load_settings
@@ -262,7 +263,8 @@ class Scheduler:
         self, settings: Settings, data_dir: Path, detected: Detected, ready: threading.Event
     ) -> None:
         observers = [_Reporter(self._metrics)] if self._metrics is not None else []
-        service = make_service(settings, data_dir, detected, observers)
+        # Nobody calls from outside: whatever the settings say of callers, jobs are the program's.
+        service = make_service(settings, data_dir, detected, observers, NOT_SHARED)
         notices = make_notices(settings, service)
         await service.open()
         await notices.open()

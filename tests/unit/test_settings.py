@@ -95,6 +95,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "database.path": "/elsewhere/jobs.db",
         "devices.gpus": "sim:2xH100",
         "engine.kind": "none",
+        "engine.jobs_as_service_user": "true",
         "engine.screen": "true",
         "engine.tmux": "true",
         "tenants": '[{"tenant_id": "vision"}]',

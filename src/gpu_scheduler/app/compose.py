@@ -1,13 +1,12 @@
 """Makes a service out of settings: the one place that names stores, engines and providers."""
 
 import math
-import os
-import pwd
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.app.run_as import run_as_rules
 from gpu_scheduler.app.scheduling import Foresight, Scheduling, recorded_values
 from gpu_scheduler.core.adjust import AdjustRules
 from gpu_scheduler.core.foreign import ForeignRules
@@ -46,6 +45,7 @@ from gpu_scheduler.service.job_watch import WatchRules
 from gpu_scheduler.service.jobs_file import JobsFileSettings
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.predictions import Predictions
+from gpu_scheduler.service.run_as import RunAsRules
 from gpu_scheduler.service.scripts import ScriptRule
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
@@ -62,6 +62,7 @@ def make_service(
     data_dir: Path,
     detected: Detected,
     observers: Sequence[Observer] = (),
+    run_as: RunAsRules | None = None,
 ) -> Service:
     """A service that is not open yet."""
     size = node_size(detected.provider)
@@ -105,7 +106,7 @@ def make_service(
                     for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ")
                     if name in environ
                 },
-                run_as_uid=_run_as_uid(settings),
+                run_as=run_as or run_as_rules(settings),
                 scripts=ScriptRule(settings.security.allowed_script_paths),
                 limits=_limits(settings),
                 multiplexer=_multiplexer(settings),
@@ -321,16 +322,6 @@ def _make_store(settings: Settings) -> Store:
         return make_store(settings)
     except StoreUnavailable as error:
         raise CannotServe(str(error)) from error
-
-
-def _run_as_uid(settings: Settings) -> int | None:
-    name = settings.engine.run_as
-    if not name or os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise CannotServe(f"engine.run_as: there is no user {name!r} on this machine") from None
 
 
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:

@@ -35,6 +35,8 @@ from gpu_scheduler.app.listen import (
     write_service_file,
 )
 from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.app.run_as import check_run_as
+from gpu_scheduler.core.errors import SchedulerError
 from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
 from gpu_scheduler.engines.api import EngineUnavailable
@@ -67,6 +69,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         set_up_logging(settings.logging)
     except OSError as error:
         raise CannotServe(f"cannot write the log to logging.file: {error}") from None
+    check_run_as(settings)
     with (
         data_directory(settings) as data_dir,
         listen(settings) as listening,
@@ -299,7 +302,7 @@ async def _open(
     try:
         await service.open()
         await notices.open()
-    except (StoreUnavailable, EngineUnavailable) as error:
+    except (StoreUnavailable, EngineUnavailable, SchedulerError) as error:
         server.should_exit = True
         raise CannotServe(str(error)) from error
     except BaseException:
@@ -317,6 +320,12 @@ async def _open(
         write_service_file(data_dir, listening)
     except OSError as error:  # a full disk: jobs can be asked for all the same
         _log.warning("the command line may not find this service", problem=str(error))
+    if bare := service.run_as.without_user():
+        _log.warning(
+            "tenants without a user that jobs of API keys and tokens could run as: such jobs are "
+            "refused until one is set with: tgpu tenants change TENANT --run-as USER",
+            tenants=bare[:20],
+        )
     _log.info(
         "ready",
         version=__version__,

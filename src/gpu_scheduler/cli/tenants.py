@@ -26,6 +26,7 @@ _CREATE_EPILOG = examples(
 _CHANGE_EPILOG = examples(
     "tgpu tenants change vision --max-gpus 8 --weight 2",
     "tgpu tenants change vision --max-gpus none",
+    "tgpu tenants change vision --run-as vision-jobs",
     "tgpu tenants change vision --budget-hours 500 --budget-window month --budget-action hold",
     "tgpu tenants change vision --active",
 )
@@ -130,6 +131,12 @@ OnBudget = Annotated[
         help="Once it is used up: say so (default), start no more jobs, or end them too.",
     ),
 ]
+RunAsUser = Annotated[
+    str | None,
+    typer.Option(
+        "--run-as", metavar="USER", help="Local user its jobs run as; none for none of its own."
+    ),
+]
 Enforce = Annotated[
     bool | None, typer.Option("--enforce/--no-enforce", help="Do its limits limit?")
 ]
@@ -185,6 +192,7 @@ def create(
     budget_cost: BudgetCost = None,
     budget_window: BudgetWindow = None,
     budget_action: OnBudget = None,
+    run_as: RunAsUser = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
@@ -204,6 +212,7 @@ def create(
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
+    fields |= _run_as(run_as)
     fields |= _given(id=tenant_id, name=name, **_traits(tier, weight, preemption, enforce))
     with connected(api_url) as client:
         made = client.create_tenant(TenantCreate.model_validate(fields))
@@ -236,6 +245,7 @@ def change(
     budget_cost: BudgetCost = None,
     budget_window: BudgetWindow = None,
     budget_action: OnBudget = None,
+    run_as: RunAsUser = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="May it submit and start jobs?")
     ] = None,
@@ -261,6 +271,7 @@ def change(
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
+    fields |= _run_as(run_as)
     fields |= _given(name=name, active=active, **_traits(tier, weight, preemption, enforce))
     if not fields:
         raise bad_input("nothing to change", "see: tgpu tenants change --help")
@@ -390,6 +401,12 @@ def _budget(
     if amount == 0:
         raise bad_input("a budget of 0 would let it use nothing", "see --max-gpus 0, or none")
     return {"budget": amounts | rest}
+
+
+def _run_as(user: str | None) -> dict[str, object]:
+    from gpu_scheduler.cli.limits import NONE
+
+    return {} if user is None else {"run_as": "" if user.lower() == NONE else user}
 
 
 def _traits(

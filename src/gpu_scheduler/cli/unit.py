@@ -86,6 +86,13 @@ def _unit(system: bool, user_name: str, config: Path | None, data_dir: Path | No
         settings = load_settings(config)
     except SettingsError as error:
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+    engine = settings.engine
+    needs_root = settings.auth.enabled and engine.kind != "none" and not engine.jobs_as_service_user
+    if needs_root and (user_name not in ("", "root") or not system):
+        raise bad_input(
+            "with auth.enabled jobs run as users of their own, and only root can be somebody else",
+            "install it with --system and without --user-name, or see engine.jobs_as_service_user",
+        )
     command = [sys.executable, "-m", "gpu_scheduler", "serve"]
     if config is not None:
         command += ["--config", str(config.expanduser().absolute())]

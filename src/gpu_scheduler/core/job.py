@@ -127,6 +127,8 @@ class Detail:
     mail_to: tuple[str, ...] = ()  # addresses that are told of it
     mail_on: tuple[str, ...] = ()  # … of these: "start", "end", "failure", …
     tmux: bool = False  # the same with tmux
+    owner: str = ""  # who submitted it, as the audit log names them; empty: an older version
+    account: str = ""  # the name of `uid` when it was submitted
 
 
 NO_DETAIL: Final = Detail()

@@ -70,6 +70,7 @@ class Tenant:
     budget: Budget | None = None
     # Of the jobs of its users; None: the service's. Operators and admins of all tenants give more.
     max_priority: int | None = None
+    run_as: str = ""  # the local user its jobs run as; empty: what the service's settings say
 
     @property
     def usual_priority(self) -> int:

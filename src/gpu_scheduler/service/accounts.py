@@ -19,7 +19,7 @@ def account_of(uid: int) -> Account | None:
     """None where nobody has that number."""
     try:
         found = pwd.getpwuid(uid)
-    except KeyError:
+    except (KeyError, OverflowError):
         return None
     return Account(
         uid=uid,
@@ -29,3 +29,16 @@ def account_of(uid: int) -> Account | None:
         home=found.pw_dir or "/",
         shell=found.pw_shell or "/bin/sh",
     )
+
+
+def account_named(name: str) -> Account | None:
+    """The account that a name leads to, under the one name that the system gives its number.
+
+    None where there is none. A number is no name: it would mean whoever has it next.
+    """
+    if not name or name.isdigit():
+        return None
+    try:
+        return account_of(pwd.getpwnam(name).pw_uid)
+    except KeyError:
+        return None

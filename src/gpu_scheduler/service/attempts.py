@@ -16,7 +16,7 @@ import structlog
 from gpu_scheduler.core.cause import NO_EVIDENCE, Evidence
 from gpu_scheduler.core.events import Event, JobMoved, NodeSet
 from gpu_scheduler.core.ids import JobId, NodeId
-from gpu_scheduler.core.lifecycle import JobState, Move
+from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.engines.api import (
@@ -30,7 +30,7 @@ from gpu_scheduler.engines.api import (
     Observation,
     Phase,
 )
-from gpu_scheduler.service.accounts import account_of
+from gpu_scheduler.service.accounts import Account, account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.evidence import gather
 from gpu_scheduler.service.file_reads import FileReads
@@ -38,6 +38,7 @@ from gpu_scheduler.service.launch import inherited, launch_of
 from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
+from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse
 from gpu_scheduler.service.scripts import ANYWHERE, NotAllowed, ScriptRule
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
@@ -56,7 +57,7 @@ class LaunchSettings:
     home: str
     default_environment: Mapping[str, str]  # for jobs submitted without one
     checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
-    run_as_uid: int | None = None  # for callers who are no local users; None: the service's own
+    run_as: RunAsRules = NOT_SHARED
     scripts: ScriptRule = ANYWHERE
     limits: Limits = NO_LIMITS
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
@@ -103,7 +104,17 @@ class Attempts:
         self._environments: dict[str, Mapping[str, str]] = {}
         # Apart from those of callers who read logs: nobody's reading may hold up an end.
         self._reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
+        self._run_as = RunAs(state, settings.run_as)
+        self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
+
+    async def open(self) -> None:
+        """Learn as whom the jobs run that the books have running."""
+        placed = [entry.job.job_id for entry in self._state.placed()]
+        for first in range(0, len(placed), _LAUNCH_GROUP):
+            some = tuple(placed[first : first + _LAUNCH_GROUP])
+            for stored in await self._store.jobs(JobQuery(job_ids=some, limit=len(some))):
+                self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id)
 
     # -- from the writer ------------------------------------------------------------------------
 
@@ -112,6 +123,8 @@ class Attempts:
         for event in events:
             if not isinstance(event, JobMoved):
                 continue
+            if event.progress.state not in PLACED:
+                self._uids.give(event.job_id)
             key = AttemptKey(event.job_id, event.progress.attempt)
             if event.move is Move.START:
                 entry = self._state.entry(event.job_id)
@@ -169,19 +182,33 @@ class Attempts:
         for stored in await self._store.jobs(query):
             progress = stored.progress
             if progress.state is JobState.SCHEDULED and not progress.stopping:
-                launch = await self._launch_of(stored)
-                try:
-                    # Again: since it was queued, a link may have come to mean another file.
-                    self._settings.scripts.check(launch.argv, launch.cwd, launch.env)
-                    launches.append(launch)
-                except NotAllowed as error:
-                    refused.append(self._not_started(launch.key, str(error)))
+                account = await self._account(stored.detail.uid)
+                launch = await self._launch_of(stored, account)
+                problem = self._refusal(stored, launch, account)
+                if problem is not None:
+                    refused.append(self._not_started(launch.key, problem))
+                    continue
+                self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id)
+                launches.append(launch)
         if launches:
             await self._engine.launch(launches)
         if refused:
             await self.record(refused)
 
-    async def _launch_of(self, stored: StoredJob) -> Launch:
+    async def _account(self, uid: int | None) -> Account | None:
+        """In a thread: the list of users may be on another machine."""
+        return None if uid is None else await asyncio.to_thread(account_of, uid)
+
+    def _refusal(self, stored: StoredJob, launch: Launch, account: Account | None) -> str | None:
+        """Again: since it was queued, a link may have come to mean another file, and users and
+        tenants may have changed."""
+        try:
+            self._settings.scripts.check(launch.argv, launch.cwd, launch.env)
+        except NotAllowed as error:
+            return str(error)
+        return self._run_as.refusal(stored.job.tenant_id, stored.detail, account, self._uids)
+
+    async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
         key = AttemptKey(stored.job.job_id, stored.progress.attempt)
         return launch_of(
             stored.job,
@@ -191,7 +218,7 @@ class Attempts:
             log_dir=self._engine.log_dir(key) or "",
             grace_ms=self._settings.grace_ms,
             home=self._settings.home,
-            account=None if stored.detail.uid is None else account_of(stored.detail.uid),
+            account=account,
             nodes=self._nodes_of(stored),
             limits=self._settings.limits,
             multiplexer=self._settings.multiplexer,

@@ -74,11 +74,17 @@ class Principal:
     tenants: frozenset[TenantId] | None = None
     uid: int | None = None  # of the process at the other end of a Unix socket, told by the kernel
     kind: str = "local"  # "local", "key", "user" (a token's), "uid"
+    key_id: str = ""  # of an API key: names of keys are not unique
 
     @property
     def actor(self) -> str:
         """As the audit log names it."""
         return self.name if self.kind == "local" else f"{self.kind}:{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """As the jobs they submit name it."""
+        return f"{self.kind}:{self.key_id}" if self.key_id else self.actor
 
     def may(self, permission: Permission) -> bool:
         if permission in CLUSTER_WIDE and self.tenants is not None:

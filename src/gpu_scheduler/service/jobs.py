@@ -282,21 +282,19 @@ class JobCommands:
         self,
         job_id: JobId,
         *,
-        uid: int | None = None,
-        user: str | None = None,
+        detail: Detail | None = None,
+        with_environment: bool = True,
         most: Callable[[TenantId], int | None] = lambda _: None,
     ) -> Submitted:
         """A new job with the content of an old one, whatever became of that.
 
         `most`: the highest priority that whoever asks may give; a job that had more gets that.
-
-        It runs as the local user who asks for it, `uid`; as before where that is nobody's: an
-        admin who repeats a user's command must not lend it an admin's powers.
+        `detail` says whose it is and as whom it runs (see rerun.py); as the old one by default.
         """
         stored = await self._store.job(job_id)
         if stored is None:
             raise not_found(job_id)
-        job, detail = stored.job, stored.detail
+        job, env_id = stored.job, stored.detail.env_id
         highest = most(job.tenant_id)
         priority = job.priority if highest is None else min(job.priority, highest)
         submitted = await self.submit(
@@ -307,14 +305,9 @@ class JobCommands:
                 queue=job.queue,
                 options=self._once_more(job.options),
                 element_of=job.array,
-                detail=replace(
-                    detail,
-                    rerun_of=job_id,
-                    uid=detail.uid if uid is None else uid,
-                    user=detail.user if user is None else user,
-                ),
-                base_environment=await self._store.environment(detail.env_id)
-                if detail.env_id
+                detail=detail or replace(stored.detail, rerun_of=job_id),
+                base_environment=await self._store.environment(env_id)
+                if env_id and with_environment
                 else {},
             )
         )
@@ -510,6 +503,8 @@ class JobCommands:
         if any(self._state.entry(job_id) is not None for job_id in asked.keys() - kept.keys()):
             return False
         same = replace(job, submitted_at=was.submitted_at, after=was.after)
+        if not stored.detail.owner:  # of a version that did not write it down
+            detail = replace(detail, owner="", account="", uid=stored.detail.uid)
         return same == was and detail == stored.detail
 
     async def _new_id(self) -> JobId:

@@ -26,6 +26,7 @@ from gpu_scheduler.core.units import GPU, SECOND
 from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.jobs import JobCommands
+from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, as_account
 from gpu_scheduler.service.submission import RunIn, SizeBy, Submission
 from gpu_scheduler.store.api import Store
 from gpu_scheduler.wire.jobs_file import (
@@ -92,13 +93,13 @@ class JobsFileWatch:
         store: Store,
         clock: Clock,
         *,
-        run_as_uid: int | None = None,
+        run_as: RunAs | None = None,
     ) -> None:
         self.settings = settings
         self._state = state
         self._store = store
         self._clock = clock
-        self._run_as_uid = run_as_uid
+        self._run_as = run_as or RunAs(state, NOT_SHARED)
         self._taken: dict[str, Taken] = {}  # by digest
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -236,7 +237,10 @@ class JobsFileWatch:
         return None if stored is None else stored.progress
 
     async def _queue(self, jobs: JobCommands, read: _Read, line: JobLine, tries: int) -> Taken:
+        tenant_id = self.settings.tenant_id
+        account = await self._run_as.of_file(read.owner, tenant_id)
         submission = await asyncio.to_thread(self._submission, read, line)
+        submission = replace(submission, detail=as_account(submission.detail, account))
         digest = line.digest
 
         def documents(job_id: JobId) -> Mapping[tuple[str, str], bytes | None]:
@@ -270,7 +274,7 @@ class JobsFileWatch:
                 user=account.name if account is not None else str(read.owner),
                 argv=tuple(command),
                 cwd=str(folder),
-                uid=self._uid(read.owner),
+                owner=f"file:{account.name if account is not None else read.owner}",
             ),
             size_by=SizeBy.MODEL,
             run_in=RunIn(conda=line.conda) if line.conda else None,
@@ -282,10 +286,6 @@ class JobsFileWatch:
         use = self._state.ledger.tenants.get(self.settings.tenant_id)
         most = None if use is None else use.tenant.max_priority
         return wanted if most is None else min(wanted, most)
-
-    def _uid(self, owner: int) -> int | None:
-        """Only root can run commands as somebody else."""
-        return owner if os.geteuid() == 0 and owner != 0 else self._run_as_uid
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -10,6 +10,7 @@ from gpu_scheduler.core.node import Gpu, Node, Part
 from gpu_scheduler.core.units import GPU, gpus_text
 from gpu_scheduler.engines.api import NO_LIMITS, AttemptKey, Launch, Limits, RunAs
 from gpu_scheduler.service.accounts import Account
+from gpu_scheduler.service.run_as import is_themselves
 from gpu_scheduler.wire.script_command import ASSIGNED
 from gpu_scheduler.wire.session_name import session_name
 
@@ -36,7 +37,7 @@ def launch_of(
     """
     if account is not None:
         home = account.home
-        base = base if detail.env_id is not None else {**base, **_of_account(account)}
+        base = _for_account(base, account, detail)
     parts = progress.placement.parts() if progress.placement is not None else ()
     assigned = _assigned(job, detail, progress)
     workers: tuple[Mapping[str, str], ...] = ()
@@ -92,10 +93,25 @@ def _run_as(uid: int | None, account: Account | None) -> RunAs | None:
     return RunAs(account.uid, account.gid, account.groups)
 
 
-def _of_account(account: Account) -> dict[str, str]:
-    """What a login sets, in place of the same of whoever runs the service."""
+# Of whoever is logged in: of no use to another user, or theirs alone.
+_OF_A_LOGIN: Final = frozenset(
+    {
+        *("XDG_RUNTIME_DIR", "XDG_SESSION_ID", "DBUS_SESSION_BUS_ADDRESS", "MAIL"),
+        *("SSH_AUTH_SOCK", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "XAUTHORITY"),
+    }
+)
+
+
+def _for_account(base: Mapping[str, str], account: Account, detail: Detail) -> Mapping[str, str]:
+    """What a login of that user sets, in place of the same of the service or of the submitter.
+
+    A local user's own environment stays as it was: it is of the very user that the job runs as.
+    """
+    if detail.env_id is not None and (is_themselves(detail) or not detail.owner):
+        return base
     name = account.name
-    return {"HOME": account.home, "USER": name, "LOGNAME": name, "SHELL": account.shell}
+    login = {"HOME": account.home, "USER": name, "LOGNAME": name, "SHELL": account.shell}
+    return {key: value for key, value in base.items() if key not in _OF_A_LOGIN} | login
 
 
 # Left over from a surrounding job when one job submits another: never the new job's own. The rest

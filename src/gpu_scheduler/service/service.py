@@ -62,6 +62,7 @@ from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.prepare import Preparation
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
 from gpu_scheduler.service.receipts import Receipts
+from gpu_scheduler.service.run_as import RunAs
 from gpu_scheduler.service.settings_record import RecordedValues, record_settings
 from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.spending import (
@@ -194,6 +195,7 @@ class Service:
                 receipts=self.receipts,
                 lookout=self.lookout,
             )
+        self.run_as = RunAs(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
             self.state, self.lookout.peaks, settings.size_table, settings.step_millis
@@ -205,9 +207,9 @@ class Service:
                 self.state,
                 store,
                 clock,
-                run_as_uid=settings.launch.run_as_uid,
+                run_as=self.run_as,
             )
-        self.tenants = TenantCommands(self.state, self.writer, clock)
+        self.tenants = TenantCommands(self.state, self.writer, clock, self.run_as)
         self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
         self._policy_trouble: str | None = None
         self._promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
@@ -264,6 +266,7 @@ class Service:
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = newest[0].job.job_id if newest else None
         if self._attempts is not None and self.engine is not None:
+            await self._attempts.open()
             await self.engine.open()
             self._spawn("carry out", self._attempts.carry_out)
             self._spawn("observe", self._attempts.observe)
@@ -571,7 +574,11 @@ class Service:
 
         What was changed through the API stays as long as the settings say what they said.
         """
-        before = await self.store.documents(_SETTINGS_TENANT)
+        # As values, not as text: a version that knows more of tenants writes more of them down.
+        before = {
+            name: msgspec.json.decode(text, type=Tenant)
+            for name, text in (await self.store.documents(_SETTINGS_TENANT)).items()
+        }
         now = {tenant.tenant_id: msgspec.json.encode(tenant) for tenant in self.settings.tenants}
 
         def decide(state: State) -> Decision[None]:
@@ -579,8 +586,9 @@ class Service:
                 tenant
                 for tenant in self.settings.tenants
                 if tenant.tenant_id not in state.ledger.tenants
-                or before.get(tenant.tenant_id) != now[tenant.tenant_id]
+                or before.get(tenant.tenant_id) != tenant
             ]
+            self.run_as.check_unique(state, new)
             return Decision(
                 None,
                 [TenantSet(self.clock.now(), tenant) for tenant in new],

@@ -1,5 +1,6 @@
 """The commands on tenants and their queues."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
 from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.run_as import RunAs
 from gpu_scheduler.service.writer import Decision, Writer
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -21,10 +23,11 @@ NAME_RULE: Final = "1 to 128 letters, digits, '.', '_' or '-', starting with non
 
 
 class TenantCommands:
-    def __init__(self, state: State, writer: Writer, clock: Clock) -> None:
+    def __init__(self, state: State, writer: Writer, clock: Clock, run_as: RunAs) -> None:
         self._state = state
         self._writer = writer
         self._clock = clock
+        self._run_as = run_as
 
     # -- tenants -----------------------------------------------------------------------------
 
@@ -32,6 +35,7 @@ class TenantCommands:
         """A new tenant; without an id it gets one from the clock, as `tenant-1765705491822`."""
         if tenant_id is not None and not _NAME.fullmatch(tenant_id):
             raise InvalidRequest("tenant_id", tenant_id, f"an id is {NAME_RULE}")
+        await self._check_user(fields)
 
         def decide(state: State) -> Decision[Tenant]:
             now = self._clock.now()
@@ -39,18 +43,27 @@ class TenantCommands:
             if chosen in state.ledger.tenants:
                 raise Conflict(f"tenant {chosen} already exists", [{"tenant_id": chosen}])
             tenant = _checked(Tenant(TenantId(chosen), created_at=now, **fields))
+            self._run_as.check_unique(state, [tenant])
             return Decision(tenant, [TenantSet(now, tenant)])
 
         return await self._writer.do(decide, touches=None)
 
     async def change(self, tenant_id: TenantId, changes: Mapping[str, Any]) -> Tenant:
         """Replace some fields of a tenant. Jobs that run keep running, whatever the new limits."""
+        await self._check_user(changes)
 
         def decide(state: State) -> Decision[Tenant]:
             tenant = _checked(replace(tenant_use(state, tenant_id).tenant, **changes))
+            if "run_as" in changes:
+                self._run_as.check_unique(state, [tenant])
             return Decision(tenant, [TenantSet(self._clock.now(), tenant)])
 
         return await self._writer.do(decide, touches=None)
+
+    async def _check_user(self, fields: Mapping[str, Any]) -> None:
+        """In a thread: the list of users may be on another machine."""
+        if fields.get("run_as"):
+            await asyncio.to_thread(self._run_as.check_name, fields["run_as"])
 
     # -- queues ------------------------------------------------------------------------------
 

@@ -57,6 +57,8 @@ GpuAmount = Annotated[
     AfterValidator(_in_gpu_steps),
 ]
 Amount = Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL]
+# As useradd takes them. A number is no name: it would mean whoever has it next.
+UserName = Annotated[str, Field(max_length=32, pattern=r"^([A-Za-z_][A-Za-z0-9_.-]*\$?)?$")]
 LabelName = Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
 
 
@@ -563,8 +565,13 @@ class EngineSettings(Section):
     )
     run_as: Annotated[str, Field(max_length=64)] = Field(
         default="",
-        description="User that jobs of API keys and tokens run as where the service runs as root; "
-        "root when empty.",
+        description="User that jobs of API keys and tokens run as where their tenant has no "
+        "run_as: one for each with tgpu-{tenant}, else for one tenant only.",
+    )
+    jobs_as_service_user: bool = Field(
+        default=False,
+        description="With auth.enabled, where no root runs the service: jobs run as its own user, "
+        "so whoever may submit has all its rights.",
     )
     screen: bool = Field(
         default=False,
@@ -658,6 +665,10 @@ class TenantSettings(Section):
         default=None,
         description="Highest priority its users may give a job; security.max_priority by default.",
     )
+    run_as: UserName = Field(
+        default="",
+        description="Local user that jobs of its API keys and tokens run as; each has its own.",
+    )
 
     def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
         """The same in the integers that the core counts with."""
@@ -680,6 +691,7 @@ class TenantSettings(Section):
             lend_millis=_millis_or_none(self.max_lend_gpus),
             budget=None if self.budget is None else self.budget.to_budget(cost_per_gpu_hour),
             max_priority=self.max_priority,
+            run_as=self.run_as,
         )
 
 

@@ -13,6 +13,8 @@ Gpus = Annotated[float, Field(ge=0, le=100_000)]
 Cores = Annotated[float, Field(ge=0, le=1_000_000)]
 # Tenants of one cohort lend each other what they do not use; empty: it stands alone.
 Cohort = Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")]
+# The local user its jobs run as, as useradd takes names; empty: what the settings say.
+UserName = Annotated[str, Field(max_length=32, pattern=r"^([A-Za-z_][A-Za-z0-9_.-]*\$?)?$")]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]  # counted in thousandths
 
 
@@ -84,6 +86,7 @@ class TenantCreate(TenantLimits):
     allow_preemption: bool = True
     enforce_quota: bool = True
     cohort: Cohort = ""
+    run_as: UserName = ""
 
 
 class TenantPatch(_Request):
@@ -110,6 +113,7 @@ class TenantPatch(_Request):
     allow_preemption: bool = True
     enforce_quota: bool = True
     active: bool = True
+    run_as: UserName = ""
 
 
 class UsageModel(_Model):
@@ -135,6 +139,7 @@ class TenantModel(TenantLimits):
     allow_preemption: bool
     enforce_quota: bool
     cohort: str = ""
+    run_as: str = ""
     active: bool
     created_at: str
     current_gpus: float

@@ -290,3 +290,41 @@ def test_jobs_of_keys_run_as_the_user_that_is_set(place: Path) -> None:
         job_id = answer.json()["job_id"]
         ended(place, job_id)
         assert log_of(place, job_id) == f"{NOBODY.pw_uid}\n"
+
+
+@AS_ROOT
+def test_whoever_runs_anothers_job_again_inherits_neither_environment_nor_user(
+    place: Path,
+) -> None:
+    settings: dict[str, dict[str, object]] = {
+        "auth": {"enabled": True},
+        "api": {"socket": str(place / "tgpu.sock")},
+        "engine": {"run_as": "games"},
+    }
+    with RealService(place / "service", settings=settings) as service:
+        service.start()
+        base = {"PATH": "/usr/bin:/bin", "FROM_SHELL": "secret"}
+        job_id = job_of_nobody(
+            place,
+            'id -un; echo "$OWN $FROM_SHELL"',
+            environment={"OWN": "secret"},
+            base_environment=base,
+        )
+        ended(place, job_id)
+        assert log_of(place, job_id) == "nobody\nsecret secret\n"
+        with over_socket(place) as client:
+            body = {"name": "ci", "role": "user", "tenants": ["default"]}
+            key = client.post("/api/v1/keys", json=body).json()["key"]
+            for_owner = client.post(f"/api/v1/jobs/{job_id}/rerun").json()["job_id"]
+        bearer = {"Authorization": f"Bearer {key}"}
+        answer = service.http.post(f"/api/v1/jobs/{job_id}/rerun", headers=bearer)
+        assert answer.status_code == 201, answer.text
+        by_key = answer.json()["job_id"]
+        by_owner = as_nobody(place, "POST", f"/api/v1/jobs/{job_id}/rerun")[1]["job_id"]
+        for again, log, user in (
+            (by_key, "games\n \n", "ci"),
+            (for_owner, "nobody\nsecret secret\n", "nobody"),
+            (by_owner, "nobody\nsecret secret\n", "nobody"),
+        ):
+            assert ended(place, again)["user"] == user
+            assert log_of(place, again) == log

@@ -32,6 +32,7 @@ TENANT: Json = {
     "allow_preemption": True,
     "enforce_quota": True,
     "cohort": "science",
+    "run_as": "research-jobs",
     "max_borrow_gpus": 4.0,
     "max_lend_gpus": None,
     "budget": {"gpu_hours": 500.0, "cost": 1000.0, "window": "month", "action": "hold"},

@@ -174,3 +174,10 @@ def test_the_facts_tell_of_cohort_and_budget(tgpu):
     text = tgpu("tenants", "show", "research").out
     assert "science: borrows at most 4 GPUs, lends all it does not use" in text
     assert "500.00 GPU-hours (cost 1000.00) a month, then starts no more of its jobs" in text
+
+
+def test_the_user_of_its_jobs_is_sent_and_taken_away(tgpu, service):
+    assert "research-jobs" in tgpu("tenants", "show", "research").out
+    assert tgpu("tenants", "create", "Plain", "--run-as", "plain-jobs").code == 0
+    assert tgpu("tenants", "change", "research", "--run-as", "none").code == 0
+    assert service.bodies == [{"name": "Plain", "run_as": "plain-jobs"}, {"run_as": ""}]

@@ -61,3 +61,24 @@ def test_without_the_rights_it_says_what_to_do(tgpu, config_home, tmp_path, monk
     outcome = tgpu("service", "install", "--system", "--user-name", "gpu")
     assert outcome.code == 1
     assert "sudo" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "extra", "code"),
+    [
+        (["--system"], "", 0),
+        (["--system", "--user-name", "gpu"], "", 2),
+        ([], "", 2),
+        (["--system", "--user-name", "gpu"], "engine: {jobs_as_service_user: true}\n", 0),
+        (["--system", "--user-name", "gpu"], "engine: {kind: none}\n", 0),
+    ],
+)
+def test_a_unit_that_could_not_run_jobs_as_others_is_not_written(
+    tgpu, config_home, tmp_path, words: list[str], extra: str, code: int
+):
+    config = tmp_path / "x.yaml"
+    config.write_text(f"auth: {{enabled: true}}\n{extra}")
+    outcome = tgpu("service", "install", "--dry-run", "--config", str(config), *words)
+    assert outcome.code == code
+    if code:
+        assert "only root can be somebody else" in outcome.err

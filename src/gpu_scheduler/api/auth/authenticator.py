@@ -8,7 +8,7 @@ from typing import Final
 from gpu_scheduler.api.auth.keys import PREFIX, KeyRing
 from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
 from gpu_scheduler.core.errors import Forbidden, Unauthenticated, Unavailable
-from gpu_scheduler.core.ids import DEFAULT_TENANT, TenantId
+from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.peers.peer import Origin, Peer
 from gpu_scheduler.service.identity import LOCAL, Principal, Role
 from gpu_scheduler.service.service import Service
@@ -79,9 +79,7 @@ class Authenticator:
         return Principal(name, Role.USER, self._tenants_of(name), peer.uid, "uid")
 
     def _tenants_of(self, name: str) -> frozenset[TenantId]:
-        tenants = self._opened().state.ledger.tenants
-        own = TenantId(name)
-        return frozenset({own if own in tenants else DEFAULT_TENANT})
+        return frozenset({self._opened().run_as.tenant_of(name)})
 
 
 def _credential(headers: Mapping[str, str]) -> str | None:

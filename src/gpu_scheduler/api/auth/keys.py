@@ -52,7 +52,7 @@ class ApiKey:
     @property
     def principal(self) -> Principal:
         tenants = None if self.tenants is None else frozenset(self.tenants)
-        return Principal(self.name, self.role, tenants, kind="key")
+        return Principal(self.name, self.role, tenants, kind="key", key_id=self.key_id)
 
     def is_valid(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

@@ -3,7 +3,6 @@
 What belongs to a tenant outside the caller's scope is answered exactly like what does not exist.
 """
 
-import os
 from dataclasses import replace
 
 from starlette.requests import HTTPConnection
@@ -17,6 +16,7 @@ from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.service.audit import concerns
 from gpu_scheduler.service.identity import Permission, Principal, unknown_tenant
 from gpu_scheduler.service.jobs import not_found
+from gpu_scheduler.service.run_as import as_account
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.service.tenants import no_tenant, queues_of, tenant_use, usage_total
@@ -106,7 +106,9 @@ async def checked_submission(
     """What the caller may queue, in their own name."""
     check_tenant(service, caller, submission.tenant_id)
     check_priority(service, caller, submission.tenant_id, submission.priority)
-    detail = replace(submission.detail, uid=run_as(service, caller))
+    detail = replace(submission.detail, owner=caller.owner)
+    if service.engine is not None and detail.argv:  # a lease runs nothing
+        detail = as_account(detail, await service.run_as.of_caller(caller, submission.tenant_id))
     if (name := shown_name(caller)) is not None:
         detail = replace(detail, user=name)
     return replace(submission, detail=detail, sees=caller.tenants)
@@ -115,13 +117,6 @@ async def checked_submission(
 def shown_name(caller: Principal) -> str | None:
     """The user that a caller's jobs name; None: whom they say, for those who are trusted to."""
     return None if caller.may(Permission.SEE_CLUSTER) else caller.name
-
-
-def run_as(service: Service, caller: Principal) -> int | None:
-    """The local user a caller's jobs run as; None: whoever runs the service."""
-    if caller.kind in ("key", "user"):
-        return service.settings.launch.run_as_uid
-    return None if caller.uid in (None, os.geteuid()) else caller.uid
 
 
 async def _resolve(service: Service, caller: Principal, name: str) -> JobId:

@@ -7,9 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from gpu_scheduler.api.rest.access import (
     caller_of,
     checked_submission,
-    run_as,
     service_of,
-    shown_name,
     visible_job,
     visible_job_id,
 )
@@ -22,7 +20,9 @@ from gpu_scheduler.api.rest.why import why_answer
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.lifecycle import JobState
+from gpu_scheduler.service.audit import concerns
 from gpu_scheduler.service.jobs import Submitted
+from gpu_scheduler.service.rerun import rerun_detail
 from gpu_scheduler.store.api import JobQuery, StoredJob
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
@@ -153,11 +153,14 @@ async def rerun(request: Request, job: str) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
     service = service_of(request)
     caller = caller_of(request)
-    job_id = await visible_job_id(service, caller, job)
+    stored = await visible_job(service, caller, job)
+    job_id = stored.job.job_id
+    concerns(job_id)
+    detail, with_environment = await rerun_detail(service.run_as, caller, stored)
     submitted = await service.jobs.rerun(
         job_id,
-        uid=run_as(service, caller),
-        user=shown_name(caller),
+        detail=detail,
+        with_environment=with_environment,
         most=lambda tenant_id: highest_priority(service, caller, tenant_id),
     )
     return submit_answer(submitted)

@@ -155,6 +155,7 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         allow_preemption=tenant.allow_preemption,
         enforce_quota=tenant.enforce_quota,
         cohort=tenant.cohort,
+        run_as=tenant.run_as,
         max_borrow_gpus=_of(tenant.borrow_millis, GPU),
         max_lend_gpus=_of(tenant.lend_millis, GPU),
         budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),

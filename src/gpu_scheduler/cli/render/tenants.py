@@ -75,6 +75,7 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ("CPU cores", _of(number_text(tenant.current_cpu_cores), _number(tenant.max_cpu_cores))),
         ("memory", _of(mebibytes_text(tenant.current_memory_mb), _size(tenant.max_memory_mb))),
         ("cohort", _cohort(tenant)),
+        ("runs as", clean(tenant.run_as)),
         ("on loan", _on_loan(tenant)),
         ("budget", _budget(tenant.budget)),
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),

@@ -19,6 +19,8 @@ from gpu_scheduler.engines.local.commands import (
 )
 from gpu_scheduler.engines.local.descriptors import patiently
 
+# As a login sets it: ours may let nobody read what a user's job writes, or everybody.
+_UMASK: Final = 0o022
 # What in a command makes it one of ours.
 NEEDS_FORK: Final = ("user", "workers", "limits", "session")
 
@@ -79,6 +81,7 @@ def _become(
         step = "user"
         if "user" in command:
             uid, gid, groups = command["user"]
+            os.umask(_UMASK)
             os.setgroups(groups)
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
