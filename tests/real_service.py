@@ -266,6 +266,7 @@ class RealService:
         content: dict[str, dict[str, object]] = {
             "api": {"http_port": self.port, "grpc_port": 0, "metrics_port": 0},
             "devices": {"gpus": gpus},
+            "database": {"ballast_mb": 1},  # there are hundreds of these directories
             "engine": {"grace_seconds": 0.5},
         }
         for section, values in settings.items():

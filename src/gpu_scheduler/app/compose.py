@@ -39,6 +39,7 @@ from gpu_scheduler.service.adjust import AdjustSettings
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.bookings import BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
+from gpu_scheduler.service.disk import Disk, NoDisk
 from gpu_scheduler.service.estimates import EstimateSettings
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
 from gpu_scheduler.service.job_watch import WatchRules
@@ -51,6 +52,7 @@ from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.settings.process import process_environ
 from gpu_scheduler.store.api import Store, StoreUnavailable
+from gpu_scheduler.store.sqlite import SqliteStore
 
 # One machine, one name: it must not change when the host is renamed, or the GPUs that running
 # jobs hold would belong to a machine that is gone.
@@ -78,8 +80,9 @@ def make_service(
         rules=_hardware_rules(settings),
         labels=tuple(sorted(settings.devices.labels.items())),
     )
+    disk = _disk(settings, data_dir)
     return Service(
-        store=_make_store(settings),
+        store=_make_store(settings, disk),
         engine=_engine(settings, data_dir),
         watch=DeviceWatch(detected.provider, settings.devices.driver_timeout_seconds),
         hardware=hardware,
@@ -132,6 +135,7 @@ def make_service(
         quota=_quota(settings),
         observers=observers,
         predictions=predictions,
+        disk=disk,
     )
 
 
@@ -317,11 +321,20 @@ def _quota(settings: Settings) -> QuotaProvider | None:
         raise CannotServe(f"quota.provider: {error}") from error
 
 
-def _make_store(settings: Settings) -> Store:
+def _make_store(settings: Settings, disk: Disk) -> Store:
     try:
-        return make_store(settings)
+        store = make_store(settings)
     except StoreUnavailable as error:
         raise CannotServe(str(error)) from error
+    if isinstance(store, SqliteStore):
+        store.make_room = disk.make_room
+    return store
+
+
+def _disk(settings: Settings, data_dir: Path) -> Disk:
+    if settings.database.kind == "memory" and settings.engine.kind == "none":
+        return NoDisk()
+    return Disk(str(data_dir), settings.database.ballast_mb * 1024**2)
 
 
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from gpu_scheduler import __version__
+from gpu_scheduler.app.disk_words import make_start_possible, why_unwritable
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.settings import Settings
@@ -47,8 +48,7 @@ def data_directory(settings: Settings) -> Iterator[Path]:
         lock = os.fdopen(_for_the_owner(f"{data_dir}/service.lock", os.O_RDWR | os.O_CREAT), "r+")
     except OSError as error:
         raise CannotServe(
-            f"cannot use the data directory {data_dir}: {error.strerror}; "
-            "choose another with --data-dir"
+            f"cannot use the data directory {data_dir}: {why_unwritable(data_dir, error)}"
         ) from None
     with lock:
         try:
@@ -63,6 +63,7 @@ def data_directory(settings: Settings) -> Iterator[Path]:
                 f"a service already runs on {data_dir}; `tgpu stop` ends it, "
                 "or choose another directory with --data-dir"
             ) from None
+        make_start_possible(data_dir)
         yield data_dir
 
 

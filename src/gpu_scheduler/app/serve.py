@@ -24,6 +24,7 @@ from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.app.compose import make_notices, make_service
+from gpu_scheduler.app.disk_words import with_disk
 from gpu_scheduler.app.listen import (
     GRPC_REMEDY,
     Listening,
@@ -49,6 +50,7 @@ from gpu_scheduler.service.service import Service
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.store.api import StoreUnavailable
 from gpu_scheduler.telemetry.counts import Counts
+from gpu_scheduler.telemetry.disk import DiskMetrics
 from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
 from gpu_scheduler.telemetry.job_log import JobLog
 from gpu_scheduler.telemetry.metrics import make_registry
@@ -210,6 +212,7 @@ async def _serve(
     service = make_service(settings, data_dir, detected, [counts, JobLog()])
     notices = app.state.notices = make_notices(settings, service)
     registry.register(NoticeMetrics(notices))
+    registry.register(DiskMetrics(service.disk, service.log_reads))
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     try:
         async with (
@@ -304,7 +307,7 @@ async def _open(
         await notices.open()
     except (StoreUnavailable, EngineUnavailable, SchedulerError) as error:
         server.should_exit = True
-        raise CannotServe(str(error)) from error
+        raise CannotServe(with_disk(str(error), data_dir)) from error
     except BaseException:
         server.should_exit = True
         raise

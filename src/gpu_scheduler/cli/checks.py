@@ -115,6 +115,8 @@ def _mend(problem: str) -> str:
         return f"tgpu pause-gpu {gpu[1]}"
     if problem.startswith("GPU driver:"):
         return "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid"
+    if problem.startswith("disk:"):
+        return "free some space; tgpu doctor shows how much there is"
     if problem.startswith("store:"):
         return "check the disk space and the rights of the data directory"
     return "tgpu stop; tgpu start"

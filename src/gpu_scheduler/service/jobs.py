@@ -71,9 +71,13 @@ class JobCommands:
         step_millis: int = GPU_STEP,
         gangs: bool = True,
         prepare: Prepare | None = None,
+        refuse: Callable[[], None] = lambda: None,
     ) -> None:
-        """`prepare` makes the size and the command that a submission only describes."""
+        """`prepare` makes the size and the command that a submission only describes; `refuse`
+        raises where nothing new can be taken.
+        """
         self._prepare = prepare
+        self._refuse = refuse
         self._state = state
         self._writer = writer
         self._store = store
@@ -145,6 +149,7 @@ class JobCommands:
     async def _queue(
         self, submission: Submission, environments: Mapping[str, Mapping[str, str]]
     ) -> Submitted:
+        self._refuse()
         submission = replace(submission, after=await self._open_dependencies(submission))
         self._check_still_possible(submission)
         self._check_fit(submission)
@@ -180,6 +185,7 @@ class JobCommands:
 
         The fast path: no dependencies, no details, and a job that can never fit is queued.
         """
+        self._refuse()
         taken = await self._store.known([job.job_id for job in jobs])
 
         def decide(state: State) -> Decision[list[SchedulerError | None]]:

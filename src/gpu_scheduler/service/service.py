@@ -43,11 +43,12 @@ from gpu_scheduler.service.agents import Agents
 from gpu_scheduler.service.attempts import Attempts, LaunchSettings
 from gpu_scheduler.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
 from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.disk import LOOK_SECONDS, Disk, NoDisk
 from gpu_scheduler.service.enact import Enacted, enact
 from gpu_scheduler.service.estimates import DEFAULTS as ESTIMATES
 from gpu_scheduler.service.estimates import Estimates, EstimateSettings
 from gpu_scheduler.service.feed import Feed
-from gpu_scheduler.service.file_reads import FileReads
+from gpu_scheduler.service.file_reads import FileReads, ReadTimedOut
 from gpu_scheduler.service.gpu_use import GpuUse
 from gpu_scheduler.service.hardware import Hardware
 from gpu_scheduler.service.job_watch import WatchRules
@@ -133,6 +134,7 @@ class Service:
         quota: QuotaProvider | None = None,
         observers: Sequence[Observer] = (),
         predictions: Predictions | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.state = State()
         self.state.meters = Meters(settings.fair_share_half_life_ms)
@@ -178,6 +180,7 @@ class Service:
         if engine is not None:
             hardware.ownership.log_dir = engine.log_dir
         self.log_reads, self.log_sizes = FileReads(), LogSizes()
+        self.disk = disk or NoDisk()
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
         self._reconciled = asyncio.Event()
@@ -253,7 +256,10 @@ class Service:
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
             prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
+            refuse=self.disk.refuse_when_low,
         )
+        await self._look_at_disk()
+        self._spawn("disk", self._keep_looking_at_disk)
         self.feed.open(loaded.last_seq)
         await self.agents.open()
         await self.receipts.open()
@@ -328,6 +334,7 @@ class Service:
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
         if self.gate.trouble:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
+        found += self.disk.problems()
         found += self.lookout.problems()
         found += self.bookings.problems()
         found += self.sizes.problems()
@@ -468,6 +475,8 @@ class Service:
     def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
         policy = self.settings.policy
+        if self.disk.is_low:  # what starts now would fail, again and again, and write that down
+            return self._schedule(state, now, ChoicePolicy(policy.name, lambda *_: None), ())
         if not isinstance(policy, ChoicePolicy):
             return self._schedule(state, now, policy, closed)
         try:
@@ -541,6 +550,15 @@ class Service:
                 await self.lookout.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
+
+    async def _keep_looking_at_disk(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self._look_at_disk()
+
+    async def _look_at_disk(self) -> None:
+        with contextlib.suppress(ReadTimedOut):  # health says it: what was known last is kept
+            await self.log_reads.read(":disk", self.disk.look)
 
     async def _keep_reconciling(self) -> None:
         assert self._attempts is not None

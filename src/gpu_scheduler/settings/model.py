@@ -308,6 +308,11 @@ class DatabaseSettings(Section):
         default=None,
         description="File of the SQLite database; tgpu.db in the data directory by default.",
     )
+    ballast_mb: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
+        default=32,
+        description="MiB of the data directory's disk kept back, to be given up for ends and "
+        "cancels when it is full; a twentieth of a small disk, 0 for none.",
+    )
     url: SecretText | None = Field(
         default=None,
         description="PostgreSQL as one address: postgresql://user:password@host:5432/database.",

@@ -26,7 +26,14 @@ from gpu_scheduler.store.api import (
 )
 from gpu_scheduler.store.rows import Last, rows_of
 from gpu_scheduler.store.schema import migrate, migrations
-from gpu_scheduler.store.sqlite_file import check_sqlite, connect, prepare, take_lock, unavailable
+from gpu_scheduler.store.sqlite_file import (
+    check_sqlite,
+    connect,
+    may_be_full,
+    prepare,
+    take_lock,
+    unavailable,
+)
 from gpu_scheduler.store.sqlite_write import write
 
 T = TypeVar("T")
@@ -48,6 +55,8 @@ class SqliteStore:
         self._lock: int | None = None
         self._values = codec.SharedValues()  # used by the reading thread only, once open
         self._last = Last()  # changed by the writing thread only
+        # Gains some room where the disk is full; called in the writing thread.
+        self.make_room: Callable[[], bool] = lambda: False
 
     async def open(self) -> Loaded:
         if self._writer is not None:
@@ -108,6 +117,16 @@ class SqliteStore:
     # -- in the threads ----------------------------------------------------------------------
 
     def _open(self) -> Loaded:
+        try:
+            return self._open_once()
+        except (sqlite3.Error, StoreUnavailable) as error:
+            if not (may_be_full(error) and self.make_room()):
+                raise
+            self._close_reader()
+            self._close_writer()
+            return self._open_once()
+
+    def _open_once(self) -> Loaded:
         check_sqlite()
         prepare(self.path)
         self._lock = take_lock(self.path)
@@ -146,7 +165,12 @@ class SqliteStore:
         assert self._writer is not None
         rows = rows_of(record, self._last)
         if not rows.is_empty():
-            write(self._writer, rows)
+            try:
+                write(self._writer, rows)
+            except sqlite3.Error as error:
+                if not (may_be_full(error) and self.make_room()):
+                    raise
+                write(self._writer, rows)
             self._last = rows.last
         return self._last.seq
 

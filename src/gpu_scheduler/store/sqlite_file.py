@@ -18,6 +18,8 @@ _OLDEST_SQLITE: Final = (3, 38, 0)
 _CHECKPOINT_PAGES: Final = 8_000
 _CACHE_KIB: Final = 32_768  # the dirty pages of one bulk fit, so none is written twice
 
+_OF_A_FULL_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "cannot be written, the disk is full: free some space and try again",
     sqlite3.SQLITE_BUSY: (
@@ -45,6 +47,15 @@ def unavailable(path: Path, error: Exception) -> StoreUnavailable:
     if remedy is None:
         remedy = "cannot be used: see the cause"
     return StoreUnavailable(f"the database {path} {remedy} ({error})", [{"path": str(path)}])
+
+
+def may_be_full(error: Exception) -> bool:
+    """Whether more room on the disk may help. SQLite says of its side files only that they fail."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _OF_A_FULL_DISK
 
 
 def check_sqlite() -> None:

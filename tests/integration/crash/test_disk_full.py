@@ -1,4 +1,4 @@
-"""A full disk under the data directory: submits are refused, jobs go on, and nothing is lost."""
+"""A full disk under the data directory: nothing new is taken, jobs go on and end, none is lost."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, eventually, gate
 
 _DISK_MIB = 16
+_BALLAST = {"database": {"ballast_mb": 32}}  # a twentieth of the disk, as it is small
 
 
 @pytest.fixture
@@ -31,45 +32,58 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_submits_are_refused_and_jobs_go_on_until_there_is_room_again(
+def test_jobs_end_and_are_cancelled_on_a_full_disk_and_nothing_new_is_taken(
     disk: Path, start: StartService
 ) -> None:
-    service = start(data_dir=disk / "data")
-    script = f"echo ran >> ran; {gate()}; echo over >> ran; exit 3"
-    job_id = service.submit(script)
+    service = start(data_dir=disk / "data", settings=_BALLAST)
+    ballast = disk / "data" / "ballast"
+    assert ballast.stat().st_blocks * 512 >= ballast.stat().st_size > 500_000
+    ends = service.submit(f"echo ran >> ran; {gate()}; echo over >> ran; exit 3")
+    stopped = service.submit(f"{gate('never')}")
+    waiting = service.submit("exit 0", hold=True)
     service.wait_for_lines("ran", "ran")
-    service.running(job_id)
+    service.running(ends)
+    service.running(stopped)
 
     fill(disk)
     acknowledged, refusal = submit_until_refused(service)
     assert refusal.status_code == 503
     error = refusal.json()["error"]
     assert error["code"] == "UNAVAILABLE"
-    assert "the disk is full: free some space" in error["message"]
+    assert f"the disk is full: free some space for {disk / 'data'}" in error["message"]
+    assert error["details"][0]["free_bytes"] < 2_000_000
     assert int(refusal.headers["Retry-After"]) >= 1
     health = service.get("/health")
     assert health["status"] == "degraded"
-    assert "the disk is full" in health["problems"][0]
+    assert any("the disk is full" in problem for problem in health["problems"])
+    assert not ballast.exists()
+    assert b"gpu_scheduler_disk_low 1.0" in service.http.get("/metrics").content
 
-    service.open_gate()  # it ends while nothing can be written down
+    service.open_gate()  # it ends, and others are changed, while the disk is full
     service.wait_for_lines("ran", "ran", "over")
-    eventually(lambda: not service.processes_of(job_id), "the job to be gone")
-    assert service.job(job_id)["state"] == "running"
+    job = service.end(ends)
+    assert (job["state"], job["exit_code"], job["attempt"]) == ("failed", 3, 1)
+    service.cancel(stopped)
+    assert service.end(stopped)["state"] == "cancelled"
+    service.cancel(waiting)
+    assert service.end(waiting)["state"] == "cancelled"
+    assert service.get("/health")["status"] == "degraded"
 
     free(disk)
-    job = service.end(job_id)
-    assert (job["state"], job["exit_code"], job["attempt"]) == ("failed", 3, 1)
+    eventually(lambda: service.get("/health")["status"] == "healthy", "health")
+    assert ballast.exists()
     later = service.submit("echo later >> later")
     for name in (*acknowledged, later):
         assert service.end(name)["state"] == "completed"
-    assert service.get("/health")["status"] == "healthy"
     assert service.busy_gpus() == []
     assert service.process is not None
     assert service.process.poll() is None  # all in one life
 
 
-def test_a_service_that_finds_the_disk_full_loses_nothing(disk: Path, start: StartService) -> None:
-    service = start(data_dir=disk / "data")
+def test_a_service_that_finds_the_disk_full_starts_with_the_ballast_and_loses_nothing(
+    disk: Path, start: StartService
+) -> None:
+    service = start(data_dir=disk / "data", settings=_BALLAST)
     job_id = service.submit(f"{gate()}; exit 3")
     service.running(job_id)
     service.kill()
@@ -77,21 +91,51 @@ def test_a_service_that_finds_the_disk_full_loses_nothing(disk: Path, start: Sta
     service.open_gate()
     eventually(lambda: not service.processes_of(job_id), "the job to be gone")
 
-    service.start()  # there is nothing it could write down, but it can be asked
-    assert service.job(job_id)["state"] == "running"
+    service.start()
+    job = service.end(job_id)
+    assert (job["state"], job["exit_code"]) == ("failed", 3)
     assert service.get("/health")["status"] == "degraded"
 
     free(disk)
-    job = service.end(job_id)
-    assert (job["state"], job["exit_code"]) == ("failed", 3)
-    assert service.get("/health")["status"] == "healthy"
+    eventually(lambda: service.get("/health")["status"] == "healthy", "health")
+
+
+@pytest.mark.parametrize(
+    ("make_it_so", "said"),
+    [
+        ("full", "it is full on the file system at {disk} (0 B of 16.0 MiB free)"),
+        ("inodes", "there are no inodes left on the file system at {disk}"),
+        ("read-only", "the file system at {disk} is read-only: mount it for writing again"),
+    ],
+)
+def test_a_start_that_cannot_be_says_what_is_wrong(
+    disk: Path, tmp_path: Path, make_it_so: str, said: str
+) -> None:
+    with RealService(tmp_path / "service", data_dir=disk / "data") as service:
+        if make_it_so == "full":
+            fill(disk)
+        elif make_it_so == "inodes":
+            remount(disk, "nr_inodes=2")
+            (disk / "one").touch()
+        else:
+            remount(disk, "ro")
+        assert service.launch().wait(30) == 2
+        log = service.log_text()
+        assert said.format(disk=disk) in log
+        assert f"{disk / 'data'}" in log
+        assert "--data-dir" in log
+        assert "Traceback" not in log
+
+
+def remount(disk: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", str(disk)], check=True)
 
 
 def fill(disk: Path) -> None:
-    with (disk / "ballast").open("ab", buffering=0) as ballast:
+    with (disk / "filler").open("ab", buffering=0) as filler:
         for size in (1 << 16, 1 << 12, 1):
             with pytest.raises(OSError, match="No space left"):
-                write_forever(ballast, bytes(size))
+                write_forever(filler, bytes(size))
 
 
 def write_forever(file: RawIOBase, data: bytes) -> None:
@@ -100,7 +144,7 @@ def write_forever(file: RawIOBase, data: bytes) -> None:
 
 
 def free(disk: Path) -> None:
-    (disk / "ballast").unlink()
+    (disk / "filler").unlink()
 
 
 def submit_until_refused(service: RealService) -> tuple[list[str], httpx.Response]:

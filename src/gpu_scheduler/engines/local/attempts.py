@@ -1,13 +1,15 @@
 """The attempts the supervisor knows, what stage each is in, and the journal that remembers them."""
 
 import contextlib
+import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from gpu_scheduler.engines.ballast import FULL, give_up
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop, Timer
 from gpu_scheduler.engines.local.paths import attempt_path
@@ -163,14 +165,28 @@ class Attempts:
         for kind, *fields in self._journal.replay():
             self._replay_one(kind, fields)
         self.live = {key: a for key, a in self.by_key.items() if a.stage is not Stage.ENDED}
-        self._journal.rewrite(self._records())
+        try:
+            self._with_room(lambda: self._journal.rewrite(self._records()))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._journal.resume()  # the long one serves as well
 
     def flush(self) -> None:
         """Raises OSError while the journal cannot be written; nothing is lost by trying again."""
-        self._journal.flush()
+        self._with_room(self._journal.flush)
         if self._journal.is_long:
             with contextlib.suppress(OSError):  # the long one serves as well
                 self._journal.rewrite(self._records())
+
+    def _with_room(self, write: Callable[[], None]) -> None:
+        """On a full disk the ballast of the data directory, which is above ours, makes room."""
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in FULL or not give_up(os.path.dirname(self._root)):
+                raise
+            write()
 
     def _finish(self, attempt: Attempt, seen: Seen) -> None:
         attempt.stage = Stage.ENDED

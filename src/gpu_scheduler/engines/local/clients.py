@@ -68,15 +68,16 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def tell(self, news: list[Seen]) -> None:
+    def tell(self, news: list[Seen], *, answer: bool = True) -> None:
         """Send the news to everybody, then the answers to those who asked."""
         changes = encode("changes", news) if news else b""
         for client in list(self._clients):
             if client.is_greeted:
                 client.out += changes
-            for what, request in client.asked:
-                self._answer(client, what, request)
-            client.asked.clear()
+            if answer:
+                for what, request in client.asked:
+                    self._answer(client, what, request)
+                client.asked.clear()
             if client.out:
                 self._send(client)
 
@@ -121,7 +122,8 @@ class Clients:
             for line in client.lines.feed(data):
                 self._handle(client, line)
         except (ValueError, TypeError, IndexError) as error:
-            os.write(2, f"a client was dropped: {error}\n".encode(errors="replace"))
+            with contextlib.suppress(OSError):  # a full disk
+                os.write(2, f"a client was dropped: {error}\n".encode(errors="replace"))
             self._drop(client)
 
     def _handle(self, client: _Client, line: bytes) -> None:

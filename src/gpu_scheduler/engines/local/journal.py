@@ -17,6 +17,7 @@ VERSION = 1
 
 # Rewriting costs about a millisecond per thousand live attempts; 8 MiB is some 40,000 records.
 _REWRITE_BYTES = 8 << 20
+_LONGEST_LINE = 1 << 20
 
 
 class Journal:
@@ -62,6 +63,16 @@ class Journal:
             raise
         self.close()
         self._fd, self._size, self._rewritten_size = fd, len(text), len(text)
+
+    def resume(self) -> None:
+        """Go on with the file as it is, where there is no room to write another."""
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        size = os.fstat(fd).st_size
+        last = os.pread(fd, _LONGEST_LINE, max(0, size - _LONGEST_LINE))
+        size -= len(last) - last.rfind(b"\n") - 1  # without a last line that was cut short
+        os.ftruncate(fd, size)
+        self.close()
+        self._fd, self._size, self._rewritten_size = fd, size, size
 
     def append(self, *record: object, sync: bool = True) -> None:
         """Takes effect with the next `flush`."""

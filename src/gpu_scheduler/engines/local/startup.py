@@ -65,7 +65,7 @@ def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
     try:
         supervisor = Supervisor(root, boot, door, arguments.idle_seconds)
         supervisor.run(ready=lambda: _tell(tell, _READY))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         log(str(error))
         return 1
     finally:
@@ -78,7 +78,11 @@ def _redirect(log_file: str) -> None:
     with contextlib.suppress(OSError):
         if os.stat(log_file).st_size > _LOG_BYTES:
             flags |= os.O_TRUNC
-    null, out = os.open(os.devnull, os.O_RDONLY), _open_log(log_file, flags)
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        out = _open_log(log_file, flags)
+    except OSError:  # a full disk: jobs matter more
+        out = os.dup(null)
     os.dup2(null, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)

@@ -117,10 +117,17 @@ class Supervisor:
             self._attempts.flush()
         except OSError as error:
             self._wait_for_room(f"the journal cannot be written: {error}")
+            self._tell_ends()
             return
         self._hand_out()
         news, self._attempts.news = self._attempts.news, []
         self._clients.tell(news)
+
+    def _tell_ends(self) -> None:
+        """Those need not wait: who hears of an end has it on record elsewhere, or asks again."""
+        news = self._attempts.news
+        self._attempts.news = [seen for seen in news if seen.phase == "running"]
+        self._clients.tell([seen for seen in news if seen.phase != "running"], answer=False)
 
     def _hand_out(self) -> None:
         self._must_go_on = False
@@ -290,7 +297,8 @@ def _ended_child() -> EndedChild | None:
 def log(message: str) -> None:
     """To the supervisor's log, which is its standard error."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    os.write(2, f"{stamp} {message}\n".encode(errors="replace"))
+    with contextlib.suppress(OSError):  # a full disk must not be the end of us
+        os.write(2, f"{stamp} {message}\n".encode(errors="replace"))
 
 
 if __name__ == "__main__":

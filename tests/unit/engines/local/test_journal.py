@@ -78,3 +78,15 @@ def test_a_flush_that_failed_half_way_can_be_repeated(
             journal.flush()
     journal.flush()
     assert Journal(path).replay() == [["launch", "a", 1]]
+
+
+def test_one_that_cannot_be_written_anew_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "attempts.log"
+    path.write_bytes(b'["version",1]\n["launch","a",1]\n["launch","b"')  # the last was cut short
+    journal = Journal(str(path))
+    assert journal.replay() == [["launch", "a", 1]]
+    journal.resume()
+    journal.append("over", "a", 1)
+    journal.flush()
+    journal.close()
+    assert Journal(str(path)).replay() == [["launch", "a", 1], ["over", "a", 1]]
