@@ -139,7 +139,7 @@ def _gate(settings: Settings, app: FastAPI) -> Gate:
         app,
         app.state.authenticator,
         buckets=TokenBuckets(limits.requests_per_second, limits.burst),
-        body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb),
+        body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb, limits.max_batch_mb),
         local_only=not (settings.auth.enabled or settings.api.insecure_listen),
     )
 
@@ -276,7 +276,12 @@ async def _answering_grpc(
         lambda: app.state.service,
         TokenBuckets(limits.requests_per_second, limits.burst),
     )
-    server = GrpcServer(lambda: app.state.service, data_dir=str(data_dir), interceptors=[gate])
+    server = GrpcServer(
+        lambda: app.state.service,
+        data_dir=str(data_dir),
+        interceptors=[gate],
+        max_message_mib=limits.max_body_mb,
+    )
     certificate = _certificate(settings)
     try:
         await server.start(

@@ -19,6 +19,36 @@ HTTP status and an exit code.
 
 import math
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+_QUOTED: Final = 80  # characters of a value that a sentence quotes
+_NAMED: Final = 128  # of a name: all that a job, tenant or queue may have
+_ENTRIES: Final = 20  # of a list or object that are looked at for it
+_DEPTH: Final = 4
+
+
+def quoted(value: object) -> str:
+    """A value in a sentence, as Python writes it. What it costs does not grow with the value."""
+    text = repr(_beginning(value, 0))
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+
+def _beginning(value: object, depth: int) -> object:
+    match value:
+        case str() | bytes():
+            return value[: _QUOTED + 1]
+        case list() | tuple() | dict() if depth == _DEPTH:
+            return "..."
+        case list() | tuple():
+            return type(value)([_beginning(each, depth + 1) for each in value[: _ENTRIES + 1]])
+        case dict():
+            items = islice(value.items(), _ENTRIES + 1)
+            return {_beginning(k, depth): _beginning(v, depth + 1) for k, v in items}
+        case int() if value.bit_length() > 4 * _QUOTED:
+            return "a number of very many digits"
+        case _:
+            return value
 
 
 class SchedulerError(Exception):
@@ -34,8 +64,7 @@ class InvalidRequest(SchedulerError):
     """A field has a value that cannot be."""
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
-        shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        shown = quoted(value)
         super().__init__(
             f"{field}: {remedy} (got {shown})",
             [{"field": field, "value": shown, "remedy": remedy}],
@@ -78,6 +107,7 @@ class Forbidden(SchedulerError):
 class NotFound(SchedulerError):
     def __init__(self, kind: str, name: str, remedy: str = "") -> None:
         tail = f"; {remedy}" if remedy else ""
+        name = name if len(name) <= _NAMED else f"{name[:_NAMED]}..."
         super().__init__(f"no {kind} named {name!r}{tail}", [{"kind": kind, "name": name}])
         self.kind = kind
 

@@ -289,7 +289,10 @@ class LimitSettings(Section):
         default=100, description="Requests that a caller may make at once after a pause."
     )
     max_body_mb: Annotated[int, Field(ge=1, le=10_000), NOT_BOOL] = Field(
-        default=64, description="Largest body of a request, in MiB."
+        default=2, description="Largest body of an ordinary request, in MiB; of gRPC too."
+    )
+    max_batch_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=64, description="Largest body of POST /jobs/batch, in MiB; it is read as a stream."
     )
     max_ingest_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1024, description="Largest file for POST /ingest, in MiB; it is read as a stream."

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpu_scheduler.wire.bounds import RequestModel
+
 RoleName = Literal["admin", "operator", "user", "viewer"]
 _TenantName = Annotated[str, Field(min_length=1, max_length=128)]
 
@@ -12,7 +14,7 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class KeyCreate(BaseModel):
+class KeyCreate(RequestModel):
     """A key to make. Without `tenants`, a user or viewer sees nothing; `*` is all tenants."""
 
     model_config = ConfigDict(
@@ -24,7 +26,10 @@ class KeyCreate(BaseModel):
     )
 
     name: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$", examples=["ci-pipeline"])
+        str,
+        Field(
+            max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$", examples=["ci-pipeline"]
+        ),
     ]
     role: RoleName = "user"
     tenants: Annotated[list[_TenantName] | None, Field(max_length=1000, examples=[["vision"]])] = (

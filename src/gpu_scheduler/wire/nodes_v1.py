@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from gpu_scheduler.wire.v1 import WIDEST, Text, Word
+from gpu_scheduler.wire.bounds import WIDEST, BoundedModel, Text, Word
 
 Amount = Annotated[int, Field(ge=0, le=WIDEST)]
 # A machine has a few dozen GPUs at most; the rest is a mistake or worse.
@@ -16,7 +16,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NodeProcessModel(_Model):
+class NodeProcessModel(BoundedModel):
     """A process that holds memory on a GPU."""
 
     pid: Amount
@@ -25,7 +25,7 @@ class NodeProcessModel(_Model):
     memory_mb: Amount | None = None
 
 
-class NodeGpuModel(_Model):
+class NodeGpuModel(BoundedModel):
     """A GPU and how it feels; what the driver does not tell is null."""
 
     index: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -39,7 +39,7 @@ class NodeGpuModel(_Model):
     nvlink_group: Amount | None = None
     numa_node: Annotated[int, Field(ge=-1, le=WIDEST)] | None = None
     problem: Text | None = None
-    processes: Annotated[list[NodeProcessModel], Field(max_length=_MOST_PROCESSES)] = []
+    processes: Annotated[list[NodeProcessModel], Field(max_length=_MOST_PROCESSES), FailFast()] = []
 
 
 class NodeModel(_Model):
@@ -65,7 +65,7 @@ class NodeList(_Model):
     nodes: list[NodeModel]  # the local one first, then by name
 
 
-class AgentRegistration(_Model):
+class AgentRegistration(BoundedModel):
     name: Word = ""
     instance: Word = ""
     version: Word = ""
@@ -74,15 +74,15 @@ class AgentRegistration(_Model):
     cpu_cores: Amount = 0
     memory_mb: Amount = 0
     problem: Text | None = None
-    gpus: Annotated[list[NodeGpuModel], Field(max_length=_MOST_GPUS)] = []
+    gpus: Annotated[list[NodeGpuModel], Field(max_length=_MOST_GPUS), FailFast()] = []
 
 
-class AgentReadings(_Model):
+class AgentReadings(BoundedModel):
     problem: Text | None = None
-    gpus: Annotated[list[NodeGpuModel], Field(max_length=_MOST_GPUS)] = []
+    gpus: Annotated[list[NodeGpuModel], Field(max_length=_MOST_GPUS), FailFast()] = []
 
 
-class AgentBeat(_Model):
+class AgentBeat(BoundedModel):
     name: Word = ""
     instance: Word = ""
     readings: AgentReadings | None = None

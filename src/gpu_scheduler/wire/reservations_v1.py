@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from gpu_scheduler.wire.v1 import Word
+from gpu_scheduler.wire.bounds import RequestModel, Word
 
 Minutes = Annotated[float, Field(ge=0, le=5_256_000, allow_inf_nan=False)]
 
 
-class ReservationCreate(BaseModel):
+class ReservationCreate(RequestModel):
     """GPUs of one machine for a time. Nothing is guessed: true is no number, and "5" is text."""
 
     model_config = ConfigDict(

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpu_scheduler.wire.v1 import WIDEST, Int
+from gpu_scheduler.wire.bounds import WIDEST, Int
 
 PlainState = Literal["WAITING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 # Seconds whose milliseconds still are exact everywhere.

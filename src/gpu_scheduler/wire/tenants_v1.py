@@ -2,14 +2,29 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    RootModel,
+)
 
-from gpu_scheduler.wire.v1 import WIDEST
+from gpu_scheduler.wire.bounds import NO_NUL, WIDEST, BoundedModel, RequestModel, Word, at_most
 
 TierName = Literal["low", "normal", "high", "urgent"]
 Amount = Annotated[int, Field(ge=0, le=WIDEST)]
 Priority = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
+# A kind of GPU for each of these; a cluster has a handful.
+GpusByType = Annotated[
+    dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus],
+    Field(max_length=256),
+    FailFast(),
+    BeforeValidator(at_most(256)),
+]
 Cores = Annotated[float, Field(ge=0, le=1_000_000)]
 # Tenants of one cohort lend each other what they do not use; empty: it stands alone.
 Cohort = Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")]
@@ -22,13 +37,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-class _Request(_Model):
-    """Nothing is guessed: true is no number, and "5" is text."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
-
-
-class BudgetModel(_Model):
+class BudgetModel(BoundedModel):
     """GPU time in each window, as GPU-hours or as what they cost at billing.cost_per_gpu_hour.
 
     A request gives one of the two; an answer has both, where GPU time has a price.
@@ -40,11 +49,11 @@ class BudgetModel(_Model):
     action: Literal["warn", "hold", "stop"] = "warn"
 
 
-class TenantLimits(_Model):
+class TenantLimits(BoundedModel):
     """What a tenant's running jobs may have together. A limit left out does not limit."""
 
     max_gpus: Gpus | None = None
-    max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus] = {}
+    max_gpus_by_type: GpusByType = {}
     max_gpu_memory_mb: Amount | None = None
     max_cpu_cores: Cores | None = None
     max_memory_mb: Amount | None = None
@@ -77,10 +86,10 @@ class TenantCreate(TenantLimits):
         },
     )
 
-    id: str | None = Field(
+    id: Word | None = Field(
         default=None, validation_alias=AliasChoices("id", "tenant_id", "project_id")
     )
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=NO_NUL)]
     priority_tier: TierName = "normal"
     fair_share_weight: Weight = 1.0
     allow_preemption: bool = True
@@ -89,16 +98,16 @@ class TenantCreate(TenantLimits):
     run_as: UserName = ""
 
 
-class TenantPatch(_Request):
+class TenantPatch(RequestModel):
     """Fields left out stay; a limit set to null is lifted."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"max_gpus": 32, "max_cpu_cores": None}]}
     )
 
-    name: Annotated[str, Field(min_length=1, max_length=200)] = ""
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=NO_NUL)] = ""
     max_gpus: Gpus | None = None
-    max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus] = {}
+    max_gpus_by_type: GpusByType = {}
     max_gpu_memory_mb: Amount | None = None
     max_cpu_cores: Cores | None = None
     max_memory_mb: Amount | None = None
@@ -163,14 +172,14 @@ class TenantUsage(_Model):
     days: list[DailyUsageModel]
 
 
-QueueName = Annotated[str, Field(min_length=1, max_length=128)]
+QueueName = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_NUL)]
 QueuePriority = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
 PolicyName = Annotated[str, Field(max_length=100)]
 WaitTarget = Annotated[float, Field(gt=0, le=366 * 86_400)]
 IdleAction = Literal["warn", "hold", "end"]
 
 
-class QueueCreate(_Request):
+class QueueCreate(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -184,7 +193,7 @@ class QueueCreate(_Request):
         }
     )
 
-    project_id: str = Field(
+    project_id: Word = Field(
         default="default", validation_alias=AliasChoices("project_id", "tenant_id")
     )
     name: QueueName
@@ -196,7 +205,7 @@ class QueueCreate(_Request):
     idle_action: IdleAction = "warn"  # for jobs whose GPUs do nothing
 
 
-class QueuePatch(_Request):
+class QueuePatch(RequestModel):
     """Fields left out stay; `max_concurrent_jobs` or `wait_target_seconds` null is lifted."""
 
     model_config = ConfigDict(
@@ -230,7 +239,7 @@ class QueueList(RootModel[list[QueueModel]]):
     """Higher ones first."""
 
 
-class QuotaPatch(_Request):
+class QuotaPatch(RequestModel):
     """In cores, GiB and GPUs. Fields left out stay; null lifts the limit."""
 
     model_config = ConfigDict(
@@ -273,10 +282,10 @@ class SchedulerInfo(_Model):
     pending_jobs: int
 
 
-class TriggerRequest(_Request):
+class TriggerRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"project_id": "default"}]})
 
-    project_id: str | None = Field(
+    project_id: Word | None = Field(
         default=None, validation_alias=AliasChoices("project_id", "tenant_id")
     )
 

@@ -2,80 +2,59 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AliasChoices, BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
 
+from gpu_scheduler.wire.bounds import (
+    NO_NUL,
+    WIDEST,
+    AnyVariables,
+    Argument,
+    Arguments,
+    Int,
+    Labels,
+    RequestModel,
+    Sweep,
+    Text,
+    Variables,
+    Word,
+)
 from gpu_scheduler.wire.estimates_v1 import EstimateModel
 from gpu_scheduler.wire.mail import MailAddress, MailEvent
 
-# The widest integers that JSON readers everywhere keep exact, and SQLite stores.
-WIDEST = 2**53 - 1
-# What the kernel takes for one argument or variable of a program, without its ending NUL.
-LONGEST_ARGUMENT = 131_071
-
-
-def _no_odd_characters(text: str) -> str:
-    # Half a surrogate pair has no UTF-8, and NUL ends every string of the kernel: neither can be
-    # stored, shown or given to a program.
-    if "\0" in text:
-        raise PydanticCustomError("odd_text", "must not contain NUL characters")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError(
-            "odd_text", "must be Unicode text, and half a surrogate pair is none"
-        ) from None
-    return text
-
-
-def _fits_a_program(text: str) -> str:
-    if len(text.encode()) > LONGEST_ARGUMENT:
-        raise PydanticCustomError(
-            "too_long_for_a_program",
-            "must have at most {limit} bytes, the most that a program can be given",
-            {"limit": LONGEST_ARGUMENT},
-        )
-    return text
-
-
-_PLAIN = AfterValidator(_no_odd_characters)
-Word = Annotated[str, Field(max_length=256), _PLAIN]
-Text = Annotated[str, Field(max_length=4096), _PLAIN]
-Argument = Annotated[str, _PLAIN, AfterValidator(_fits_a_program)]
-Int = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
+# Kept by the conversion, which has better words for it.
+_Count = {"minimum": 0.01, "maximum": 100_000}
+LONGEST_COUNT = 64
 GpuIndex = Annotated[int, Field(ge=0, le=1_000_000)]
-GpuType = Annotated[str, Field(min_length=1, max_length=64), _PLAIN]
-NodeName = Annotated[str, Field(min_length=1, max_length=256), _PLAIN]
-GpuIndexes = Annotated[list[GpuIndex], Field(max_length=1024)]
-NodeNames = Annotated[list[NodeName], Field(max_length=1024)]
-Labels = Annotated[dict[Word, Word], Field(max_length=64)]
+GpuType = Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]
+NodeName = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
+GpuIndexes = Annotated[list[GpuIndex], Field(max_length=1024), FailFast()]
+NodeNames = Annotated[list[NodeName], Field(max_length=1024), FailFast()]
+GpuCount = (
+    Annotated[float, WithJsonSchema({"type": "number", **_Count})]
+    | Annotated[int, WithJsonSchema({"type": "integer", **_Count, "minimum": 1})]
+    | Annotated[str, WithJsonSchema({"type": "string", "maxLength": LONGEST_COUNT})]
+)
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-class _Request(_Model):
-    """Nothing is guessed: true is no number, and "5" is text."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
-
-
-class AfterModel(_Request):
+class AfterModel(RequestModel):
     """Another job that must be over first."""
 
     job_id: Word
     kind: Literal["ok", "any"] = "ok"
 
 
-class ArrayRequest(_Request):
+class ArrayRequest(RequestModel):
     """A job for each index ("1-100", "1,3,5-9"); at most `max_running` of them at once."""
 
     indexes: Annotated[Argument, Field(examples=["1-100"])]
     max_running: Annotated[int | None, Field(ge=1, le=WIDEST)] = None
 
 
-class SubmitRequest(_Request):
+class SubmitRequest(RequestModel):
     """A job to queue. Without a command it is a lease: its GPUs are held until completed."""
 
     model_config = ConfigDict(
@@ -111,25 +90,27 @@ class SubmitRequest(_Request):
     )
     name: Text = ""
     user: Word = ""
-    queue: Annotated[str, Field(min_length=1, max_length=128), _PLAIN] = "default"
+    queue: Annotated[str, Field(min_length=1, max_length=128, pattern=NO_NUL)] = "default"
     priority: Int | None = None  # by default what the tenant's tier says: 500 for a normal one
     # Of a gang: all of them start at once or none does. What follows is of each worker.
     workers: Annotated[int, Field(ge=1, le=10_000)] = 1
-    gpu_count: float | int | str = Field(
+    gpu_count: GpuCount = Field(
         default=1, validation_alias=AliasChoices("gpu_count", "gpus", "num_gpus")
     )
     gpu_type: GpuType | None = None
-    gpu_types: Annotated[list[GpuType], Field(max_length=64)] = []  # any of these, the best first
+    gpu_types: Annotated[
+        list[GpuType], Field(max_length=64), FailFast()
+    ] = []  # any, the best first
     gpu_memory_each_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0  # that each GPU has, all of it
     gpu_memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
     cpu_cores: Annotated[float, Field(ge=0, le=1_000_000)] = 0
     memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
-    command: list[Argument] = []
-    args: list[Argument] = []
+    command: Arguments = []
+    args: Arguments = []
     image: Text = ""
-    environment: dict[Word, Argument] = {}
+    environment: Variables = {}
     # The submitter's whole environment, under `environment`; the command line sends it.
-    base_environment: dict[Argument, Argument] = {}
+    base_environment: AnyVariables = {}
     working_dir: Text = ""
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
@@ -152,9 +133,9 @@ class SubmitRequest(_Request):
     max_retries: Annotated[int, Field(ge=0, le=1000)] = 0
     backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     hold: bool = False
-    after: Annotated[list[AfterModel], Field(max_length=10_000)] = []
+    after: Annotated[list[AfterModel], Field(max_length=10_000), FailFast()] = []
     array: ArrayRequest | None = None
-    params: dict[Word, list[Argument]] = {}  # a sweep: {name} in the command is replaced
+    params: Sweep = {}  # a sweep: {name} in the command is replaced
     # Where the number of GPUs comes from: gpu_count, or what the model needs that the command names
     # by --llm or --model, by table and estimate (model) or by its past runs (learned).
     size_by: Literal["given", "model", "learned"] = "given"
@@ -164,8 +145,11 @@ class SubmitRequest(_Request):
     uv: Text = ""  # the directory of a project
     screen: bool = False  # runs in a GNU screen session, for `tgpu attach`
     tmux: bool = False  # the same with tmux
-    mail_to: Annotated[list[MailAddress], Field(max_length=20)] = []  # addresses told of it
-    mail_on: list[MailEvent] = []  # … of these; its end, where addresses are given and this is not
+    mail_to: Annotated[
+        list[MailAddress], Field(max_length=20), FailFast()
+    ] = []  # addresses told of it
+    # … of these; its end, where addresses are given and this is not
+    mail_on: Annotated[list[MailEvent], Field(max_length=20), FailFast()] = []
 
 
 class SubmitAnswer(_Model):
@@ -395,13 +379,15 @@ class GpuList(_Model):
     gpus: list[GpuModel]
 
 
-class PauseRequest(_Request):
+class PauseRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "too hot"}]})
 
-    reason: Annotated[str, Field(min_length=1, max_length=500), _PLAIN] = "paused by an operator"
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=NO_NUL)] = (
+        "paused by an operator"
+    )
 
 
-class JobChange(_Request):
+class JobChange(RequestModel):
     """What can be changed of a job that waits."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"priority": 1000}]})
@@ -409,15 +395,15 @@ class JobChange(_Request):
     priority: Int
 
 
-class AdoptRequest(_Request):
+class AdoptRequest(RequestModel):
     """A process that was started by hand, to become a lease of the GPUs it is on."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pid": 4711}]})
 
     pid: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    tenant_id: Annotated[str, Field(min_length=1, max_length=256)] = "default"
-    queue: Annotated[str, Field(min_length=1, max_length=256)] = "default"
-    name: Annotated[str, Field(max_length=256), _PLAIN] = ""
+    tenant_id: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] = "default"
+    queue: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] = "default"
+    name: Annotated[str, Field(max_length=256, pattern=NO_NUL)] = ""
 
 
 class ClusterStatus(_Model):

@@ -285,9 +285,24 @@ async def test_several_mistakes_are_named_together(api: Api) -> None:
         (b"\xff\xfe{}", "body: must be JSON"),
         (b'{"name": "\xff"}', "body: must be JSON: it is not UTF-8"),
         (b"[" * 200_000, "body: must be JSON: it is nested too deeply"),
-        (b'{"a":' * 200_000, "body: must be JSON: it is nested too deeply"),
+        (b'{"a":' * 20_000, "body: must be JSON: it is nested too deeply"),
+        (b'{"a":' * 200_000, "body: must be JSON: it has more than 20000 objects"),
+        (b'{"a":[' + b"[]," * 300_000, "body: must be JSON: it has more than 250000 values"),
+        (b'{"priority":' + b"1" * 5_000 + b"}", "body: must be JSON: a number in it has too many"),
     ],
-    ids=["empty", "cut", "list", "null", "utf-16", "latin-1", "deep lists", "deep objects"],
+    ids=[
+        "empty",
+        "cut",
+        "list",
+        "null",
+        "utf-16",
+        "latin-1",
+        "deep lists",
+        "deep objects",
+        "many objects",
+        "many lists",
+        "many digits",
+    ],
 )
 async def test_bodies_that_are_no_job(api: Api, body: bytes, message: str) -> None:
     answer = await api.post(JOBS, content=body, headers=JSON)
@@ -343,15 +358,19 @@ async def test_parameters_out_of_range(api: Api, query: str, message: str) -> No
 @pytest.mark.parametrize("name", ["name", "user", "tenant_id", "array_id"])
 async def test_odd_filters_find_nothing(api: Api, name: str) -> None:
     await api.post(JOBS, json={"name": "plain"})
-    for value in ["%ED%A0%80", "%00", "%FF", "x" * 10_000, "%27%3B--"]:
+    for value in ["%ED%A0%80", "%00", "%FF", "x" * 500, "%27%3B--"]:
         answer = await api.get(f"{JOBS}?{name}={value}")
         assert (answer.status_code, answer.json()["jobs"]) == (200, [])
+    error = error_of(await api.get(f"{JOBS}?{name}={'x' * 5_000}"), 422, "VALIDATION_ERROR")
+    assert error["message"].startswith(f"{name}: must have at most ")
 
 
 @pytest.mark.parametrize("path", ["/jobs/{}", "/api/v1/jobs/{}", "/api/v1/jobs/{}/why"])
 async def test_odd_names_are_not_found(api: Api, path: str) -> None:
-    for name in ["%ED%A0%80", "%00", "a%20b", "x" * 5000, "%F0%9F%92%A9"]:
+    for name in ["%ED%A0%80", "%00", "a%20b", "x" * 500, "%F0%9F%92%A9"]:
         error_of(await api.get(path.format(name)), 404, "JOB_NOT_FOUND")
+    too_long = error_of(await api.get(path.format("x" * 5000)), 422, "VALIDATION_ERROR")
+    assert "must have at most 512 characters" in too_long["message"]
 
 
 @pytest.mark.parametrize("now", ["1" + "0" * 30, "-1" + "0" * 30, str(2**63), "NaN"])

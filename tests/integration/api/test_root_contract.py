@@ -1,5 +1,6 @@
 """The tick-driven contract at the root, path by path."""
 
+import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -257,6 +258,19 @@ async def test_an_empty_batch_is_nothing(api: Api) -> None:
 async def test_a_batch_that_is_no_list_is_refused(api: Api, body: bytes) -> None:
     error = error_of(await api.post("/jobs/batch", content=body), 422, "VALIDATION_ERROR")
     assert error["message"].startswith("body: must be a JSON list of jobs: ")
+
+
+async def test_of_very_many_refusals_some_are_told_and_all_are_counted(api: Api) -> None:
+    answer = (await api.post("/jobs/batch", content=b"[" + b"0," * 30_000 + b"0]")).json()
+    assert answer["counts"] == {"accepted": 0, "rejected": 30_001}
+    assert [row["index"] for row in answer["rejected"]] == list(range(1_000))
+
+
+async def test_a_list_that_breaks_off_is_told_with_what_was_taken_before(api: Api) -> None:
+    jobs = ",".join(json.dumps(a_plain_job(f"b{n}")) for n in range(5_001))
+    answer = (await api.post("/jobs/batch", content=f"[{jobs}")).json()
+    assert answer["counts"] == {"accepted": 5_001, "rejected": 1}
+    assert answer["rejected"][0]["message"].startswith("nothing from here on was read: body: must")
 
 
 # -- files -------------------------------------------------------------------------------------

@@ -35,16 +35,43 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read():
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "TOO_LARGE")
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/jobs/batch", "/api/v1/jobs", "/ingest?fmt=csv"])
-async def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(path):
+@pytest.mark.parametrize(
+    ("path", "piece"),
+    [
+        ("/jobs", b"x"),
+        ("/jobs/batch", b" "),
+        ("/api/v1/jobs", b"x"),
+        ("/ingest?fmt=ndjson", b"\n"),
+    ],
+)
+async def test_a_body_that_does_not_say_how_large_it_is_is_cut_off(path, piece):
     async def endless() -> Any:
         for _ in range(40):
-            yield b"x" * 65_536
+            yield piece * 65_536
 
-    async with a_door(body_limits=BodyLimits(1, 1)) as door:
+    async with a_door(body_limits=BodyLimits(1, 1, 1)) as door:
         headers = ADMIN | {"Content-Type": "application/json"}
         answer = await door.post(path, content=endless(), headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "TOO_LARGE")
+
+
+async def test_a_packed_body_is_refused():
+    async with a_door() as door:
+        for kind in ("gzip", "deflate, br", "zstd"):
+            headers = ADMIN | {"Content-Encoding": kind}
+            answer = await door.post("/api/v1/jobs", content=b"x", headers=headers)
+            code = answer.json()["error"]["code"]
+            assert (answer.status_code, code) == (415, "UNSUPPORTED_ENCODING")
+        plain = await door.post("/api/v1/jobs", json={}, headers=ADMIN | {"Content-Encoding": ""})
+        assert plain.status_code != 415
+
+
+async def test_a_query_of_very_many_parameters_is_refused():
+    async with a_door() as door:
+        for query in ("&".join(f"a{n}=1" for n in range(101)), "name=" + "x" * 20_000):
+            answer = await door.get(f"/api/v1/jobs?{query}", headers=ADMIN)
+            assert answer.status_code == 422
+            assert answer.json()["error"]["message"].startswith("query: must have at most 100 ")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from gpu_scheduler.api.errors import body, http_error
-from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, too_large
+from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, refusal_of, too_large
 from gpu_scheduler.core.errors import (
     Forbidden,
     RateLimited,
@@ -38,6 +38,7 @@ _HEADERS: Final = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
+_REFUSED_CODES: Final = {415: "UNSUPPORTED_ENCODING", 422: "VALIDATION_ERROR"}
 _HSTS: Final = "max-age=31536000"
 # Callers whom nobody knows cannot fill the audit log: so many rows for each address, then a row
 # every so often.
@@ -87,6 +88,10 @@ class Gate:
             _check_mounted(scope, principal)
         except SchedulerError as error:
             await _refuse(error, scope, receive, send)
+            return
+        if refused := refusal_of(scope):
+            code = _REFUSED_CODES[refused.status_code]
+            await _answer(refused.status_code, code, refused.detail)(scope, receive, send)
             return
         limit = self._body_limits.of(scope["path"])
         if int(headers.get("content-length", "0") or 0) > limit:

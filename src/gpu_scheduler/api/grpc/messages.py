@@ -1,12 +1,18 @@
 """Between protobuf messages and the models of the wire, which have the same field names."""
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 from pydantic import BaseModel
 
+from gpu_scheduler.core.errors import InvalidRequest
+from gpu_scheduler.wire.grpc_v1 import REQUESTS
+
+# More than any field may have; the models say how many each does. Making objects of a million
+# entries that nobody will take would hold everybody else up.
+_MOST_ENTRIES: Final = 100_000
 _M = TypeVar("_M", bound=Message)
 
 
@@ -18,6 +24,11 @@ def fields_of(message: Message) -> dict[str, Any]:
     return {field.name: _plain(field, value) for field, value in message.ListFields()}
 
 
+def check_bounds(request: Message) -> None:
+    """pydantic's ValidationError for what is too long, too many or too large."""
+    REQUESTS[request.DESCRIPTOR.name].model_validate(fields_of(request))
+
+
 def fill(message: _M, model: BaseModel) -> _M:
     """The message with what the model says. What the message has no field for is left out."""
     content = model.model_dump(mode="json", exclude_none=True)
@@ -27,6 +38,9 @@ def fill(message: _M, model: BaseModel) -> _M:
 def _plain(field: FieldDescriptor, value: Any) -> Any:
     if not field.is_repeated:
         return fields_of(value) if isinstance(value, Message) else value
+    if len(value) > _MOST_ENTRIES:
+        remedy = f"must have at most {_MOST_ENTRIES} entries"
+        raise InvalidRequest(field.name, len(value), remedy)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return {key: _entry(item) for key, item in value.items()}
     return [fields_of(item) if isinstance(item, Message) else item for item in value]

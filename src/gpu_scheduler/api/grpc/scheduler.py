@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.json_format import ParseDict
 
 from gpu_scheduler.api.auth.grpc_gate import grpc_caller
-from gpu_scheduler.api.grpc.messages import fields_of, fill
+from gpu_scheduler.api.grpc.messages import check_bounds, fields_of, fill
 from gpu_scheduler.api.grpc.refusal import Context, NotReady, answering
 from gpu_scheduler.api.nodes import node_models
 from gpu_scheduler.api.rest.access import checked_submission, visible_job, visible_job_id
@@ -52,12 +52,14 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
 
     @answering
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobReply:
+        check_bounds(request)
         service = self._service()
         job_id = await visible_job_id(service, grpc_caller(), _job_name(request.job_id))
         return fill(pb.CancelJobReply(), cancel_answer(job_id, await service.jobs.cancel(job_id)))
 
     @answering
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:
+        check_bounds(request)
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         await service.look_ahead()
@@ -65,6 +67,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
+        check_bounds(request)
         service = self._service()
         query = replace(_query(request), tenant_ids=grpc_caller().scope)
         await service.look_ahead()
@@ -78,6 +81,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def UpdateTenantQuota(
         self, request: pb.UpdateTenantQuotaRequest, context: Context
     ) -> pb.Tenant:
+        check_bounds(request)
         service = self._service()
         given = fields_of(request)
         tenant_id = TenantId(given.pop("tenant_id", ""))
@@ -113,6 +117,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
 
     @answering
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> None:
+        check_bounds(request)
         service = self._service()
         job_id = None
         if request.HasField("job_id"):

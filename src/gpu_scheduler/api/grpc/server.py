@@ -19,7 +19,6 @@ _GRACE_SECONDS: Final = 1.0
 _OPTIONS: Final = (
     # Without this a second server on the same port would start, and each get half of the calls.
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
 )
 
 
@@ -36,9 +35,11 @@ class GrpcServer:
         *,
         data_dir: str | None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        max_message_mib: int = 2,
     ) -> None:
+        largest = ("grpc.max_receive_message_length", max_message_mib * 1024 * 1024)
         self._server = grpc.aio.server(
-            interceptors=[*interceptors, Decoding(SERVICES)], options=_OPTIONS
+            interceptors=[*interceptors, Decoding(SERVICES)], options=(*_OPTIONS, largest)
         )
         self._health = health.aio.HealthServicer()
         rpc.add_SchedulerServiceServicer_to_server(

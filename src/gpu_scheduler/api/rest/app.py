@@ -34,12 +34,14 @@ from gpu_scheduler.api.rest import (
 )
 from gpu_scheduler.api.rest.description import DescribedApi
 from gpu_scheduler.api.rest.problem import Problem
-from gpu_scheduler.api.rest.wording import complaints, of_bad_json, sentence
+from gpu_scheduler.api.rest.route import BadJson
+from gpu_scheduler.api.rest.wording import complaints, sentence
 from gpu_scheduler.core.errors import SchedulerError, Unavailable
 from gpu_scheduler.telemetry.exposition import Exposition
 
 _log = structlog.get_logger("gpu_scheduler.api")
 
+_SHOWN = 100  # characters of a path that a sentence quotes
 _HTTP_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "TOO_LARGE"}
 
 
@@ -114,14 +116,17 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "HTTP_ERROR")
     message = str(error.detail)
-    if isinstance(error.__cause__, RecursionError | UnicodeDecodeError):
-        problem = f"must be JSON: {of_bad_json(str(error.__cause__))}"
+    if isinstance(error.__cause__, BadJson):
+        problem = f"must be JSON: {error.__cause__}"
         found: list[dict[str, object]] = [{"field": "body", "value": "", "remedy": problem}]
         return JSONResponse(body("VALIDATION_ERROR", sentence(found), found), 422)
+    path = (
+        request.url.path if len(request.url.path) <= _SHOWN else request.url.path[:_SHOWN] + "..."
+    )
     if error.status_code == 404:
-        message = f"there is nothing at {request.url.path}; GET /docs shows what there is"
+        message = f"there is nothing at {path}; GET /docs shows what there is"
     elif error.status_code == 405:
-        message = f"{request.method} is not possible at {request.url.path}"
+        message = f"{request.method} is not possible at {path}"
     return JSONResponse(body(code, message), error.status_code, headers=error.headers)
 
 

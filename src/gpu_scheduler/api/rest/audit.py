@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.wire.keys_v1 import AuditEntry, AuditList
@@ -16,7 +17,7 @@ router = APIRouter(tags=["identity"])
 async def audit(
     request: Request,
     *,
-    tenant_id: str | None = None,
+    tenant_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
 ) -> AuditList:

@@ -10,6 +10,7 @@ from gpu_scheduler.api.rest.access import (
     visible_tenant,
     visible_tenants,
 )
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.budget import runs_out_at, window_end, window_start
 from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Window
@@ -21,7 +22,7 @@ router = APIRouter(tags=["tenants"])
 
 
 @router.get("/api/v1/budgets")
-async def budgets(request: Request, *, tenant_id: str | None = None) -> BudgetList:
+async def budgets(request: Request, *, tenant_id: Name | None = None) -> BudgetList:
     """What tenants spent of their budgets in the present window, by tenant."""
     service, caller = service_of(request), caller_of(request)
     if tenant_id is None:

@@ -18,6 +18,10 @@ from gpu_scheduler.service.service import Service
 # Jobs recorded by one commit: large enough that the flush is shared by many, small enough that
 # others are served in between.
 _CHUNK: Final = 5_000
+# Refusals that an answer tells; of all of them it tells the number. A file of nothing but mistakes
+# must not become an answer many times its size.
+MOST_REJECTED: Final = 1_000
+_LONGEST_ID: Final = 128  # characters of the id of a refused job
 
 ToPlain = Callable[[Any], PlainJob]
 
@@ -44,7 +48,7 @@ async def load(
         loader.cut_short(error)
     await loader.finish()
     loader.rejected.sort(key=lambda row: row[place])
-    counts = {"accepted": len(loader.accepted), "rejected": len(loader.rejected)}
+    counts = {"accepted": len(loader.accepted), "rejected": loader.rejections}
     return {"accepted": loader.accepted, "rejected": loader.rejected, "counts": counts}
 
 
@@ -52,10 +56,6 @@ async def items_of(reader: Reader, pieces: AsyncIterator[bytes]) -> AsyncIterato
     async for piece in pieces:
         yield reader.feed(piece)
     yield reader.end()
-
-
-async def at_once(items: Iterable[Item]) -> AsyncIterator[Iterable[Item]]:
-    yield items
 
 
 class _Loader:
@@ -70,6 +70,7 @@ class _Loader:
         self.jobs: list[Job] = []
         self.accepted: list[str] = []
         self.rejected: list[dict[str, Any]] = []
+        self.rejections = 0  # those too that are not told
 
     @property
     def has_begun(self) -> bool:
@@ -89,10 +90,15 @@ class _Loader:
             self._reject(number, None, "PARSE_ERROR", str(error))
         except InvalidRequest as error:
             code = "PARSE_ERROR" if error.field == "body" else "VALIDATION_ERROR"
-            self._reject(number, job_id_in(item), code, error.message)
+            self._reject(number, self._id_in(item), code, error.message)
         else:
             self.jobs.append(job)
             self._numbers.append(number)
+
+    def _id_in(self, item: Any) -> str | None:
+        """Not looked for where nobody will be told: that costs as much as reading it again."""
+        job_id = job_id_in(item) if len(self.rejected) < MOST_REJECTED else None
+        return job_id if job_id is None else job_id[:_LONGEST_ID]
 
     def cut_short(self, error: Problem | InvalidRequest) -> None:
         """The rest of the file is lost; what is queued already must be told all the same."""
@@ -130,6 +136,8 @@ class _Loader:
                 self._reject(number, job.job_id, http_error(refusal).code, refusal.message)
 
     def _reject(self, number: int, job_id: str | None, code: str, message: str) -> None:
-        self.rejected.append(
-            {self._place: number, "job_id": job_id, "code": code, "message": message}
-        )
+        self.rejections += 1
+        if len(self.rejected) < MOST_REJECTED:
+            self.rejected.append(
+                {self._place: number, "job_id": job_id, "code": code, "message": message}
+            )

@@ -3,11 +3,12 @@
 import os
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.rest.access import caller_of, check_tenant, service_of, visible_counts
 from gpu_scheduler.api.rest.problem import Problem
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.view import iso, job_model
 from gpu_scheduler.core.heat import Heat
 from gpu_scheduler.core.ids import JobId, TenantId
@@ -34,7 +35,7 @@ from gpu_scheduler.wire.v1 import (
     PauseRequest,
 )
 
-router = APIRouter(tags=["cluster"])
+router = Router(tags=["cluster"])
 
 GpuIndex = Annotated[int, Path(ge=0, le=1_000_000)]
 

@@ -20,7 +20,8 @@ from gpu_scheduler.core.job import (
 )
 from gpu_scheduler.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from gpu_scheduler.service.submission import RunIn, SizeBy, Submission, parse_indexes
-from gpu_scheduler.wire.v1 import WIDEST, SubmitRequest
+from gpu_scheduler.wire.bounds import LONGEST_ARGUMENT, WIDEST
+from gpu_scheduler.wire.v1 import LONGEST_COUNT, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]+")
@@ -34,6 +35,8 @@ _LONGEST_SECONDS = 100 * 365 * 86_400  # a hundred years: a typing error, not a 
 def submission_of(body: SubmitRequest) -> Submission:
     """InvalidRequest where a field's value cannot be, beyond what its type says."""
     try:
+        if isinstance(body.gpu_count, str) and len(body.gpu_count) > LONGEST_COUNT:
+            raise ValueError("GPUs must be a number like 1, 2 or 0.5")
         millis = gpu_millis(body.gpu_count)
     except ValueError as error:
         remedy = str(error).partition(", not ")[0]  # the value is quoted anyway
@@ -185,6 +188,9 @@ def _signal(given: int | str | None) -> int | None:
 def _argv(body: SubmitRequest) -> tuple[str, ...]:
     if body.args and not body.command:
         raise InvalidRequest("args", body.args, "arguments need a command")
+    for field, given in (("command", body.command), ("args", body.args)):
+        for position, argument in enumerate(given):
+            _check_length(f"{field}.{position}", argument)
     argv = (*body.command, *body.args)
     if argv and not argv[0].strip():
         raise InvalidRequest(
@@ -193,12 +199,21 @@ def _argv(body: SubmitRequest) -> tuple[str, ...]:
     return argv
 
 
+def _check_length(field: str, text: str) -> None:
+    """The kernel counts bytes; the model has counted characters, of which each has up to four."""
+    if len(text) * 4 > LONGEST_ARGUMENT and len(text.encode()) > LONGEST_ARGUMENT:
+        most = f"must have at most {LONGEST_ARGUMENT} bytes, the most that a program can be given"
+        raise InvalidRequest(field, text, most)
+
+
 def _params(body: SubmitRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for name, values in body.params.items():
         if not _PARAMETER.fullmatch(name):
             raise InvalidRequest("params", name, "a parameter is letters, digits, '.', '_', '-'")
         if not values:
             raise InvalidRequest(f"params.{name}", values, "needs at least one value")
+        for position, value in enumerate(values):
+            _check_length(f"params.{name}.{position}", value)
     return tuple((name, tuple(values)) for name, values in body.params.items())
 
 
@@ -209,7 +224,9 @@ def _working_dir(path: str) -> str:
 
 
 def _environment(field: str, variables: dict[str, str]) -> dict[str, str]:
-    for name in variables:
+    for name, value in variables.items():
+        _check_length(f"{field}.{name[:64]}", value)
+        _check_length(field, name)
         # A shell may carry names that are no identifiers (BASH_FUNC_x%%); a job's own may not.
         if field == "environment" and not _VARIABLE.fullmatch(name):
             raise InvalidRequest(field, name, "variable names have letters, digits and _ only")

@@ -2,11 +2,13 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 
 from gpu_scheduler.api.rest.access import caller_of, checked_submission, service_of
 from gpu_scheduler.api.rest.convert import submission_of
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.resubmit import span_text
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.view import estimate_model, iso
 from gpu_scheduler.api.rest.why import in_words
 from gpu_scheduler.core.estimate import Accuracy, Estimate, accuracy, by_queue
@@ -23,7 +25,7 @@ from gpu_scheduler.wire.estimates_v1 import (
 )
 from gpu_scheduler.wire.v1 import SubmitRequest
 
-router = APIRouter(tags=["estimates"])
+router = Router(tags=["estimates"])
 
 _DAY_MS: Final = 86_400_000
 _NOW: Final = "now"
@@ -53,7 +55,7 @@ async def estimate(request: Request, body: SubmitRequest) -> EstimateAnswer:
 async def how_accurate(
     request: Request,
     days: Annotated[float, Query(gt=0, le=36_500)] = 30,
-    tenant_id: str | None = None,
+    tenant_id: Name | None = None,
 ) -> AccuracyAnswer:
     """How often jobs that had to wait started when they were told they would."""
     service, caller = service_of(request), caller_of(request)

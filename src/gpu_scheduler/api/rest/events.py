@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JobId
@@ -35,6 +36,8 @@ _REFUSED_CODE = 1008
 _GATHER_SECONDS = 0.05
 # Events kept as text for all readers. They read what is newest, a few commits apart.
 _KEPT_TEXTS = 4096
+_WIDEST = 10**16 - 1
+_LONGEST = 512  # characters of a name to filter by
 
 
 class _Text(NamedTuple):
@@ -79,9 +82,11 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
     response_class=EventStream,
     openapi_extra={
         "parameters": [
-            _parameter("after", "go on after this number", type="integer", minimum=0),
-            _parameter("job_id", "of this job only", type="string"),
-            _parameter("tenant_id", "of this tenant only", type="string"),
+            _parameter(
+                "after", "go on after this number", type="integer", minimum=0, maximum=_WIDEST
+            ),
+            _parameter("job_id", "of this job only", type="string", maxLength=_LONGEST),
+            _parameter("tenant_id", "of this tenant only", type="string", maxLength=_LONGEST),
             _parameter("readings", "GPU readings and estimates too", type="boolean", default=True),
         ]
     },
@@ -97,7 +102,7 @@ async def stream(request: Request) -> StreamingResponse:
 @router.get("/api/v1/jobs/{job}/events")
 async def history(
     request: Request,
-    job: str,
+    job: Name,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> EventList:
@@ -116,6 +121,9 @@ def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
     after = query.get("after") or connection.headers.get("last-event-id")
     if after is not None and not (after.isascii() and after.isdigit() and len(after) <= 16):
         raise InvalidRequest("after", after, "a sequence number is 0 or more")
+    for name in ("job_id", "tenant_id", "project_id"):
+        if len(query.get(name, "")) > _LONGEST:
+            raise InvalidRequest(name, query[name], f"must have at most {_LONGEST} characters")
     job_id = query.get("job_id")
     tenant_id = query.get("tenant_id") or query.get("project_id")
     return service.feed.subscribe(

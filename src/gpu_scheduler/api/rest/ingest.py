@@ -14,7 +14,7 @@ from gpu_scheduler.api.rest.plain import PlainJob
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.core.errors import InvalidRequest
 
-LONGEST: Final = 1 << 20  # bytes of a line or row; a job takes a few hundred
+LONGEST: Final = 1 << 17  # bytes of a line or row; a job takes a few hundred
 _BOM: Final = "\ufeff"
 _TOO_LONG: Final = f"longer than {LONGEST} bytes"
 _NUMBERS: Final = ("gpus", "priority", "submitted_at", "max_runtime")
@@ -41,7 +41,7 @@ def reader_for(fmt: str) -> Reader:
     return NdjsonLines() if fmt == "ndjson" else CsvRows()
 
 
-class _Text:
+class Utf8:
     """Bytes in pieces as text: a character may be cut in two."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class NdjsonLines:
     """Lines with their numbers from 1; blank ones are passed over."""
 
     def __init__(self) -> None:
-        self._text = _Text()
+        self._text = Utf8()
         self._rest = b""
         self._number = 0
         self._is_skipping = False  # the rest of a line that is too long
@@ -96,7 +96,7 @@ class CsvRows:
     """Rows with their line numbers, as objects under the names of the header."""
 
     def __init__(self) -> None:
-        self._text = _Text()
+        self._text = Utf8()
         self._rest = ""
         self._header: list[str] | None = None
         self._before = 0  # lines that were read and let go of

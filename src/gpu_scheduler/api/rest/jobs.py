@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from gpu_scheduler.api.rest.access import (
     caller_of,
@@ -13,7 +13,9 @@ from gpu_scheduler.api.rest.access import (
 )
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.logs import read_log
+from gpu_scheduler.api.rest.parameters import Name, Words
 from gpu_scheduler.api.rest.prediction import predicted_job_model
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.standing import check_priority, highest_priority
 from gpu_scheduler.api.rest.view import job_model
 from gpu_scheduler.api.rest.why import why_answer
@@ -35,7 +37,7 @@ from gpu_scheduler.wire.v1 import (
     WhyAnswer,
 )
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 
 
 @router.post(
@@ -55,11 +57,11 @@ async def submit(request: Request, response: Response, body: SubmitRequest) -> S
 async def list_jobs(
     request: Request,
     *,
-    state: str = "",
-    tenant_id: str | None = None,
-    name: str = "",
-    user: str = "",
-    array_id: str | None = None,
+    state: Words = "",
+    tenant_id: Name | None = None,
+    name: Words = "",
+    user: Name = "",
+    array_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
 ) -> JobList:
@@ -84,7 +86,7 @@ async def list_jobs(
 
 
 @router.get("/{job}")
-async def get_job(request: Request, job: str) -> JobModel:
+async def get_job(request: Request, job: Name) -> JobModel:
     """A job as it stands. `last` names the newest one, here and everywhere below."""
     service = service_of(request)
     await service.look_ahead()
@@ -92,7 +94,7 @@ async def get_job(request: Request, job: str) -> JobModel:
 
 
 @router.delete("/{job}")
-async def cancel(request: Request, job: str) -> ActionAnswer:
+async def cancel(request: Request, job: Name) -> ActionAnswer:
     """End a job for good, with all its processes."""
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
@@ -100,7 +102,7 @@ async def cancel(request: Request, job: str) -> ActionAnswer:
 
 
 @router.patch("/{job}")
-async def change(request: Request, job: str, body: JobChange) -> ActionAnswer:
+async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
     """Give a waiting job another priority."""
     service = service_of(request)
     caller = caller_of(request)
@@ -113,7 +115,7 @@ async def change(request: Request, job: str, body: JobChange) -> ActionAnswer:
 
 
 @router.post("/{job}/hold")
-async def hold(request: Request, job: str) -> ActionAnswer:
+async def hold(request: Request, job: Name) -> ActionAnswer:
     """Keep a waiting job from starting."""
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
@@ -122,7 +124,7 @@ async def hold(request: Request, job: str) -> ActionAnswer:
 
 
 @router.post("/{job}/release")
-async def release(request: Request, job: str) -> ActionAnswer:
+async def release(request: Request, job: Name) -> ActionAnswer:
     """Let a held job start."""
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
@@ -131,7 +133,7 @@ async def release(request: Request, job: str) -> ActionAnswer:
 
 
 @router.post("/{job}/complete")
-async def complete(request: Request, job: str) -> ActionAnswer:
+async def complete(request: Request, job: Name) -> ActionAnswer:
     """Give back the GPUs of a lease."""
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
@@ -140,7 +142,7 @@ async def complete(request: Request, job: str) -> ActionAnswer:
 
 
 @router.post("/{job}/checkpoint")
-async def checkpoint(request: Request, job: str) -> ActionAnswer:
+async def checkpoint(request: Request, job: Name) -> ActionAnswer:
     """Mark that a running job has just saved its work."""
     service = service_of(request)
     job_id = await visible_job_id(service, caller_of(request), job)
@@ -149,7 +151,7 @@ async def checkpoint(request: Request, job: str) -> ActionAnswer:
 
 
 @router.post("/{job}/rerun", status_code=201)
-async def rerun(request: Request, job: str) -> SubmitAnswer:
+async def rerun(request: Request, job: Name) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
     service = service_of(request)
     caller = caller_of(request)
@@ -169,7 +171,7 @@ async def rerun(request: Request, job: str) -> SubmitAnswer:
 @router.get("/{job}/wait")
 async def wait(
     request: Request,
-    job: str,
+    job: Name,
     seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
 ) -> JobModel:
     """The job once it is over, or as it stands after `timeout` seconds."""
@@ -180,7 +182,7 @@ async def wait(
 
 
 @router.get("/{job}/why")
-async def why(request: Request, job: str) -> WhyAnswer:
+async def why(request: Request, job: Name) -> WhyAnswer:
     """Why a job waits, and what would start it; for other jobs, what became of them."""
     service, caller = service_of(request), caller_of(request)
     stored = await visible_job(service, caller, job)
@@ -199,7 +201,7 @@ async def why(request: Request, job: str) -> WhyAnswer:
 )
 async def logs(
     request: Request,
-    job: str,
+    job: Name,
     *,
     stream: Literal["stdout", "stderr"] = "stdout",
     offset: Annotated[int, Query(ge=-(2**53), le=2**53)] = 0,

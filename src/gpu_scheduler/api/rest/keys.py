@@ -1,16 +1,18 @@
 """/api/v1/keys: make, list and revoke API keys; /api/v1/whoami."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.auth.keys import ApiKey, KeyRing
 from gpu_scheduler.api.rest.access import caller_of, service_of
+from gpu_scheduler.api.rest.parameters import Name
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.service.identity import Role
 from gpu_scheduler.wire.keys_v1 import KeyCreate, KeyCreated, KeyList, KeyModel, WhoAmI
 
-router = APIRouter(tags=["identity"])
+router = Router(tags=["identity"])
 
 _DAY_MS = 86_400_000
 
@@ -36,7 +38,7 @@ async def list_keys(request: Request) -> KeyList:
 
 
 @router.delete("/api/v1/keys/{key_id}")
-async def revoke(request: Request, key_id: str) -> KeyModel:
+async def revoke(request: Request, key_id: Name) -> KeyModel:
     """Shut a key out, now and for ever."""
     return _model(await _ring(request).revoke(key_id))
 

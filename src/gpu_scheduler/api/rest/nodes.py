@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from gpu_scheduler.api.nodes import node_model, node_models, refuse_local
 from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.wire.nodes_v1 import NodeList, NodeModel
 
 router = APIRouter(prefix="/api/v1/nodes", tags=["cluster"])
@@ -16,13 +17,13 @@ async def list_nodes(request: Request) -> NodeList:
 
 
 @router.get("/{name}")
-async def get_node(request: Request, name: str) -> NodeModel:
+async def get_node(request: Request, name: Name) -> NodeModel:
     """One machine."""
     return node_model(service_of(request), name)
 
 
 @router.delete("/{name}", status_code=204)
-async def forget_node(request: Request, name: str) -> Response:
+async def forget_node(request: Request, name: Name) -> Response:
     """Forget an offline machine; its agent can register again."""
     service = service_of(request)
     refuse_local(service, name)

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.notices.delivery import Delivery
 from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.wire.notices_v1 import NoticeList, NoticeModel, NoticeTried
@@ -17,7 +18,7 @@ async def notices(request: Request) -> NoticeList:
 
 
 @router.post("/api/v1/notices/{name}/test")
-async def try_notice(request: Request, name: str) -> NoticeTried:
+async def try_notice(request: Request, name: Name) -> NoticeTried:
     """Send a test notice now, and tell what became of it."""
     tried = await _dispatch(request).test(name)
     return NoticeTried(

@@ -1,11 +1,11 @@
 """The plain jobs of the root paths: six fields, whole GPUs, seconds. Decoded by msgspec."""
 
-import json
 from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 
+from gpu_scheduler.api.rest.route import decode_json
 from gpu_scheduler.api.rest.wording import of_bad_json, of_msgspec
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JOB_ID_RULE, JobId, TenantId, is_job_id
@@ -77,17 +77,6 @@ def decode(data: bytes) -> PlainJob:
         raise NotAnObject(of_bad_json(str(error))) from None
 
 
-def decode_list(data: bytes) -> list[Any]:
-    """A JSON list of anything; NotAnObject says what it is instead."""
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotAnObject(of_bad_json(str(error))) from None
-    if not isinstance(found, list):
-        raise NotAnObject(f"this is {_kind(found)}")
-    return found
-
-
 def convert(value: Any) -> PlainJob:
     """One job from decoded JSON."""
     try:
@@ -126,8 +115,8 @@ def _loosely(data: bytes) -> Any:
     """What stands there, to quote it. msgspec stops at the first wrong value: the rest may be no
     JSON at all, and what is JSON may have numbers that msgspec does not read."""
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return decode_json(data)
+    except ValueError as error:
         raise NotAnObject(of_bad_json(str(error))) from None
 
 
@@ -136,8 +125,3 @@ def job_id_in(item: Any) -> str | None:
     found = _loosely(item) if isinstance(item, bytes) else item
     job_id = found.get("job_id") if isinstance(found, dict) else None
     return job_id if isinstance(job_id, str) else None
-
-
-def _kind(value: object) -> str:
-    kinds = {dict: "an object", str: "text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")

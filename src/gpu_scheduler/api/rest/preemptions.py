@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.units import GPU, SECOND
@@ -19,7 +20,7 @@ router = APIRouter(tags=["jobs"])
 async def preemptions(
     request: Request,
     *,
-    tenant_id: str | None = None,
+    tenant_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> PreemptionList:
     """Receipts of jobs that gave way to others, newest first."""

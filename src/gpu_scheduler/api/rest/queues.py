@@ -2,7 +2,7 @@
 
 import math
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gpu_scheduler.api.rest.access import (
     caller_of,
@@ -10,6 +10,8 @@ from gpu_scheduler.api.rest.access import (
     visible_counts,
     visible_tenant,
 )
+from gpu_scheduler.api.rest.parameters import Name
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.standing import check_queue_priority
 from gpu_scheduler.api.rest.tenants import core_fields
 from gpu_scheduler.api.rest.view import iso
@@ -34,13 +36,13 @@ from gpu_scheduler.wire.tenants_v1 import (
     TriggerRequest,
 )
 
-router = APIRouter(tags=["queues"])
+router = Router(tags=["queues"])
 
 _GIB = 1024  # MiB
 
 
 @router.get("/api/v1/queues")
-async def list_queues(request: Request, project_id: str | None = None) -> list[QueueModel]:
+async def list_queues(request: Request, project_id: Name | None = None) -> list[QueueModel]:
     """The queues of a project, or of all, higher ones first."""
     service = service_of(request)
     owner = None if project_id is None else TenantId(project_id)
@@ -71,7 +73,7 @@ async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
 
 
 @router.get("/api/v1/queues/quota/{project_id}")
-async def get_quota(request: Request, project_id: str) -> QuotaModel:
+async def get_quota(request: Request, project_id: Name) -> QuotaModel:
     """A project's quota and how much of it is in use."""
     service = service_of(request)
     visible_tenant(service, caller_of(request), project_id)
@@ -79,7 +81,7 @@ async def get_quota(request: Request, project_id: str) -> QuotaModel:
 
 
 @router.patch("/api/v1/queues/quota/{project_id}")
-async def change_quota(request: Request, project_id: str, body: QuotaPatch) -> QuotaModel:
+async def change_quota(request: Request, project_id: Name, body: QuotaPatch) -> QuotaModel:
     """Change a project's quota."""
     service = service_of(request)
     given = body.model_dump(exclude_unset=True)
@@ -93,20 +95,20 @@ async def change_quota(request: Request, project_id: str, body: QuotaPatch) -> Q
 
 
 @router.post("/api/v1/queues/quota/{project_id}/sync")
-async def sync_quota(request: Request, project_id: str) -> QuotaModel:
+async def sync_quota(request: Request, project_id: Name) -> QuotaModel:
     """Read a project's quota anew from its provider. Local quotas are always in step."""
     return _quota_model(service_of(request), TenantId(project_id))
 
 
 @router.get("/api/v1/queues/{queue_id}")
-async def get_queue(request: Request, queue_id: str) -> QueueModel:
+async def get_queue(request: Request, queue_id: Name) -> QueueModel:
     """A queue by its id, `project:name`."""
     service = service_of(request)
     return _queue_model(service, queue_of(service.state, *_visible(request, queue_id)))
 
 
 @router.patch("/api/v1/queues/{queue_id}")
-async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> QueueModel:
+async def change_queue(request: Request, queue_id: Name, body: QueuePatch) -> QueueModel:
     """Change a queue's priority, cap, policy, wait target or idle action; enable or disable it."""
     service = service_of(request)
     changes = body.model_dump(exclude_unset=True)
@@ -122,7 +124,7 @@ async def change_queue(request: Request, queue_id: str, body: QueuePatch) -> Que
 
 
 @router.delete("/api/v1/queues/{queue_id}", status_code=204)
-async def remove_queue(request: Request, queue_id: str) -> Response:
+async def remove_queue(request: Request, queue_id: Name) -> Response:
     """Remove an empty queue."""
     await service_of(request).tenants.remove_queue(*_visible(request, queue_id))
     return Response(status_code=204)

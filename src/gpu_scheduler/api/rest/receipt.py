@@ -5,6 +5,7 @@ from decimal import Decimal
 from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.receipt import AttemptUse
@@ -16,7 +17,7 @@ router = APIRouter(tags=["jobs"])
 
 
 @router.get("/api/v1/jobs/{job}/receipt")
-async def receipt(request: Request, job: str) -> ReceiptModel:
+async def receipt(request: Request, job: Name) -> ReceiptModel:
     """How long a job waited and ran, its GPU time by attempt, and what that costs."""
     service = service_of(request)
     stored = await visible_job(service, caller_of(request), job)

@@ -1,9 +1,11 @@
 """/api/v1/reservations: GPUs booked for a time. In the core they are bookings."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from gpu_scheduler.api.rest.access import caller_of, check_tenant, service_of, shown_name
 from gpu_scheduler.api.rest.convert import instant
+from gpu_scheduler.api.rest.parameters import Name
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.bookings import broken
@@ -17,13 +19,13 @@ from gpu_scheduler.wire.reservations_v1 import (
     ReservationModel,
 )
 
-router = APIRouter(tags=["reservations"])
+router = Router(tags=["reservations"])
 
 _MINUTE = 60_000  # ms
 
 
 @router.get("/api/v1/reservations")
-async def list_reservations(request: Request, tenant_id: str | None = None) -> ReservationList:
+async def list_reservations(request: Request, tenant_id: Name | None = None) -> ReservationList:
     """What is booked, by start. Callers see those of their tenants."""
     service, caller = service_of(request), caller_of(request)
     found = [
@@ -59,13 +61,13 @@ async def reserve(request: Request, body: ReservationCreate) -> ReservationModel
 
 
 @router.get("/api/v1/reservations/{reservation_id}")
-async def get_reservation(request: Request, reservation_id: str) -> ReservationModel:
+async def get_reservation(request: Request, reservation_id: Name) -> ReservationModel:
     """A reservation that is not over."""
     return _model(service_of(request), _visible(request, reservation_id))
 
 
 @router.delete("/api/v1/reservations/{reservation_id}")
-async def cancel_reservation(request: Request, reservation_id: str) -> ReservationModel:
+async def cancel_reservation(request: Request, reservation_id: Name) -> ReservationModel:
     """Give it back. Its jobs that wait are cancelled; those that run go on."""
     service = service_of(request)
     booking = _visible(request, reservation_id)

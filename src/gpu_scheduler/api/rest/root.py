@@ -17,19 +17,20 @@ from gpu_scheduler.api.rest.access import (
     visible_job_id,
     visible_tenants,
 )
-from gpu_scheduler.api.rest.bulk import at_once, items_of, load
+from gpu_scheduler.api.rest.batch import ListItems
+from gpu_scheduler.api.rest.bulk import items_of, load
 from gpu_scheduler.api.rest.ingest import reader_for
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.plain import (
     Interned,
     NotAnObject,
     PlainJob,
     convert,
     decode,
-    decode_list,
 )
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.standing import as_claimed
-from gpu_scheduler.api.rest.upload import file_pieces
+from gpu_scheduler.api.rest.upload import body_pieces, file_pieces, gathered
 from gpu_scheduler.core.errors import IllegalMove, SchedulerError
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.units import GPU, SECOND
@@ -122,22 +123,17 @@ async def submit(request: Request) -> Response:
 @router.post("/jobs/batch", response_model=LoadAnswer, openapi_extra=_body(json=_BATCH))
 async def submit_batch(request: Request) -> Response:
     """Queue a list of jobs, each for itself."""
-    try:
-        values = decode_list(await request.body())
-    except NotAnObject as error:
-        message = f"body: must be a JSON list of jobs: {error}"
-        raise Problem(422, "VALIDATION_ERROR", message) from None
-    items = at_once(enumerate(values))
-    return _json(await load(service_of(request), caller_of(request), "index", items, convert))
+    items = items_of(ListItems(), gathered(body_pieces(request)))
+    return _json(await load(service_of(request), caller_of(request), "index", items, decode))
 
 
 @router.post("/ingest", response_model=LoadAnswer, openapi_extra=_body(form=_FILE, plain=_TEXT))
 async def ingest(request: Request, fmt: Format = "") -> Response:
     """Queue the jobs of an uploaded file: one JSON object a line, or CSV with a header."""
     if fmt not in ("ndjson", "csv"):
-        raise Problem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt!r})")
+        raise Problem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt[:40]!r})")
     service = service_of(request)
-    items = items_of(reader_for(fmt), file_pieces(request))
+    items = items_of(reader_for(fmt), gathered(file_pieces(request)))
     to_plain = decode if fmt == "ndjson" else convert
     return _json(await load(service, caller_of(request), "line", items, to_plain))
 
@@ -154,7 +150,7 @@ async def tick(request: Request, now: int = Query(ge=-_FARTHEST, le=_FARTHEST)) 
 
 
 @router.post("/jobs/{job_id}/complete", response_model=PlainSubmitAnswer)
-async def complete(request: Request, job_id: str) -> dict[str, str]:
+async def complete(request: Request, job_id: Name) -> dict[str, str]:
     """Complete a running job and give its GPUs back."""
     service = service_of(request)
     try:
@@ -170,7 +166,7 @@ async def complete(request: Request, job_id: str) -> dict[str, str]:
 
 
 @router.get("/jobs/{job_id}", response_model=PlainJobModel)
-async def job_status(request: Request, job_id: str) -> dict[str, Any]:
+async def job_status(request: Request, job_id: Name) -> dict[str, Any]:
     """A job and its status."""
     stored = await visible_job(service_of(request), caller_of(request), job_id)
     job, progress = stored.job, stored.progress

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_tenant
+from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.share import MILLION, Share, TenantShare, shares
 from gpu_scheduler.core.units import GPU
@@ -16,7 +17,7 @@ _HOUR_MS = 3_600_000
 
 
 @router.get("")
-async def share(request: Request, tenant_id: str | None = None) -> ShareList:
+async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
     """The fair share of every tenant, or of one, and of its users."""
     service = service_of(request)
     caller = caller_of(request)

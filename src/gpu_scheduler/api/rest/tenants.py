@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 
 from gpu_scheduler.api.rest.access import (
     caller_of,
@@ -12,6 +12,8 @@ from gpu_scheduler.api.rest.access import (
     visible_tenant,
     visible_tenants,
 )
+from gpu_scheduler.api.rest.parameters import Name
+from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.cohort import borrowed, lent
 from gpu_scheduler.core.errors import InvalidRequest
@@ -22,6 +24,7 @@ from gpu_scheduler.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from gpu_scheduler.core.usage import NO_USAGE, Usage
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.tenants import tenant_use, usage_total
+from gpu_scheduler.wire.bounds import WIDEST
 from gpu_scheduler.wire.tenants_v1 import (
     BudgetModel,
     DailyUsageModel,
@@ -32,9 +35,8 @@ from gpu_scheduler.wire.tenants_v1 import (
     TenantUsage,
     UsageModel,
 )
-from gpu_scheduler.wire.v1 import WIDEST
 
-router = APIRouter(prefix="/api/v1/tenants", tags=["tenants"])
+router = Router(prefix="/api/v1/tenants", tags=["tenants"])
 
 # The core's names for the limits that are GPUs, and for those whose numbers are the same there.
 _GPU_LIMITS = {
@@ -70,14 +72,14 @@ async def list_tenants(request: Request) -> TenantList:
 
 
 @router.get("/{tenant_id}")
-async def get(request: Request, tenant_id: str) -> TenantModel:
+async def get(request: Request, tenant_id: Name) -> TenantModel:
     """A tenant, its limits, and what it has and had."""
     service = service_of(request)
     return tenant_model(service, visible_tenant(service, caller_of(request), tenant_id))
 
 
 @router.patch("/{tenant_id}")
-async def change(request: Request, tenant_id: str, body: TenantPatch) -> TenantModel:
+async def change(request: Request, tenant_id: Name, body: TenantPatch) -> TenantModel:
     """Change some fields of a tenant."""
     service = service_of(request)
     given = body.model_dump(exclude_unset=True)
@@ -87,7 +89,7 @@ async def change(request: Request, tenant_id: str, body: TenantPatch) -> TenantM
 
 
 @router.delete("/{tenant_id}")
-async def deactivate(request: Request, tenant_id: str) -> TenantModel:
+async def deactivate(request: Request, tenant_id: Name) -> TenantModel:
     """Deactivate a tenant: it takes and starts no more jobs. What runs goes on; history stays."""
     service = service_of(request)
     await service.tenants.change(TenantId(tenant_id), {"active": False})
@@ -96,7 +98,7 @@ async def deactivate(request: Request, tenant_id: str) -> TenantModel:
 
 @router.get("/{tenant_id}/usage")
 async def usage(
-    request: Request, tenant_id: str, days: Annotated[int, Query(ge=1, le=3660)] = 30
+    request: Request, tenant_id: Name, days: Annotated[int, Query(ge=1, le=3660)] = 30
 ) -> TenantUsage:
     """What a tenant used up, in all and by day."""
     service = service_of(request)

@@ -4,7 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-_SHOWN: Final = 80  # characters of a value that a sentence quotes
+from gpu_scheduler.core.errors import quoted
+from gpu_scheduler.wire.bounds import LONGEST_ARGUMENT, NO_NUL
+
+MOST_TOLD: Final = 20  # complaints in an answer; of the others the number is told
+_LOOKED_AT: Final = 200  # pydantic's own, of which each member of a union has one
 
 # By the type of pydantic's complaint; braces are filled from its context.
 _REMEDIES: Final = {
@@ -31,6 +35,12 @@ _REMEDIES: Final = {
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
 }
+_IN_A_SENTENCE: Final = 3
+# The bounds of texts say more than how many characters those are.
+_ARGUMENT: Final = (
+    f"must have at most {LONGEST_ARGUMENT} bytes, the most that a program can be given"
+)
+_NUL: Final = "must not contain NUL characters"
 # What would be right where the type alone says too little.
 _EXAMPLES: Final = {
     "command": 'like ["python", "train.py"]',
@@ -52,21 +62,32 @@ _SHAPES: Final = frozenset({"list_type", "dict_type", "model_type", "model_attri
 _UNIONS: Final = ("gpu_count", "gpus", "num_gpus", "checkpoint_signal")
 # Where a value may be of several kinds, and naming the first of them would mislead.
 _INSTEAD: Final = {"checkpoint_signal": "must be a signal: USR1 or 10"}
+_PART: Final = 64  # characters of a name that somebody made up
 _PLACES: Final = ("body", "query", "path")
 
 
-def complaints(found: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+class Complaints(list[dict[str, object]]):
+    """At most MOST_TOLD of them; `others` is how many more there were."""
+
+    others: int = 0
+
+
+def complaints(found: Sequence[Mapping[str, Any]]) -> Complaints:
     """pydantic's errors as field, value and remedy; one for each field."""
     by_field: dict[str, dict[str, object]] = {}
-    for error in found:
+    for error in found[:_LOOKED_AT]:
         complaint = _complaint(error)
         by_field.setdefault(str(complaint["field"]), complaint)
-    return list(by_field.values())
+    told = Complaints(list(by_field.values())[:MOST_TOLD])
+    told.others = len(by_field) - len(told) + max(0, len(found) - _LOOKED_AT)
+    return told
 
 
 def sentence(found: Sequence[Mapping[str, object]]) -> str:
-    """The first few complaints as one message."""
-    return "; ".join(_one(complaint) for complaint in found[:3])
+    """The first few complaints as one message, and how many others there are."""
+    told = "; ".join(_one(complaint) for complaint in found[:_IN_A_SENTENCE])
+    others = len(found) - _IN_A_SENTENCE + (found.others if isinstance(found, Complaints) else 0)
+    return f"{told}; and {others} more" if others > 0 else told
 
 
 def _one(complaint: Mapping[str, object]) -> str:
@@ -84,24 +105,33 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     value = error.get("input")
     if field == "body" and isinstance(value, bytes):
         remedy = "must be JSON, sent with the header Content-Type: application/json"
-        return {"field": field, "value": shown(value), "remedy": remedy}
+        return {"field": field, "value": quoted(value), "remedy": remedy}
     remedy = _INSTEAD.get(field) or _remedy(kind, context, str(error.get("msg", "not valid")))
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"
-    return {"field": field, "value": "" if kind == "missing" else shown(value), "remedy": remedy}
+    return {"field": field, "value": "" if kind == "missing" else quoted(value), "remedy": remedy}
 
 
 def _field(place: Sequence[Any]) -> str:
-    parts = [str(part) for part in place]
+    parts = [_part(part) for part in place]
     named = parts[1:] if parts and parts[0] in _PLACES else parts
     if named and named[0] in _UNIONS:
         named = named[:1]  # each member complains for itself, with its type's name at the end
     return ".".join(named) or "body"
 
 
+def _part(part: object) -> str:
+    text = str(part)
+    return text if len(text) <= _PART else f"{text[:_PART]}..."
+
+
 def _remedy(kind: str, context: Mapping[str, Any], message: str) -> str:
     if kind == "string_too_short":
         return "must not be empty"
+    if kind == "string_too_long" and context.get("max_length") == LONGEST_ARGUMENT:
+        return _ARGUMENT
+    if kind == "string_pattern_mismatch" and context.get("pattern") == NO_NUL:
+        return _NUL
     remedy = _REMEDIES.get(kind)
     if remedy is None:
         return message[:1].lower() + message[1:]
@@ -110,14 +140,6 @@ def _remedy(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 def _bound(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: as Python writes it, and not too long."""
-    if isinstance(value, str | bytes):
-        value = value[: _SHOWN + 1]  # the repr of ten megabytes is ten megabytes
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 # -- msgspec -------------------------------------------------------------------------------------
@@ -159,4 +181,6 @@ def of_bad_json(complaint: str) -> str:
         return "half a surrogate pair is no text"
     if "recursion" in complaint:
         return "it is nested too deeply"
+    if "digits" in complaint:
+        return "a number in it has too many digits"
     return complaint.removeprefix("JSON is malformed: ")

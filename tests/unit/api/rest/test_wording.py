@@ -10,8 +10,8 @@ from gpu_scheduler.api.rest.wording import (
     of_bad_json,
     of_msgspec,
     sentence,
-    shown,
 )
+from gpu_scheduler.core.errors import quoted
 
 
 class Model(BaseModel):
@@ -87,9 +87,9 @@ def test_a_body_of_another_type_is_told_which_header_it_needs() -> None:
 
 
 def test_a_long_value_is_cut() -> None:
-    assert len(shown("x" * 10_000_000)) <= 80
-    assert shown("x" * 100).endswith("...")
-    assert shown([1, 2]) == "[1, 2]"
+    assert len(quoted("x" * 10_000_000)) <= 80
+    assert quoted("x" * 100).endswith("...")
+    assert quoted([1, 2]) == "[1, 2]"
 
 
 @pytest.mark.parametrize(
