@@ -11,7 +11,19 @@ import socket
 from typing import Protocol
 
 from gpu_scheduler.engines.local.loop import ASK_AGAIN_SECONDS, Loop
-from gpu_scheduler.engines.local.protocol import VERSION, Key, Lines, Notice, Seen, decode, encode
+from gpu_scheduler.engines.local.protocol import (
+    VERSION,
+    Key,
+    Lines,
+    Notice,
+    Seen,
+    as_key,
+    as_keys,
+    as_ms,
+    as_notice,
+    decode,
+    encode,
+)
 
 # A client this far behind has stopped reading; it can connect again and gets everything anew.
 _BACKLOG_BYTES = 64 << 20
@@ -130,16 +142,15 @@ class Clients:
         what, *fields = decode(line.partition(b"\t")[0])
         match what:
             case "launch":
-                job_id, attempt, grace_ms, time_limit_ms = fields
-                self._requests.launch((job_id, attempt), grace_ms, time_limit_ms, line + b"\n")
+                job_id, attempt, grace_ms, limit_ms = fields
+                time_limit_ms = None if limit_ms is None else as_ms(limit_ms)
+                key = as_key([job_id, attempt])
+                self._requests.launch(key, as_ms(grace_ms), time_limit_ms, line + b"\n")
             case "stop":
                 keys, notice = fields
-                self._requests.stop(
-                    [(job_id, attempt) for job_id, attempt in keys],
-                    None if notice is None else (int(notice[0]), int(notice[1])),
-                )
+                self._requests.stop(as_keys(keys), as_notice(notice))
             case "forget":
-                self._requests.forget([(job_id, attempt) for job_id, attempt in fields[0]])
+                self._requests.forget(as_keys(fields[0]))
             case "hello" | "observe" | "sync":
                 client.asked.append((what, fields[0]))
             case "quit":

@@ -17,12 +17,15 @@ A notice is null, or [signal, ms]: what those that give way get before TERM, and
 """
 
 import json
+import signal
 from typing import Any, NamedTuple
 
 VERSION = 3
 
 Key = tuple[str, int]
 Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM
+
+_MOST_MS = 2**53  # far behind anybody's patience, and exact in a float
 
 
 class Seen(NamedTuple):
@@ -61,10 +64,49 @@ def encode_launch(
 
 def decode(line: bytes) -> list[Any]:
     """Raises ValueError for anything that is not one of our messages."""
-    message = json.loads(line)
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("not a message: it is nested too deep") from None
     if not isinstance(message, list) or not message:
         raise ValueError(f"not a message: {line[:80]!r}")
     return message
+
+
+# What a client sends is looked at before anything is done with it: one that is confused, or of
+# another version, must not take the supervisor of all jobs down with it. All raise ValueError.
+
+
+def as_key(value: Any) -> Key:
+    match value:
+        case [str(job_id), int(attempt)] if not isinstance(attempt, bool) and attempt >= 0:
+            return job_id, attempt
+    raise _strange("an attempt", value)
+
+
+def as_keys(value: Any) -> list[Key]:
+    if not isinstance(value, list):
+        raise _strange("a list of attempts", value)
+    return [as_key(key) for key in value]
+
+
+def as_ms(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_MS:
+        return value
+    raise _strange("a time in ms", value)
+
+
+def as_notice(value: Any) -> Notice | None:
+    match value:
+        case None:
+            return None
+        case [int(number), ms] if number in signal.valid_signals():
+            return int(number), as_ms(ms)
+    raise _strange("a notice", value)
+
+
+def _strange(wanted: str, value: object) -> ValueError:
+    return ValueError(f"not {wanted}: {str(value)[:80]!r}")
 
 
 class Lines:

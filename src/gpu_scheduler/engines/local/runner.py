@@ -7,7 +7,6 @@ When the supervisor dies it sees its job through, writes down how it ended, and 
 
 import contextlib
 import fcntl
-import json
 import os
 import resource
 import signal
@@ -25,6 +24,7 @@ from gpu_scheduler.engines.local.commands import (
     spawn_failure,
 )
 from gpu_scheduler.engines.local.descriptors import patiently
+from gpu_scheduler.engines.local.launch_shape import read_launch
 from gpu_scheduler.engines.local.memory_group import MemoryGroup, memory_group
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import (
@@ -80,8 +80,12 @@ class _Runner:
 
     def loop(self) -> None:
         while line := self._next():
-            head, _, command = line.partition(b"\t")
-            self._attempt(json.loads(head), json.loads(command))
+            try:
+                head, command = read_launch(line)
+            except ValueError as error:
+                self._report("none", str(error), False)
+            else:
+                self._attempt(head, command)
 
     def _next(self) -> bytes:
         received = self._commands.recv(65536)
