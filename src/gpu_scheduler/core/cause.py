@@ -50,6 +50,7 @@ class Finding:
 
 
 _LONGEST_DETAIL: Final = 200
+_SOME_KILL: Final = "the kernel ended a process because memory ran out"
 _KILLED: Final = 137  # 128 + SIGKILL, as a shell reports a child that was killed
 # A kill this long before the end was seen may have been a child's; earlier ones were others'.
 _RECENT_MS: Final = 15_000
@@ -85,7 +86,9 @@ def of_exit(
         return Finding(Fault.HOST_OUT_OF_MEMORY, f"the whole job may use {limit} MiB")
     kill = _kill(exit_code, pid, evidence.kills)
     if kill is not None:
-        return Finding(Fault.HOST_OUT_OF_MEMORY, _short(kill.text))
+        # A line about another process may be about another tenant's: it is not quoted.
+        text = _short(kill.text) if kill.pid == pid else _SOME_KILL
+        return Finding(Fault.HOST_OUT_OF_MEMORY, text)
     lines = evidence.log_tail.splitlines()
     for line in reversed(lines):
         if _CUDA_MEMORY.search(line):

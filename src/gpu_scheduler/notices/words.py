@@ -142,7 +142,7 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
         ("signal", _plain(event.data.get("signal"))),
         ("failure", _plain(event.data.get("failure"))),
         ("cause", cause),
-        ("gives way to", _plain(event.data.get("gives_way_to"))),
+        ("gives way to", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
         ("ran", _ran(event, job)),
         ("at", _instant(event.at)),
     ]

@@ -5,7 +5,7 @@ that ever happened.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -33,7 +33,8 @@ from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import Store
 
 KIND: Final = "booking"  # documents: a booking as it stands, by its id
-_NUMBER: Final = ("booking_number", "last")  # the document with the last number given out
+_NUMBER: Final = "booking_number"  # documents: the last numbers given out
+_BY_NO_TENANT: Final = "last"
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _HOUR: Final = 3600 * SECOND
 _DAY: Final = 24 * _HOUR
@@ -67,6 +68,9 @@ class Wish:
     user: str = ""
     unused_ms: int | None = None
     keep: bool = False  # until it ends, also unused
+    # Whether its id is its tenant's own: `tenant:name`, so that nobody learns which names others
+    # have by trying to use them.
+    of_tenant: bool = False
 
 
 class BookingCommands:
@@ -75,18 +79,23 @@ class BookingCommands:
         self._writer = writer
         self._clock = clock
         self._limits = limits
-        self._last_number = 0
+        self._last_numbers: dict[str, int] = {}  # given out, by tenant; "last": by no tenant
 
     async def open(self, store: Store) -> None:
         """Load what is booked. Before the jobs, which name bookings."""
         for body in (await store.documents(KIND)).values():
             self._state.apply(BookingSet(0, msgspec.json.decode(body, type=Booking)))
-        numbers = await store.documents(_NUMBER[0])
-        self._last_number = msgspec.json.decode(numbers.get(_NUMBER[1], b"0"), type=int)
+        numbers = await store.documents(_NUMBER)
+        self._last_numbers = {
+            whose: msgspec.json.decode(number, type=int) for whose, number in numbers.items()
+        }
 
     async def reserve(self, wish: Wish) -> Booking:
         """Book GPUs. The sentence of the refusal says what would be possible."""
-        if wish.booking_id is not None and not _ID.fullmatch(wish.booking_id):
+        name = wish.booking_id
+        if name is not None and wish.of_tenant:
+            name = name.removeprefix(f"{wish.tenant_id}:")
+        if name is not None and not _ID.fullmatch(name):
             raise InvalidRequest("id", wish.booking_id, f"an id is {NAME_RULE}")
 
         def decide(state: State) -> Decision[Booking]:
@@ -96,8 +105,9 @@ class BookingCommands:
             found = bookings.choose(state, wanted, now)
             if isinstance(found, Unbookable):
                 raise _refusal(wanted, found)
-            self._last_number = number
-            documents = {**document(found), _NUMBER: msgspec.json.encode(number)}
+            whose = _whose(wish)
+            self._last_numbers[whose] = number
+            documents = {**document(found), (_NUMBER, whose): msgspec.json.encode(number)}
             return Decision(found, [BookingSet(now, found)], documents=documents)
 
         # Alone: two who book at once must not get the same GPUs.
@@ -136,15 +146,18 @@ class BookingCommands:
 
     def _name(self, state: State, wish: Wish) -> tuple[int, str]:
         """The last number that is given out then, and the id."""
+        prefix = f"{wish.tenant_id}:" if wish.of_tenant else ""
+        number = self._last_numbers.get(_whose(wish), 0)
         if wish.booking_id is not None:
-            if wish.booking_id in state.ledger.bookings:
-                sentence = f"reservation {wish.booking_id} already exists"
-                raise Conflict(sentence, [{"id": wish.booking_id}])
-            return self._last_number, wish.booking_id
-        number = self._last_number + 1
-        while f"r-{number}" in state.ledger.bookings:
+            booking_id = prefix + wish.booking_id.removeprefix(prefix)
+            if booking_id in state.ledger.bookings:
+                sentence = f"reservation {booking_id} already exists"
+                raise Conflict(sentence, [{"id": booking_id}])
+            return number, booking_id
+        number += 1
+        while f"{prefix}r-{number}" in state.ledger.bookings:
             number += 1
-        return number, f"r-{number}"
+        return number, f"{prefix}r-{number}"
 
     def _request(self, state: State, wish: Wish, booking_id: str, now: int) -> BookingRequest:
         self._check(state, wish)
@@ -183,6 +196,22 @@ class BookingCommands:
             hours = self._limits.longest_ms // _HOUR
             remedy = f"at most {hours} hours, which scheduler.booking_max_hours allows"
             raise InvalidRequest("minutes", wish.length_ms / 60_000, remedy)
+
+
+def _whose(wish: Wish) -> str:
+    """Which numbers are counted; the colon keeps a tenant called `last` apart."""
+    return f"{wish.tenant_id}:" if wish.of_tenant else _BY_NO_TENANT
+
+
+def named(state: State, name: str, tenants: Iterable[TenantId] | None) -> Booking | None:
+    """The booking of that id, or of that name of one of these tenants; None: those of all."""
+    booking = state.ledger.bookings.get(name)
+    if tenants is None:
+        return booking
+    if booking is not None and booking.tenant_id in tenants:
+        return booking
+    found = (state.ledger.bookings.get(f"{tenant_id}:{name}") for tenant_id in tenants)
+    return next((own for own in found if own is not None), None)
 
 
 def booking_of(state: State, booking_id: str) -> Booking:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpu_scheduler.core import lifecycle
 from gpu_scheduler.core.events import BookingRemoved, BookingSet, Event, JobMoved
+from gpu_scheduler.core.gave_way import whose, without_names
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.plan import Plan, Preemption, PreemptionCause, Start
@@ -49,7 +50,7 @@ def enact(state: State, plan: Plan, now: int) -> Enacted:
 
 
 def why(state: State, preemption: Preemption) -> str:
-    """The sentence that its owner reads."""
+    """With all names, for the receipt: those see them who see both tenants."""
     to = preemption.to
     victim, other = state.entry(preemption.victim), state.entry(to)
     match preemption.cause:
@@ -86,9 +87,10 @@ def _preempt(state: State, preemption: Preemption, now: int, done: Enacted) -> N
     job = entry.job
     if entry.progress.stopping:
         return
-    cause = why(state, preemption)
+    to_tenant_id, reason = whose(state, preemption.to), why(state, preemption)
+    # A cause travels further than a receipt: into events, notices, logs and lists.
+    cause = reason if to_tenant_id == job.tenant_id else without_names(reason)
     asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, cause)
-    other = state.entry(preemption.to)
     receipt = Receipt(
         job_id=job.job_id,
         attempt=asked.attempt,
@@ -96,9 +98,9 @@ def _preempt(state: State, preemption: Preemption, now: int, done: Enacted) -> N
         user=job.options.user,
         gpu_millis=job.request.gpu_millis,
         to=preemption.to,
-        to_tenant_id=None if other is None else other.job.tenant_id,
+        to_tenant_id=to_tenant_id,
         cause=preemption.cause,
-        reason=cause,
+        reason=reason,
         asked_at=now,
         lost_gpu_millis_ms=preemption.lost_gpu_millis_ms,
     )

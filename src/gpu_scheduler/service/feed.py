@@ -16,9 +16,10 @@ from typing import Final, Self
 
 from gpu_scheduler.core.errors import Conflict, InvalidRequest, Unavailable
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
+from gpu_scheduler.core.gave_way import whose
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.state import State
-from gpu_scheduler.service.feed_event import FeedEvent, JobRef, feed_event
+from gpu_scheduler.service.feed_event import FeedEvent, JobRef, feed_event, other_in
 from gpu_scheduler.store.api import JobQuery, JournalRow, Store
 from gpu_scheduler.store.codec import decode_event
 
@@ -69,6 +70,7 @@ class _Entry:
     seq: int
     event: Event
     tenant_id: TenantId | None  # of the job that moved: the state forgets jobs that are over
+    other: TenantId | None  # … and of the one that it gives way to
     words: FeedEvent | None = None
 
     @property
@@ -77,7 +79,7 @@ class _Entry:
 
     def told(self) -> FeedEvent | None:
         if self.words is None:
-            self.words = feed_event(self.seq, self.event, self.tenant_id)
+            self.words = feed_event(self.seq, self.event, self.tenant_id, self.other)
         return self.words
 
 
@@ -118,7 +120,7 @@ class Feed:
         first_seq = last_seq - len(events) + 1
         self._ring.add(
             [
-                _Entry(seq, event, self._mover(event, events))
+                _Entry(seq, event, self._mover(event, events), self._other(event))
                 for seq, event in enumerate(events, first_seq)
             ]
         )
@@ -156,10 +158,16 @@ class Feed:
         tenants = None if tenant_ids is None else frozenset(tenant_ids)
         return Subscription(self, position, _Filter(job_id, tenants), asides=asides)
 
-    async def history(self, job_id: JobId, after: int, limit: int) -> list[FeedEvent]:
+    async def history(
+        self,
+        job_id: JobId,
+        after: int,
+        limit: int,
+        tenant_ids: Collection[TenantId] | None = None,
+    ) -> list[FeedEvent]:
         """What the journal has about one job behind number `after`, oldest first."""
         told = await self._told(await self._store.journal(after, limit, job_id))
-        wanted = _Filter(job_id, None)
+        wanted = _Filter(job_id, None if tenant_ids is None else frozenset(tenant_ids))
         return [seen for event in told if (seen := wanted.seen(event)) is not None]
 
     def close(self) -> None:
@@ -176,6 +184,11 @@ class Feed:
             return known.job.tenant_id
         new = (job for each in commit if isinstance(each, JobsSubmitted) for job in each.jobs)
         return next((job.tenant_id for job in new if job.job_id == event.job_id), None)
+
+    def _other(self, event: Event) -> TenantId | None:
+        """Whom it gives way to."""
+        named = other_in(event)
+        return None if named is None else whose(self._state, named)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -220,11 +233,15 @@ class Feed:
 
     async def _told(self, rows: Sequence[JournalRow]) -> list[FeedEvent]:
         events = [(row.seq, decode_event(row.kind, row.payload)) for row in rows]
-        tenants = await self._tenants_of([e.job_id for _, e in events if isinstance(e, JobMoved)])
+        movers = [e.job_id for _, e in events if isinstance(e, JobMoved)]
+        others = [named for _, e in events if (named := other_in(e)) is not None]
+        tenants = await self._tenants_of([*movers, *others])
         told = []
         for seq, event in events:
             tenant_id = tenants.get(event.job_id) if isinstance(event, JobMoved) else None
-            words = feed_event(seq, event, tenant_id)
+            named = other_in(event)
+            other = None if named is None else tenants.get(named) or whose(self._state, named)
+            words = feed_event(seq, event, tenant_id, other)
             if words is not None:
                 told.append(words)
         return told
@@ -368,7 +385,10 @@ class _Filter:
             return event
         if event.jobs:
             return _narrowed(event, tuple(ref for ref in event.jobs if self._takes(*ref)))
-        return event if self._takes(event.job_id, event.tenant_id) else None
+        if not self._takes(event.job_id, event.tenant_id):
+            return None
+        hides = self.tenant_ids is not None and event.other not in self.tenant_ids
+        return event.without_other() if hides and event.names_another else event
 
     def _takes(self, job_id: JobId | None, tenant_id: TenantId | None) -> bool:
         return (self.job_id is None or job_id == self.job_id) and (

@@ -1,7 +1,7 @@
 """Recorded events in the words of those who watch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from gpu_scheduler.core.events import (
@@ -20,6 +20,7 @@ from gpu_scheduler.core.events import (
     TimePassed,
     UsageAdded,
 )
+from gpu_scheduler.core.gave_way import named_in, without_names
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
@@ -52,6 +53,7 @@ KINDS: Final = (
     "booking_set",
     "booking_removed",
 )
+_GIVES_WAY_TO: Final = "gives_way_to"
 ESTIMATED: Final = "job_estimated"  # not recorded: told to those who watch, and then gone
 
 
@@ -72,16 +74,33 @@ class FeedEvent:
     state: JobState | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     jobs: tuple[JobRef, ...] = ()
+    other: TenantId | None = None  # of the job that it gives way to
+
+    def without_other(self) -> "FeedEvent":
+        """For those who may not know whom it gives way to."""
+        hidden = {name: value for name, value in self.data.items() if name != _GIVES_WAY_TO}
+        return replace(self, data=hidden, other=None)
+
+    @property
+    def names_another(self) -> bool:
+        """Whether it tells of a job that is not its own tenant's."""
+        return _GIVES_WAY_TO in self.data and self.other != self.tenant_id
 
 
-def feed_event(seq: int, event: Event, tenant_id: TenantId | None) -> FeedEvent | None:
-    """What watchers are told; None for what is no news to them. `tenant_id` is the moved job's."""
+def feed_event(
+    seq: int, event: Event, tenant_id: TenantId | None, other: TenantId | None = None
+) -> FeedEvent | None:
+    """What watchers are told; None for what is no news to them. `tenant_id` is the moved job's,
+    `other` that of the job whose name its cause has, or that it gives way to."""
     match event:
         case JobsSubmitted():
             return _submitted(seq, event)
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
-            return FeedEvent(seq, at, kind, job_id, tenant_id, state, _progress_data(progress))
+            data = _progress_data(progress)
+            if "cause" in data and other != tenant_id:
+                data["cause"] = without_names(str(data["cause"]))
+            return FeedEvent(seq, at, kind, job_id, tenant_id, state, data, other=other)
         case JobChanged(at, job):
             changed = {"priority": job.priority}
             state = JobState.PENDING  # only then it can be changed
@@ -112,6 +131,14 @@ def _setting(
         case BookingRemoved(at, booking_id, cause):
             ended: dict[str, object] = {"booking": booking_id, "cause": cause}
             return FeedEvent(seq, at, "booking_removed", data=ended)
+
+
+def other_in(event: Event) -> JobId | None:
+    """The job, or the booking, that an event's job gives way to."""
+    if not isinstance(event, JobMoved):
+        return None
+    named = event.progress.gives_way_to or named_in(event.progress.cause)
+    return None if named is None else JobId(named)
 
 
 def _node_data(node: Node) -> dict[str, object]:
@@ -155,6 +182,6 @@ def _progress_data(progress: Progress) -> dict[str, object]:
         "signal": progress.signal,
         "cause": progress.cause,
         "failure": None if progress.fault is None else progress.fault.value,
-        "gives_way_to": progress.gives_way_to if progress.stopping else None,
+        _GIVES_WAY_TO: progress.gives_way_to if progress.stopping else None,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -23,6 +23,7 @@ from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Job, Opti
 from gpu_scheduler.core.lifecycle import PLACED, JobState, Move
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.core.units import GPU, GPU_STEP, gpus_text
+from gpu_scheduler.service.bookings import named
 from gpu_scheduler.service.by_memory import counted_by_memory
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
@@ -123,6 +124,10 @@ class JobCommands:
             submission = replace(submission, priority=tenant.usual_priority)
         if self._leases_only or not submission.detail.argv:
             submission = replace(submission, options=replace(submission.options, lease=True))
+        booking = submission.options.booking
+        if booking is not None and (found := named(self._state, booking, (submission.tenant_id,))):
+            options = replace(submission.options, booking=found.booking_id)
+            submission = replace(submission, options=options)
         if submission.options.user != submission.detail.user:
             options = replace(submission.options, user=submission.detail.user)
             submission = replace(submission, options=options)
@@ -369,14 +374,14 @@ class JobCommands:
         if options.booking is not None:
             self._check_booking(submission.tenant_id, options.booking)
 
-    def _check_booking(self, tenant_id: TenantId, booking_id: str) -> None:
+    def _check_booking(self, tenant_id: TenantId, name: str) -> None:
         # That of another tenant is nobody's business: it is answered like one that is not there.
-        bookings = self._state.ledger.bookings.values()
-        there_are = sorted(b.booking_id for b in bookings if b.tenant_id == tenant_id)
-        if booking_id not in there_are:
+        if named(self._state, name, (tenant_id,)) is None:
+            bookings = self._state.ledger.bookings.values()
+            there_are = sorted(b.booking_id for b in bookings if b.tenant_id == tenant_id)
             known = ", ".join(there_are[:20]) or "none"
             remedy = f"tenant {tenant_id} has no such reservation; there are: {known}"
-            raise InvalidRequest("reservation", booking_id, remedy)
+            raise InvalidRequest("reservation", name, remedy)
 
     def _once_more(self, options: Options) -> Options:
         """For a job that is run again: what has passed since no longer binds it."""

@@ -79,6 +79,10 @@ class Receipts:
         receipt = self._receipts.get(f"{job_id}/{attempt}")
         return None if receipt is None else receipt.gone(at, lost)
 
+    def of(self, job_id: JobId, attempt: int) -> Receipt | None:
+        """That of one attempt; None where it did not give way, or too long ago."""
+        return self._receipts.get(f"{job_id}/{attempt}")
+
     def newest(self, limit: int, tenants: Collection[str] | None = None) -> list[Receipt]:
         """Newest first; with `tenants`, those of their jobs that gave way."""
         found = (

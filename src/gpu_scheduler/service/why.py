@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from gpu_scheduler.core.cycle import Witness
 from gpu_scheduler.core.explain import NOTHING, explain, explain_waiting, own_reason, standing_holds
+from gpu_scheduler.core.gave_way import named_in, whose, without_names
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.job import JobClass
 from gpu_scheduler.core.lifecycle import JobState
@@ -156,6 +157,7 @@ _NAMES_OTHERS: Final = frozenset(
         ReasonCode.STRICT_LINE,
         ReasonCode.PROMISED,
         ReasonCode.BOOKED,
+        ReasonCode.BACKING_OFF,
     }
 )
 
@@ -167,6 +169,10 @@ def shown_to(state: State, found: Reason, sees: Sees) -> Reason:
         facts["job"] = ", ".join(_visible(state, [str(facts["job"])], sees))
     if "jobs" in facts:
         facts["jobs"] = ", ".join(_visible(state, str(facts["jobs"]).split(", "), sees))
+    if (named := named_in(str(facts.get("cause", "")))) is not None:
+        other = whose(state, named)
+        if other is None or not sees(other):
+            facts["cause"] = without_names(str(facts["cause"]))
     if "booking" in facts:
         booking = state.ledger.bookings.get(str(facts["booking"]))
         if booking is None or not sees(booking.tenant_id):

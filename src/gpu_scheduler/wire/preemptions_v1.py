@@ -9,7 +9,10 @@ class PreemptionModel(BaseModel):
     tenant_id: str
     user: str = ""
     gpu_count: float = Field(description="GPUs that it gave up.")
-    to: str = Field(description="The job, or the booking, that gets them.")
+    to: str | None = Field(
+        default=None,
+        description="The job, or the booking, that gets them; null: one of another tenant.",
+    )
     to_tenant_id: str | None = None
     cause: str = Field(description="priority, reclaim, booking or policy.")
     reason: str = Field(description="Why, in a sentence.")

@@ -6,7 +6,7 @@ import msgspec
 
 from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.events import BookingRemoved, BookingSet, Event, JobMoved
+from gpu_scheduler.core.events import BookingRemoved, BookingSet, Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.lifecycle import JobState, Move, stop
 from gpu_scheduler.core.plan import Claim, Plan, Preemption, PreemptionCause, Start
@@ -62,28 +62,39 @@ def test_a_victim_is_asked_to_end_and_keeps_its_gpus_until_it_has() -> None:
     progress = entry_of(state, "low").progress
     assert (progress.state, progress.stopping) == (JobState.RUNNING, True)
     assert progress.gives_way_to == "high"
-    assert progress.cause == "gives way to job high (priority 900 over 500)"
+    assert progress.cause == "gives way to another job"  # it is another tenant's
 
 
-def test_who_gives_way_to_lent_quota_is_told_whose() -> None:
+def test_who_gives_way_within_its_tenant_is_told_to_whom() -> None:
+    state = a_world()
+    state.apply(JobsSubmitted(0, (a_job("mine", priority=800, submitted_at=8),)))
+    applied(state, Plan(preemptions=(a_preemption(to="mine"),)))
+    cause = entry_of(state, "low").progress.cause
+    assert cause == "gives way to job mine (priority 800 over 500)"
+
+
+def test_who_gives_way_to_lent_quota_is_not_told_whose() -> None:
     state = a_world()
     applied(state, Plan(preemptions=(a_preemption(cause=PreemptionCause.RECLAIM),)))
     cause = entry_of(state, "low").progress.cause
-    assert cause == "gives way: quota of tenant speech reclaimed by job high"
+    assert cause == "gives way to another job: lent quota is taken back"
 
 
-def test_who_is_on_booked_gpus_is_told_by_which_booking() -> None:
+def test_who_is_on_booked_gpus_is_not_told_by_whose_booking() -> None:
     state = a_world()
     applied(state, Plan(preemptions=(a_preemption(to="b7", cause=PreemptionCause.BOOKING),)))
     progress = entry_of(state, "low").progress
-    assert (progress.gives_way_to, progress.cause) == ("b7", "gives way: its GPUs are booked: b7")
+    assert (progress.gives_way_to, progress.cause) == (
+        "b7",
+        "gives way: its GPUs are reserved for others",
+    )
 
 
 def test_who_was_named_by_a_policy_is_told_so() -> None:
     state = a_world()
     applied(state, Plan(preemptions=(a_preemption(cause=PreemptionCause.POLICY),)))
     cause = entry_of(state, "low").progress.cause
-    assert cause == "gives way to job high, as the scheduling policy chose"
+    assert cause == "gives way to another job, as the scheduling policy chose"
 
 
 def test_the_receipt_says_who_for_whom_why_and_what_it_costs() -> None:
@@ -113,7 +124,7 @@ def test_a_lease_gives_way_at_once_and_waits_again_with_its_age() -> None:
     assert (entry.progress.state, entry.job.submitted_at) == (JobState.PENDING, 3)
     assert (entry.progress.preemptions, entry.progress.restarts) == (1, 1)
     assert entry.progress.lost_gpu_millis_ms == 4_000 * 1000
-    assert entry.progress.cause == "gives way to job high (priority 900 over 500)"
+    assert entry.progress.cause == "gives way to another job"
     (receipt,) = done.receipts
     assert (receipt.gone_at, receipt.lost_gpu_millis_ms) == (NOW, 4_000_000)
 

@@ -108,8 +108,9 @@ async def history(
 ) -> EventList:
     """What happened to one job, oldest first."""
     service = service_of(request)
-    job_id = (await visible_job(service, caller_of(request), job)).job.job_id
-    found = await service.feed.history(job_id, after, limit)
+    caller = caller_of(request)
+    job_id = (await visible_job(service, caller, job)).job.job_id
+    found = await service.feed.history(job_id, after, limit, caller.tenants)
     return EventList(
         events=[_model(event) for event in found],
         next_after=found[-1].seq if len(found) == limit else None,

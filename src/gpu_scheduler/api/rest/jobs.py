@@ -17,7 +17,7 @@ from gpu_scheduler.api.rest.parameters import Name, Words
 from gpu_scheduler.api.rest.prediction import predicted_job_model
 from gpu_scheduler.api.rest.route import Router
 from gpu_scheduler.api.rest.standing import check_priority, highest_priority
-from gpu_scheduler.api.rest.view import job_model
+from gpu_scheduler.api.rest.view import job_model, shown_cause
 from gpu_scheduler.api.rest.why import why_answer
 from gpu_scheduler.core.errors import InvalidRequest
 from gpu_scheduler.core.ids import JobId, TenantId
@@ -190,7 +190,11 @@ async def why(request: Request, job: Name) -> WhyAnswer:
     await service.look_ahead()
     told = await service.reasons.why(job_id, service.clock.now(), caller.sees)
     if told is None:
-        return WhyAnswer(job_id=job_id, state=stored.progress.state, reason=_fate(stored))
+        return WhyAnswer(
+            job_id=job_id,
+            state=stored.progress.state,
+            reason=_fate(stored, shown_cause(service, stored)),
+        )
     return why_answer(service, stored, told, caller.sees)
 
 
@@ -256,7 +260,7 @@ def submit_answer(submitted: Submitted) -> SubmitAnswer:
     )
 
 
-def _fate(stored: StoredJob) -> ReasonModel:
+def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
     progress, job_id = stored.progress, stored.job.job_id
     gpus = (
         ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
@@ -265,10 +269,10 @@ def _fate(stored: StoredJob) -> ReasonModel:
         JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
         JobState.RUNNING: (f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"),
         JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
-        JobState.FAILED: (f"has failed: {progress.cause}", f"tgpu logs {job_id}"),
-        JobState.CANCELLED: (f"was cancelled: {progress.cause}", f"tgpu rerun {job_id}"),
+        JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
+        JobState.CANCELLED: (f"was cancelled: {cause}", f"tgpu rerun {job_id}"),
     }
     message, remedy = sentences.get(progress.state, (str(progress.state), ""))
     if progress.stopping:
-        message = f"is being ended: {progress.cause}"
+        message = f"is being ended: {cause}"
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)

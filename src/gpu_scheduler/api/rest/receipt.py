@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
 from gpu_scheduler.api.rest.parameters import Name
-from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.api.rest.view import iso, shown_cause
 from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.receipt import AttemptUse
 from gpu_scheduler.core.units import GPU, GPU_HOUR, SECOND
@@ -30,7 +30,7 @@ async def receipt(request: Request, job: Name) -> ReceiptModel:
         name=stored.detail.name,
         state=progress.state,
         failure=progress.fault,
-        cause=progress.cause,
+        cause=shown_cause(service, stored),
         submitted_at=iso(told.submitted_at),
         ended_at=None if progress.ended_at is None else iso(progress.ended_at),
         wait_seconds=used.wait_ms / SECOND,

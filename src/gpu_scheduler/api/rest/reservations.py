@@ -11,7 +11,7 @@ from gpu_scheduler.core.booking import Booking
 from gpu_scheduler.core.bookings import broken
 from gpu_scheduler.core.ids import NodeId, TenantId
 from gpu_scheduler.service.audit import concerns
-from gpu_scheduler.service.bookings import Wish, booking_of, bookings_of, no_booking
+from gpu_scheduler.service.bookings import Wish, bookings_of, named, no_booking
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.reservations_v1 import (
     ReservationCreate,
@@ -55,6 +55,7 @@ async def reserve(request: Request, body: ReservationCreate) -> ReservationModel
             user=body.user if name is None else name,
             unused_ms=None if unused is None else round(unused * _MINUTE),
             keep=unused == 0,
+            of_tenant=caller.tenants is not None,
         )
     )
     return _model(service, booking)
@@ -73,16 +74,16 @@ async def cancel_reservation(request: Request, reservation_id: Name) -> Reservat
     booking = _visible(request, reservation_id)
     concerns(booking.booking_id, booking.tenant_id)
     answer = _model(service, booking)
-    await service.bookings.cancel(reservation_id, f"cancelled by {caller_of(request).name}")
+    await service.bookings.cancel(booking.booking_id, f"cancelled by {caller_of(request).name}")
     return answer
 
 
 def _visible(request: Request, reservation_id: str) -> Booking:
     """NotFound where it is not of one of the caller's tenants."""
-    booking = booking_of(service_of(request).state, reservation_id)
-    if not caller_of(request).sees(booking.tenant_id):
+    found = named(service_of(request).state, reservation_id, caller_of(request).scope)
+    if found is None:
         raise no_booking(reservation_id)
-    return booking
+    return found
 
 
 def _model(service: Service, booking: Booking) -> ReservationModel:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from gpu_scheduler.api.rest.convert import signal_name
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.estimate import Estimate
+from gpu_scheduler.core.gave_way import named_in, without_names
 from gpu_scheduler.core.job import ANYWHERE, Detail, Where
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Placement
@@ -60,7 +61,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         pid=progress.pid,
         exit_code=progress.exit_code,
         signal=progress.signal,
-        cause=progress.cause,
+        cause=shown_cause(service, stored),
         attempt=progress.attempt,
         restarts=progress.restarts,
         max_retries=options.max_retries,
@@ -95,6 +96,16 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         session=_session(service, stored),
         estimate=estimate_model(service.estimates.of(job.job_id)),
     )
+
+
+def shown_cause(service: Service, stored: StoredJob) -> str | None:
+    """Why it ended or waits again. Records of earlier versions may name another tenant's job."""
+    cause = stored.progress.cause
+    if cause is None or named_in(cause) is None:
+        return cause
+    receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
+    is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
+    return cause if is_own else without_names(cause)
 
 
 def _constraints(where: Where) -> ConstraintsModel | None:

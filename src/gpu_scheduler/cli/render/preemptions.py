@@ -30,7 +30,7 @@ def _row(receipt: PreemptionModel) -> tuple[Cell, ...]:
         Cell(clean(receipt.job_id)),
         Cell(clean(receipt.tenant_id)),
         Cell(number_text(receipt.gpu_count)),
-        Cell(clean(receipt.to)),
+        Cell("another job" if receipt.to is None else clean(receipt.to)),
         Cell(receipt.cause),
         Cell(duration_text(receipt.lost_gpu_seconds)),
         Cell(_took(receipt)),
