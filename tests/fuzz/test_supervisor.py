@@ -21,7 +21,7 @@ from tests.real_service import eventually, is_living
 pytestmark = pytest.mark.external
 
 SECONDS: Final = 20.0
-BYSTANDER: Final = ("bystander", 1)  # a job that runs all the while
+BYSTANDER: Final = ("bystander", 1, "0f" * 16)  # a job that runs all the while
 
 
 class SupervisorBox:
@@ -33,7 +33,7 @@ class SupervisorBox:
         subprocess.run(command, check=True, cwd="/", stdin=subprocess.DEVNULL)
         self.pid = self.ask(b"")[0]
 
-    def ask(self, sent: bytes) -> tuple[int, dict[tuple[str, int], list[Any]]]:
+    def ask(self, sent: bytes) -> tuple[int, dict[tuple[str, int, str], list[Any]]]:
         """Send it, then ask in a connection of its own: who answers, and what it knows."""
         if sent:
             self.send(sent)
@@ -48,7 +48,7 @@ class SupervisorBox:
                     if what == "hello":
                         pid = fields[1]
                     elif what == "all":
-                        return pid, {(seen[0], seen[1]): seen for seen in fields[0]}
+                        return pid, {(seen[0], seen[1], seen[2]): seen for seen in fields[0]}
 
     def send(self, sent: bytes) -> None:
         with connect(str(self.engine)) as sock:
@@ -61,11 +61,11 @@ class SupervisorBox:
             except OSError:  # it does not have to listen to the end
                 return
 
-    def phase(self, key: tuple[str, int]) -> str | None:
+    def phase(self, key: tuple[str, int, str]) -> str | None:
         seen = self.ask(b"")[1].get(key)
-        return None if seen is None else str(seen[2])
+        return None if seen is None else str(seen[3])
 
-    def run(self, key: tuple[str, int], *argv: str) -> None:
+    def run(self, key: tuple[str, int, str], *argv: str) -> None:
         command: dict[str, object] = {"argv": argv, "cwd": "/", "env": {"PATH": "/usr/bin:/bin"}}
         self.send(encode_launch(key, 300, None, command))
 
@@ -90,8 +90,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisorBox]:
         eventually(lambda: made.phase(BYSTANDER) == "running", "the bystander to run")
         yield made
         # After all of it, it still does what it is there for.
-        made.run(("good", 1), "true")
-        eventually(lambda: made.phase(("good", 1)) == "exited", "a good job to end")
+        made.run(("good", 1, ""), "true")
+        eventually(lambda: made.phase(("good", 1, "")) == "exited", "a good job to end")
         assert made.phase(BYSTANDER) == "running"
         made.send(encode("stop", [BYSTANDER], None))
         eventually(lambda: made.phase(BYSTANDER) == "exited", "the bystander to end")
@@ -116,7 +116,8 @@ ODD: Final = st.recursive(
     ),
     max_leaves=6,
 )
-KEYS: Final = st.tuples(JOB_IDS | ODD, st.integers(0, 3) | ODD)
+IDENTITIES: Final = st.sampled_from(["", "ab" * 16, "../x", "AB", "\0", "f" * 65])
+KEYS: Final = st.tuples(JOB_IDS | ODD, st.integers(0, 3) | ODD, IDENTITIES | ODD)
 # Never a program that does anything: what is generated here is really started.
 ARGV: Final = st.one_of(
     st.lists(st.sampled_from(["/bin/true", "true", "/nonexistent", "", "\0"]), max_size=3),
@@ -179,13 +180,13 @@ def test_nothing_that_is_sent_ends_the_supervisor_or_a_job(
 ) -> None:
     pid, known = box.ask(b"".join(sent))
     assert pid == box.pid
-    assert known[BYSTANDER][2] == "running"
+    assert known[BYSTANDER][3] == "running"
 
 
-@given(key=st.tuples(st.uuids().map(str), st.just(1)), command=COMMANDS)
+@given(key=st.tuples(st.uuids().map(str), st.just(1), st.just("ab" * 16)), command=COMMANDS)
 @settings(database=None)
 def test_every_launch_that_is_taken_comes_to_an_end(
-    box: SupervisorBox, key: tuple[str, int], command: dict[str, object]
+    box: SupervisorBox, key: tuple[str, int, str], command: dict[str, object]
 ) -> None:
     box.send(_launch(key, 100, None, command))
     eventually(lambda: box.phase(key) in ("exited", "not_started", "lost"), f"the end of {command}")

@@ -1,5 +1,6 @@
 """A job as its owner described it. What has become of it is in `lifecycle.Progress`."""
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -102,6 +103,18 @@ class Job:
     options: Options = NO_OPTIONS
     after: tuple[Dependency, ...] = ()
     array: Array | None = None
+    # Random, the same for all jobs of one submission; "" for those of versions that had none.
+    nonce: str = ""
+
+    @property
+    def identity(self) -> str:
+        """128 bits in hex that no other job has, not even one of the same id in another database.
+
+        Made out of nonce and id, so that the million jobs of a bulk share one text in memory.
+        """
+        if not self.nonce:
+            return ""
+        return hashlib.blake2b(f"{self.nonce} {self.job_id}".encode(), digest_size=16).hexdigest()
 
     @property
     def project_id(self) -> TenantId:

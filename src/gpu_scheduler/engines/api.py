@@ -1,8 +1,10 @@
 """The port of the engines: start, observe and stop attempts.
 
-An attempt is one try at running a job, named by (job id, attempt number). Numbers are never used
-twice: whatever happens to attempt 3, the next try is attempt 4. That is what makes a launch
-idempotent and "runs twice" impossible.
+An attempt is one try at running a job, named by job id, attempt number and the job's identity.
+Numbers are never used twice: whatever happens to attempt 3, the next try is attempt 4. That is what
+makes a launch idempotent and "runs twice" impossible. The identity is random: what an engine still
+knows of a job of the same id, from another database or from one before a restore, is never taken
+for this one's.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 class AttemptKey(NamedTuple):
     job_id: str
     attempt: int
+    identity: str = ""  # of the job; "" where it was submitted before jobs had one
 
 
 class RunAs(NamedTuple):
@@ -144,7 +147,13 @@ class Engine(Protocol):
         """
 
     def log_dir(self, key: AttemptKey) -> str | None:
-        """The folder with `stdout.log` and `stderr.log` of an attempt, whether it exists or not."""
+        """The folder in which a new attempt finds its `stdout.log` and `stderr.log`."""
+
+    def find_logs(self, key: AttemptKey) -> str | None:
+        """The folder with the logs of this very attempt, whether it exists or not; reads the disk.
+
+        Never the folder of an attempt of the same name and another identity.
+        """
 
     async def close(self) -> None:
         """Let go of the engine. What runs goes on running."""

@@ -112,6 +112,9 @@ class FakeEngine:
     def log_dir(self, key: AttemptKey) -> str | None:
         return None if self._logs is None else f"{self._logs}/{key.job_id}/{key.attempt}"
 
+    def find_logs(self, key: AttemptKey) -> str | None:
+        return self.log_dir(key)
+
     async def close(self) -> None:
         self._is_open = False
         self._wake.set()

@@ -31,6 +31,7 @@ from gpu_scheduler.engines.api import (
     Phase,
 )
 from gpu_scheduler.service.accounts import Account, account_of
+from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.evidence import gather
 from gpu_scheduler.service.file_reads import FileReads
@@ -40,6 +41,7 @@ from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
 from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse
 from gpu_scheduler.service.scripts import ANYWHERE, NotAllowed, ScriptRule
+from gpu_scheduler.service.strangers import Strangers
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -107,6 +109,7 @@ class Attempts:
         self._run_as = RunAs(state, settings.run_as)
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
+        self.strangers = Strangers(state, store)
 
     async def open(self) -> None:
         """Learn as whom the jobs run that the books have running."""
@@ -125,13 +128,15 @@ class Attempts:
                 continue
             if event.progress.state not in PLACED:
                 self._uids.give(event.job_id)
-            key = AttemptKey(event.job_id, event.progress.attempt)
+            entry = self._state.entry(event.job_id)
+            if entry is None:
+                continue
+            key = attempt_key(entry.job, event.progress.attempt)
             if event.move is Move.START:
-                entry = self._state.entry(event.job_id)
-                if entry is not None and not entry.job.options.lease:
+                if not entry.job.options.lease:
                     self._to_launch[key] = None
             elif event.move is Move.STOP:
-                self._to_stop[key] = self._notice(self._state.entry(event.job_id))
+                self._to_stop[key] = self._notice(entry)
         if self._to_launch or self._to_stop:
             self._work.set()
 
@@ -181,6 +186,8 @@ class Attempts:
         refused = []
         for stored in await self._store.jobs(query):
             progress = stored.progress
+            if wanted[stored.job.job_id] != attempt_key(stored.job, progress.attempt):
+                continue
             if progress.state is JobState.SCHEDULED and not progress.stopping:
                 account = await self._account(stored.detail.uid)
                 launch = await self._launch_of(stored, account)
@@ -209,7 +216,7 @@ class Attempts:
         return self._run_as.refusal(stored.job.tenant_id, stored.detail, account, self._uids)
 
     async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
-        key = AttemptKey(stored.job.job_id, stored.progress.attempt)
+        key = attempt_key(stored.job, stored.progress.attempt)
         return launch_of(
             stored.job,
             stored.detail,
@@ -252,6 +259,10 @@ class Attempts:
 
     async def record(self, batch: Sequence[Observation]) -> None:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
+        batch, strange = await self._take_out(batch)
+        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
+        if not batch:
+            return
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
         evidence = await gather(self._engine, batch, self._reads)
@@ -266,11 +277,21 @@ class Attempts:
                 if self._writer.breaker.is_closed:  # else it has been said
                     _log.error("cannot record what jobs did; trying again", problem=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
-        over = [seen.key for seen in batch if seen.phase is not Phase.RUNNING]
-        if over:
-            await self._forget(over)
+        await self._forget([seen.key for seen in batch if seen.phase is not Phase.RUNNING])
+
+    async def _take_out(
+        self, batch: Sequence[Observation]
+    ) -> tuple[list[Observation], list[Observation]]:
+        while True:
+            try:
+                return await self.strangers.take_out(batch)
+            except StoreUnavailable as error:
+                _log.error("cannot tell whose attempts these are", problem=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _forget(self, keys: list[AttemptKey]) -> None:
+        if not keys:
+            return
         # Out of reach, it will report them again, and they are on record.
         with contextlib.suppress(EngineUnavailable):
             await self._engine.forget(keys)
@@ -287,7 +308,9 @@ class Attempts:
         done: set[str] = set()
         for seen in _newest(batch):
             entry = state.entry(JobId(seen.key.job_id))
-            if entry is None or seen.key.job_id in done:
+            if entry is None or entry.job.identity != seen.key.identity:
+                continue
+            if seen.key.job_id in done:
                 continue
             hardware = self._lookout.cause_of(entry) if self._lookout is not None else None
             moves = conclude(entry, seen, now, hardware, evidence.get(seen.key, NO_EVIDENCE))
@@ -322,6 +345,12 @@ class Attempts:
         for key in beliefs(self._state.placed()):
             if key not in believed:
                 observed.pop(key, None)
+        _, strange = await self._take_out(
+            [seen for key, seen in observed.items() if key not in believed]
+        )
+        for seen in strange:
+            del observed[seen.key]
+        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
         buckets = classify(believed, observed)
         for key in buckets.to_launch:
             self._to_launch[key] = None
@@ -332,8 +361,7 @@ class Attempts:
         lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:
             await self.record([*buckets.changed, *lost])
-        if buckets.leftovers:
-            await self._forget(buckets.leftovers)
+        await self._forget(buckets.leftovers)
         if buckets.orphans:
             _log.warning("ending attempts that no job asks for", attempts=buckets.orphans)
         if self._to_launch or self._to_stop:

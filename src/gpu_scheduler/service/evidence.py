@@ -53,11 +53,11 @@ async def _of_one(
     engine: Engine, seen: Observation, kills: tuple[KernelKill, ...], reads: FileReads
 ) -> Evidence:
     own = kills if seen.exit_code == _KILLED else ()
-    directory = engine.log_dir(seen.key)
-    if directory is None:
-        return Evidence("", own, None)
 
     def read() -> tuple[str, int | None]:
+        directory = engine.find_logs(seen.key)
+        if directory is None:
+            return "", None
         return log_tail(directory), limit_reached(directory)
 
     try:

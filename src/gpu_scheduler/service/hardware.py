@@ -30,6 +30,7 @@ from gpu_scheduler.core.slowness import Lag, Pace, SlownessRules, reports, watch
 from gpu_scheduler.core.state import Entry, State
 from gpu_scheduler.devices.api import GpuReading, Snapshot
 from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.processes import Belongs, Claimed, Ownership, Who, is_same, look_up
 from gpu_scheduler.service.writer import Decision, Writer
@@ -188,9 +189,10 @@ class Hardware:
         """
         use = state.ledger.nodes.get(self.node_id)
         over = {
-            AttemptKey(move.job_id, move.progress.attempt)
+            attempt_key(entry.job, move.progress.attempt)
             for move in moves
             if isinstance(move, JobMoved) and move.progress.state not in PLACED
+            if (entry := state.entry(move.job_id)) is not None
         }
         if use is None or not over:
             return []

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -136,7 +137,11 @@ class JobCommands:
     async def _submit(self, submission: Submission) -> Submitted:
         submission = await self._completed(submission)
         env_id, environments = _environment(submission.base_environment)
-        submission = replace(submission, detail=replace(submission.detail, env_id=env_id))
+        submission = replace(
+            submission,
+            detail=replace(submission.detail, env_id=env_id),
+            nonce=secrets.token_hex(16),
+        )
         while True:
             # First of all: a repeated request is answered as before, whatever has changed since.
             if earlier := await self._earlier(submission):
@@ -513,7 +518,7 @@ class JobCommands:
         # Those over when it was submitted were dropped; one that is not over now was not then.
         if any(self._state.entry(job_id) is not None for job_id in asked.keys() - kept.keys()):
             return False
-        same = replace(job, submitted_at=was.submitted_at, after=was.after)
+        same = replace(job, submitted_at=was.submitted_at, after=was.after, nonce=was.nonce)
         if not stored.detail.owner:  # of a version that did not write it down
             detail = replace(detail, owner="", account="", uid=stored.detail.uid)
         return same == was and detail == stored.detail

@@ -8,8 +8,9 @@ from gpu_scheduler.core.job import Detail, Job
 from gpu_scheduler.core.lifecycle import Progress
 from gpu_scheduler.core.node import Gpu, Node, Part
 from gpu_scheduler.core.units import GPU, gpus_text
-from gpu_scheduler.engines.api import NO_LIMITS, AttemptKey, Launch, Limits, RunAs
+from gpu_scheduler.engines.api import NO_LIMITS, Launch, Limits, RunAs
 from gpu_scheduler.service.accounts import Account
+from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.run_as import is_themselves
 from gpu_scheduler.wire.script_command import ASSIGNED
 from gpu_scheduler.wire.session_name import session_name
@@ -51,7 +52,7 @@ def launch_of(
         assigned |= _devices(job, parts[0], _gpus_of(parts[0], nodes))
     env = {**base, **dict(detail.env), **assigned, "TGPU_LOG_DIR": log_dir}
     return Launch(
-        key=AttemptKey(job.job_id, progress.attempt),
+        key=attempt_key(job, progress.attempt),
         argv=_with_gpus(detail.argv, assigned["TGPU_GPUS"]) if len(parts) == 1 else detail.argv,
         cwd=detail.cwd or home,
         env=env,
@@ -155,6 +156,7 @@ def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "TGPU_JOB_ID": job.job_id,
+        "TGPU_JOB_UUID": job.identity,
         "TGPU_JOB_NAME": detail.name,
         "TGPU_TENANT": job.tenant_id,
         "TGPU_ATTEMPT": str(progress.attempt),

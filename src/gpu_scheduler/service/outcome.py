@@ -9,6 +9,7 @@ from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import JobState, Move, Progress
 from gpu_scheduler.core.state import Entry
 from gpu_scheduler.engines.api import Observation, Phase
+from gpu_scheduler.service.attempt_key import current_key
 
 # A machine that cannot start anything must not spin: the free restarts back off as well.
 _FREE_RESTART_MS = 1_000
@@ -26,7 +27,7 @@ def conclude(
 
     `hardware` is what its GPUs have had since it started: a job that fails then is not to blame.
     """
-    if seen.key.attempt != entry.progress.attempt or entry.progress.state not in lifecycle.PLACED:
+    if seen.key != current_key(entry) or entry.progress.state not in lifecycle.PLACED:
         return []
     if _gave_way(entry.progress, seen):
         last = replace(entry.progress, exit_code=seen.exit_code)

@@ -1,7 +1,7 @@
 """Processes on GPUs: who they are, as the kernel tells, and whose they are."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from signal import Signals
@@ -11,8 +11,9 @@ import psutil
 
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.ledger import NodeUse
-from gpu_scheduler.core.state import Entry, State
+from gpu_scheduler.core.state import State
 from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.service.attempt_key import current_key
 
 _NOBODY: Final[Mapping[int, "Who"]] = {}
 
@@ -105,6 +106,8 @@ class Ownership:
     # The folder of an attempt's logs. A process that carries the number of one of our jobs and
     # another folder belongs to another service on this machine.
     log_dir: Callable[[AttemptKey], str | None] = lambda key: None
+    # Attempts that run and that this database does not know: nobody of ours ends them.
+    strangers: Callable[[], Collection[AttemptKey]] = lambda: ()
     _seen: dict[tuple[int, int], AttemptKey] = field(default_factory=dict)
     _jobs: dict[int, tuple[AttemptKey, bool]] = field(default_factory=dict)  # by pid; if a lease
 
@@ -113,7 +116,7 @@ class Ownership:
         there = {(who.pid, who.started_at) for who in whos.values()}
         self._seen = {name: key for name, key in self._seen.items() if name in there}
         self._jobs = {
-            entry.progress.pid: (_key(entry), entry.job.options.lease)
+            entry.progress.pid: (current_key(entry), entry.job.options.lease)
             for entry in (state.placed() if whos else ())
             if entry.progress.pid is not None
         }
@@ -121,6 +124,8 @@ class Ownership:
     def claim(self, state: State, use: NodeUse, gpu_index: int, who: Who) -> Claimed:
         """Whose a process on this GPU is."""
         key = self._attempt_of(who)
+        if key is not None and key in self.strangers():
+            return Claimed(Belongs.FOREIGN)
         if key is not None:
             return self._of_attempt(state, use, gpu_index, key)
         lease = self._lease_of(state, use, gpu_index, who)
@@ -132,7 +137,7 @@ class Ownership:
     def _of_attempt(state: State, use: NodeUse, gpu_index: int, key: AttemptKey) -> Claimed:
         entry = state.entry(JobId(key.job_id))
         placement = entry.progress.placement if entry is not None else None
-        if entry is None or placement is None or entry.progress.attempt != key.attempt:
+        if entry is None or placement is None or current_key(entry) != key:
             return Claimed(Belongs.SURVIVOR, key)
         parts = (part for part in placement.parts() if part.node_id == use.node.node_id)
         ours = any(share.gpu_index == gpu_index for part in parts for share in part.shares)
@@ -170,12 +175,8 @@ class Ownership:
             if any(share.gpu_index == gpu_index for part in parts for share in part.shares):
                 entry = state.entry(job_id)
                 if entry is not None and entry.progress.pid is None:
-                    return AttemptKey(job_id, entry.progress.attempt)
+                    return current_key(entry)
         return None
-
-
-def _key(entry: Entry) -> AttemptKey:
-    return AttemptKey(entry.job.job_id, entry.progress.attempt)
 
 
 def _who(pid: int, known: Who | None) -> Who:
@@ -209,4 +210,5 @@ def _mark(process: psutil.Process) -> Mark | None:
     except (psutil.Error, KeyError, ValueError):
         return None  # not marked, or another user's: that is none of our business
     job_id, log_dir = env.get("TGPU_JOB_ID", ""), env.get("TGPU_LOG_DIR", "")
-    return Mark(AttemptKey(job_id, attempt), log_dir) if job_id and log_dir else None
+    key = AttemptKey(job_id, attempt, env.get("TGPU_JOB_UUID", ""))
+    return Mark(key, log_dir) if job_id and log_dir else None

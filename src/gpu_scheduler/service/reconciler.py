@@ -7,6 +7,7 @@ from enum import Enum, auto
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.state import Entry
 from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
+from gpu_scheduler.service.attempt_key import current_key
 
 
 class Belief(Enum):
@@ -36,7 +37,7 @@ def beliefs(placed: Iterable[Entry]) -> dict[AttemptKey, Belief]:
     for entry in placed:
         if entry.job.options.lease:
             continue
-        key = AttemptKey(entry.job.job_id, entry.progress.attempt)
+        key = current_key(entry)
         if entry.progress.stopping:
             found[key] = Belief.STOPPING
         elif entry.progress.state is JobState.RUNNING:

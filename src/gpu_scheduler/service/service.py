@@ -198,6 +198,7 @@ class Service:
                 receipts=self.receipts,
                 lookout=self.lookout,
             )
+            hardware.ownership.strangers = self._attempts.strangers.running.keys
         self.run_as = RunAs(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
@@ -329,6 +330,8 @@ class Service:
             found.append(f"store: {self.writer.trouble}{then}")
         if self._attempts is not None and self._attempts.trouble:
             found.append(f"engine: {self._attempts.trouble}")
+        if self._attempts is not None:
+            found += self._attempts.strangers.problems()
         if self._policy_trouble:
             name = self.settings.policy.name
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")

@@ -59,6 +59,7 @@ class Submission:
     element_of: Array | None = None  # the array a single job belongs to: a rerun of one element
     held: bool = False
     detail: Detail = NO_DETAIL
+    nonce: str = ""  # see Job; the service gives each submission a new one
     base_environment: Mapping[str, str] = field(default_factory=dict)
     size_by: SizeBy = SizeBy.GIVEN
     run_in: RunIn | None = None
@@ -143,6 +144,7 @@ def _job(submission: Submission, job_id: JobId, submitted_at: int, array: Array 
         submission.options,
         submission.after,
         array,
+        submission.nonce,
     )
 
 

@@ -213,8 +213,13 @@ def submitted_job_text(job: Job, facts: str, detail: Detail, detail_text: str) -
     # 10,000 times in a bulk: the slice drops the brace that the facts begin with.
     return (
         f'{{"job_id":{encode_basestring(job.job_id)},"tenant_id":{_quoted(job.tenant_id)}'
-        f',"submitted_at":{job.submitted_at},{facts[1:]}'
+        f',"submitted_at":{job.submitted_at}{_nonce_text(job.nonce)},{facts[1:]}'
     )
+
+
+@lru_cache(64)
+def _nonce_text(nonce: str) -> str:
+    return f',"nonce":{encode_basestring(nonce)}' if nonce else ""
 
 
 def _whole_detail(detail: Detail, text: str) -> str:
@@ -373,7 +378,9 @@ class SharedValues:
             progress_text(each): each for each in (PENDING, PENDING_HELD)
         }
 
-    def job(self, job_id: str, tenant_id: str, submitted_at: int, facts_text: str) -> Job:
+    def job(
+        self, job_id: str, tenant_id: str, submitted_at: int, facts_text: str, nonce: str = ""
+    ) -> Job:
         facts = self._facts.get(facts_text) or self._decode_facts(facts_text)
         return Job(
             JobId(job_id),
@@ -385,6 +392,7 @@ class SharedValues:
             facts.options,
             facts.after,
             facts.array,
+            sys.intern(nonce),
         )
 
     def progress(self, text: str) -> Progress:

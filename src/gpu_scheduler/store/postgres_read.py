@@ -15,8 +15,10 @@ from gpu_scheduler.store.postgres_connect import Connection
 from gpu_scheduler.store.postgres_text import from_text, from_values, to_text
 from gpu_scheduler.store.rows import Value
 
-_JobRow = tuple[int, str, str, int, str, str, str, str, str]
-_JOB: Final = 'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress'
+_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
+_JOB: Final = (
+    'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress, nonce'
+)
 _EVENT: Final = "seq, at, kind, job_id, payload"
 _USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
 _AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
@@ -63,16 +65,16 @@ def live(
     with connection.transaction(), connection.cursor("live_jobs") as cursor:
         cursor.itersize = _LOAD_ROWS
         cursor.execute(
-            "SELECT job_id, tenant_id, submitted_at, facts, progress FROM jobs"
+            "SELECT job_id, tenant_id, submitted_at, facts, progress, nonce FROM jobs"
             " WHERE state = ANY(%s) ORDER BY number",
             ([state.value for state in states],),
         )
         for row in cursor:
-            job_id, tenant_id, submitted_at, facts, progress = cast(
-                tuple[str, str, int, str, str], row
+            job_id, tenant_id, submitted_at, facts, progress, nonce = cast(
+                tuple[str, str, int, str, str, str], row
             )
             job = values.job(
-                from_text(job_id), from_text(tenant_id), submitted_at, from_text(facts)
+                from_text(job_id), from_text(tenant_id), submitted_at, from_text(facts), nonce
             )
             found.append((job, values.progress(from_text(progress))))
     return tuple(found)
@@ -115,13 +117,22 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
     return [
         StoredJob(
             number,
-            values.job(job_id, tenant_id, submitted_at, facts),
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
             values.detail(detail, name, user),
             values.progress(progress),
         )
-        for number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress in cast(
-            list[_JobRow], rows
-        )
+        for (
+            number,
+            job_id,
+            tenant_id,
+            submitted_at,
+            facts,
+            detail,
+            name,
+            user,
+            progress,
+            nonce,
+        ) in cast(list[_JobRow], rows)
     ]
 
 
@@ -177,11 +188,11 @@ def _submission_in_bulk(connection: Connection, job_id: JobId, after: int) -> li
     )
     if not rows:
         return []
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, seq, at, bulk = cast(
-        tuple[int, str, str, int, str, str, str, str, str, int, int, str], rows[0]
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = cast(
+        tuple[int, str, str, int, str, str, str, str, str, str, int, int, str], rows[0]
     )
     values = codec.SharedValues()
-    job = values.job(job_id, tenant_id, submitted_at, facts)
+    job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
     held = [job_id] if job_id in codec.decode_held(bulk) else []
     text = codec.submission_text(

@@ -53,6 +53,7 @@ JOB_COLUMNS: Final = (
     "facts",
     "detail",
     "progress",
+    "nonce",
 )
 AUDIT_COLUMNS: Final = (
     "seq",
@@ -225,6 +226,7 @@ def _add_jobs(rows: Rows, event: JobsSubmitted, details: Mapping[JobId, Detail])
             facts,
             detail_text,
             _PENDING_HELD if job_id in held else _PENDING,
+            job.nonce,
         )
     rows.number = number
     payload = codec.submission_text(event.at, texts, sorted(held))

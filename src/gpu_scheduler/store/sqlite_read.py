@@ -23,8 +23,8 @@ from gpu_scheduler.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, 
 
 _ENCODER: Final = msgspec.json.Encoder()
 
-_JobRow = tuple[int, str, str, int, str, str, str, str, str]
-_JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress"
+_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
+_JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress, nonce"
 _JOBS: Final = msgspec.json.Decoder(list[_JobRow])
 
 _EventRow = tuple[int, int, str, JobId | None, str]
@@ -73,14 +73,18 @@ def live(
     connection: sqlite3.Connection, states: Sequence[JobState], values: codec.SharedValues
 ) -> tuple[tuple[Job, Progress], ...]:
     rows = connection.execute(
-        "SELECT number, job_id, tenant_id, submitted_at, facts, progress FROM jobs"
+        "SELECT number, job_id, tenant_id, submitted_at, facts, progress, nonce FROM jobs"
         f" WHERE state IN ({', '.join('?' * len(states))})",
         [state.value for state in states],
     )
     # Row by row, so that the texts of a million jobs are never in memory together.
     found = [
-        (number, values.job(job_id, tenant_id, submitted_at, facts), values.progress(progress))
-        for number, job_id, tenant_id, submitted_at, facts, progress in rows
+        (
+            number,
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
+            values.progress(progress),
+        )
+        for number, job_id, tenant_id, submitted_at, facts, progress, nonce in rows
     ]
     # By state they come from the index; SQLite would put whole rows in order.
     found.sort(key=itemgetter(0))
@@ -121,11 +125,22 @@ def jobs(
     return [
         StoredJob(
             number,
-            values.job(job_id, tenant_id, submitted_at, facts),
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
             values.detail(detail, name, user),
             values.progress(progress),
         )
-        for number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress in found
+        for (
+            number,
+            job_id,
+            tenant_id,
+            submitted_at,
+            facts,
+            detail,
+            name,
+            user,
+            progress,
+            nonce,
+        ) in found
     ]
 
 
@@ -184,9 +199,9 @@ def _submission_in_bulk(
     ).fetchone()
     if row is None:
         return []
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, seq, at, bulk = row
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = row
     values = codec.SharedValues()
-    job = values.job(job_id, tenant_id, submitted_at, facts)
+    job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
     held = [job_id] if job_id in codec.decode_held(bulk) else []
     text = codec.submission_text(

@@ -22,7 +22,7 @@ from gpu_scheduler.store.rows import (
     usage_values,
 )
 
-# SQLite takes 32,766 parameters in a statement; a job has 12.
+# SQLite takes 32,766 parameters in a statement; a job has 13.
 _MOST_ROWS: Final = 2048
 
 _ROWS: Final = "{rows}"

@@ -126,6 +126,27 @@ async def test_jobs_that_are_not_over_are_loaded_in_the_order_they_came(store: S
     assert loaded.live[1] == (a_job("a"), started("a").progress)
 
 
+async def test_a_job_keeps_its_identity_in_its_row_and_in_the_journal(store: Store) -> None:
+    bulk = tuple(replace(a_job(job_id), nonce="n" * 32) for job_id in ("a", "b"))
+    single = replace(a_job("c"), nonce="m" * 32)
+    await store.commit(Record([JobsSubmitted(1, bulk), JobsSubmitted(2, (single,))]))
+    changed = replace(bulk[0], priority=7)
+    await store.commit(Record([JobChanged(3, changed)]))
+    loaded = await reopened(store)
+    assert [job for job, _ in loaded.live] == [changed, bulk[1], single]
+    assert len({job.identity for job, _ in loaded.live}) == 3
+    rows = await store.journal(0, 10)
+    assert [decode_event(row.kind, row.payload) for row in rows][:2] == [
+        JobsSubmitted(1, bulk),
+        JobsSubmitted(2, (single,)),
+    ]
+    (row,) = await store.journal(0, 1, JobId("b"))
+    assert decode_event(row.kind, row.payload) == JobsSubmitted(1, (bulk[1],))
+    found = await store.job(JobId("b"))
+    assert found is not None
+    assert found.job == bulk[1]
+
+
 async def test_jobs_that_are_over_are_counted_by_state(store: Store) -> None:
     await store.commit(submission("a", "b", "c", "d"))
     await store.commit(Record([cancelled("a"), cancelled("b"), completed("c")]))

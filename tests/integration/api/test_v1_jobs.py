@@ -10,7 +10,6 @@ import pytest
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.service.clock import ManualClock
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT, FailingStore
@@ -439,8 +438,8 @@ async def test_why_tells_what_became_of_jobs_that_do_not_wait(api: Api) -> None:
     ids = {name: await submit(api) for name in ("completed", "failed", "running")}
     for job_id in ids.values():
         await api.box.run(job_id)
-    api.box.engine.finish(AttemptKey(ids["completed"], 1), 0)
-    api.box.engine.finish(AttemptKey(ids["failed"], 1), 2)
+    api.box.engine.finish(await api.box.key(ids["completed"]), 0)
+    api.box.engine.finish(await api.box.key(ids["failed"]), 2)
     await api.box.until(ids["completed"], JobState.COMPLETED)
     await api.box.until(ids["failed"], JobState.FAILED)
     ids["cancelled"] = await submit(api)

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpu_scheduler.engines.api import AttemptKey, Launch, Observation, Phase
 from gpu_scheduler.engines.local.engine import LocalEngine
 from gpu_scheduler.engines.local.processes import all_processes, is_alive, start_time
-from gpu_scheduler.engines.local.record import read_claim
+from gpu_scheduler.engines.local.record import read_any_claim
 
 _MARK = "TGPU_TEST_BOX"
 _DEADLINE_SECONDS = 20.0
@@ -71,7 +71,7 @@ class Box:
         return path.read_text().split() if path.exists() else []
 
     def runner_of(self, name: str) -> int:
-        claim = read_claim(str(self.directory / "jobs" / name / "1"))
+        claim = read_any_claim(str(self.directory / "jobs" / name / "1"))
         assert claim is not None
         return claim.runner
 

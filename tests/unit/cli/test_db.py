@@ -24,7 +24,7 @@ def test_status_shows_version_rows_and_size(tgpu, path):
     outcome = tgpu("db", "status", "--database", f"sqlite:{path}")
     assert outcome.code == 0
     assert f"SQLite at {path}" in outcome.out
-    assert "schema version  2" in outcome.out
+    assert "schema version  3" in outcome.out
     assert "jobs            2" in outcome.out
     assert "KiB" in outcome.out
 
@@ -49,8 +49,8 @@ def test_a_database_that_is_not_there_is_a_sentence(tgpu, tmp_path):
 
 def test_an_upgrade_says_what_it_did(tgpu, tmp_path):
     address = f"sqlite:{tmp_path}/new.db"
-    assert "schema version 0 → 2" in tgpu("db", "upgrade", "--database", address).out
-    assert "has schema version 2 already" in tgpu("db", "upgrade", "--database", address).out
+    assert "schema version 0 → 3" in tgpu("db", "upgrade", "--database", address).out
+    assert "has schema version 3 already" in tgpu("db", "upgrade", "--database", address).out
 
 
 def test_a_copy_says_how_many_rows(tgpu, path, tmp_path):

@@ -10,7 +10,7 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Options
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.plan import Plan, Preemption, PreemptionCause
-from gpu_scheduler.engines.api import AttemptKey, Notice, Observation, Phase
+from gpu_scheduler.engines.api import Notice, Observation, Phase
 from gpu_scheduler.engines.fake import FakeEngine
 from gpu_scheduler.service.attempts import Attempts
 from gpu_scheduler.store.api import StoreUnavailable
@@ -55,7 +55,7 @@ async def test_a_start_and_an_end_reported_together_are_one_end() -> None:
         await box.submit(a_submission("true", job_id="j"))
         await box.tick()
         await eventually(lambda: box.engine.launched, "the launch")
-        key = AttemptKey("j", 1)
+        key = await box.key("j")
         box.engine.start(key)
         box.engine.finish(key, 3)  # before anybody has read that it began
         await box.until("j", JobState.FAILED)
@@ -71,7 +71,7 @@ async def test_a_failed_job_is_tried_again_after_its_back_off() -> None:
         assert await box.tick(5999) == []
         assert await box.tick(6000) == ["j"]
         await box.until("j", JobState.RUNNING)
-        assert [launch.key for launch in box.engine.launched] == [("j", 1), ("j", 2)]
+        assert [launch.key[:2] for launch in box.engine.launched] == [("j", 1), ("j", 2)]
 
 
 async def test_an_engine_out_of_reach_is_told_later_and_the_trouble_is_shown() -> None:
@@ -143,9 +143,12 @@ async def test_after_a_restart_everything_is_mended_both_ways() -> None:
         for name in ("goes-on", "ended", "vanished", "requeued"):
             await box.run(name)
         engine.starts = False
-    engine.finish(AttemptKey("ended", 1), 7)
-    engine.vanish(AttemptKey("vanished", 1))
-    engine.vanish(AttemptKey("requeued", 1))
+        ended, vanished, requeued = [
+            await box.key(name) for name in ("ended", "vanished", "requeued")
+        ]
+    engine.finish(ended, 7)
+    engine.vanish(vanished)
+    engine.vanish(requeued)
     engine.starts = True
     async with a_box(store=store, engine=engine) as again:
         await again.until("goes-on", JobState.RUNNING)
@@ -158,18 +161,42 @@ async def test_after_a_restart_everything_is_mended_both_ways() -> None:
         )
         await again.tick()
         await again.until("requeued", JobState.RUNNING)
-        launched = [tuple(launch.key) for launch in engine.launched]
+        launched = [launch.key[:2] for launch in engine.launched]
         assert launched.count(("goes-on", 1)) == 1
         assert ("requeued", 2) in launched
 
 
-async def test_what_no_job_asks_for_is_ended() -> None:
+async def test_an_attempt_of_our_own_that_its_job_does_not_ask_for_any_more_is_ended() -> None:
+    async with a_box() as box:
+        await box.submit(a_submission("true", job_id="j"))
+        key = await box.run("j")
+        box.engine.vanish(key)
+        await attempts(box).reconcile()
+        await box.until("j", JobState.FAILED)
+        box.engine.start(key)  # it was there after all
+        await attempts(box).reconcile()
+        await eventually(lambda: key in box.engine.stopped, "the end of the orphan")
+
+
+async def test_an_attempt_of_a_job_that_this_database_does_not_know_is_left_alone() -> None:
     engine = FakeEngine()
     async with a_box(engine=engine) as box:
-        await box.submit(a_submission("true", job_id="stranger"))
-        key = await box.run("stranger")
+        await box.submit(a_submission("true", job_id="j"))
+        key = await box.run("j")
     async with a_box(engine=engine, store=MemoryStore()) as other:
-        await eventually(lambda: key in other.engine.stopped, "the end of the orphan")
+        await attempts(other).reconcile()
+        assert "jobs run that this database does not know: j attempt 1" in " ".join(
+            other.service.problems()
+        )
+        # The same name, and another job: neither takes the other's place.
+        await other.submit(a_submission("true", job_id="j"))
+        ours = await other.run("j")
+        assert ours[:2] == key[:2]
+        engine.finish(key, 0)
+        await eventually(lambda: key in engine.forgotten, "the stranger's end to be noted")
+        assert (await other.service.job("j")).progress.state is JobState.RUNNING
+        assert engine.stopped == []
+        assert "does not know" not in " ".join(other.service.problems())
 
 
 async def test_a_decision_that_was_not_carried_out_before_a_crash_is_carried_out_after_it() -> None:
@@ -181,7 +208,7 @@ async def test_a_decision_that_was_not_carried_out_before_a_crash_is_carried_out
     engine.recover()
     async with a_box(store=store, engine=engine) as again:
         await again.until("j", JobState.RUNNING)
-        assert [tuple(launch.key) for launch in engine.launched] == [("j", 1)]
+        assert [launch.key[:2] for launch in engine.launched] == [("j", 1)]
 
 
 async def test_a_launch_has_the_environment_it_was_submitted_with() -> None:

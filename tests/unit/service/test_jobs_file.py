@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.service.clock import Clock, WallClock
 from gpu_scheduler.service.jobs_file import JobsFileSettings, JobsFileWatch
 from gpu_scheduler.store.memory import MemoryStore
@@ -144,7 +143,7 @@ async def test_many_problems_are_cut_short(file: Path) -> None:
 async def end(box: Box, job_id: str, exit_code: int) -> None:
     await box.service.trigger()
     await box.until(job_id, JobState.RUNNING)
-    box.engine.finish(AttemptKey(job_id, 1), exit_code=exit_code)
+    box.engine.finish(await box.key(job_id), exit_code=exit_code)
     await box.until(job_id, JobState.FAILED if exit_code else JobState.COMPLETED)
 
 

@@ -10,7 +10,7 @@ from gpu_scheduler.core.ids import NodeId
 from gpu_scheduler.core.job import Array, Detail
 from gpu_scheduler.core.lifecycle import PENDING, place
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
-from gpu_scheduler.engines.api import Launch
+from gpu_scheduler.engines.api import AttemptKey, Launch
 from gpu_scheduler.service.launch import inherited, launch_of
 from tests.builders import a_gpu, a_job, a_node, a_placement
 
@@ -62,7 +62,7 @@ def test_the_job_is_told_who_it_is_and_what_it_has() -> None:
 
 def test_the_rest_of_the_launch_is_the_job_s_own() -> None:
     launch = a_launch(time_limit_ms=60_000)
-    assert launch.key == ("j1", 1)
+    assert launch.key == AttemptKey("j1", 1)
     assert (launch.argv, launch.cwd) == (("python", "t.py"), "/data")
     assert (launch.time_limit_ms, launch.grace_ms) == (60_000, 1500)
 

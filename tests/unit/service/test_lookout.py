@@ -189,6 +189,7 @@ def a_mark(engine: FakeEngine, key: AttemptKey) -> dict[str, str]:
     return {
         "TGPU_JOB_ID": key.job_id,
         "TGPU_ATTEMPT": str(key.attempt),
+        "TGPU_JOB_UUID": key.identity,
         "TGPU_LOG_DIR": engine.log_dir(key) or "",
     }
 
@@ -344,7 +345,7 @@ async def test_the_one_that_uses_too_much_memory_is_ended_and_not_its_neighbour(
             await box.submit(a_submission("train", job_id=name, gpus=0.5))
         await box.run("greedy")
         await box.until("modest", JobState.RUNNING)
-        marks = [a_mark(engine, AttemptKey(name, 1)) for name in ("greedy", "modest")]
+        marks = [a_mark(engine, await box.key(name)) for name in ("greedy", "modest")]
         with a_process(marks[0]) as greedy, a_process(marks[1]) as modest:
             box.gpus.set(
                 0,

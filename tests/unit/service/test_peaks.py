@@ -20,6 +20,7 @@ def a_mark(engine: FakeEngine, key: AttemptKey) -> dict[str, str]:
     return {
         "TGPU_JOB_ID": key.job_id,
         "TGPU_ATTEMPT": str(key.attempt),
+        "TGPU_JOB_UUID": key.identity,
         "TGPU_LOG_DIR": engine.log_dir(key) or "",
     }
 

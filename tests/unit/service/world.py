@@ -18,6 +18,7 @@ from gpu_scheduler.devices.simulated import SimulatedProvider
 from gpu_scheduler.devices.watch import DeviceWatch
 from gpu_scheduler.engines.api import AttemptKey, Engine
 from gpu_scheduler.engines.fake import FakeEngine
+from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
@@ -104,7 +105,11 @@ class Box:
         """Start it and see it run; the key of its attempt."""
         await self.tick(now)
         await self.until(job_id, JobState.RUNNING)
-        return AttemptKey(job_id, (await self.service.job(job_id)).progress.attempt)
+        return await self.key(job_id, (await self.service.job(job_id)).progress.attempt)
+
+    async def key(self, job_id: str, attempt: int = 1) -> AttemptKey:
+        """What the engine calls an attempt of this job."""
+        return attempt_key((await self.service.job(job_id)).job, attempt)
 
 
 @asynccontextmanager

@@ -7,7 +7,8 @@ from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.core.errors import Unavailable
 from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.engines.attempt_files import Piece, read_piece
-from gpu_scheduler.service.file_reads import FileReads, ReadTimedOut
+from gpu_scheduler.service.attempt_key import attempt_key
+from gpu_scheduler.service.file_reads import ReadTimedOut
 from gpu_scheduler.service.log_sizes import POLL_SECONDS
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.api import StoredJob
@@ -29,18 +30,17 @@ async def read_log(
     attempt: int | None,
     wait: float,
 ) -> LogPiece:
-    directory, number = _place(service, stored, attempt)
+    key = _attempt(service, stored, attempt)
     name = f"{stream}.log"
-    log = (directory, name)
+    log = ("/".join(map(str, key)), name)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait
     while True:
         # First whether it is over, then what is there: what is read then is all there is.
-        complete = _is_over(service, stored, number)
+        complete = _is_over(service, stored, key.attempt)
         found = None if complete else service.log_sizes.known_end(log, offset, loop.time())
         if found is None:
-            job_id = stored.job.job_id
-            found = await _read(service.log_reads, job_id, log, offset, limit)
+            found = await _read(service, key, name, offset, limit)
             service.log_sizes.note(log, found, loop.time())
         at_end = found.offset + len(found.data) >= found.size
         over_time = service.is_ending or loop.time() >= deadline
@@ -49,12 +49,19 @@ async def read_log(
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(
-    reads: FileReads, job_id: str, log: tuple[str, str], offset: int, limit: int
-) -> Piece:
-    directory, name = log
+async def _read(service: Service, key: AttemptKey, name: str, offset: int, limit: int) -> Piece:
+    assert service.engine is not None
+    engine, job_id = service.engine, key.job_id
+    directory = engine.log_dir(key)
+    if directory is None:
+        raise Problem(404, "NO_LOG", f"the {engine.name} engine keeps no logs here")
+
+    def read() -> Piece:
+        # Looked for each time: while it starts, what is there may be an earlier job's.
+        return read_piece(engine.find_logs(key) or "", name, offset, limit)
+
     try:
-        return await reads.read(job_id, lambda: read_piece(directory, name, offset, limit))
+        return await service.log_reads.read(job_id, read)
     except ReadTimedOut as error:
         message = f"{name} of job {job_id} cannot be read now: {error}; look at {directory}"
         raise Unavailable(message, [{"job_id": job_id, "path": f"{directory}/{name}"}]) from None
@@ -64,7 +71,7 @@ async def _read(
         raise Problem(409, "LOG_UNREADABLE", message, details) from None
 
 
-def _place(service: Service, stored: StoredJob, attempt: int | None) -> tuple[str, int]:
+def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> AttemptKey:
     job_id = stored.job.job_id
     newest = stored.progress.attempt
     number = newest if attempt is None else attempt
@@ -74,10 +81,7 @@ def _place(service: Service, stored: StoredJob, attempt: int | None) -> tuple[st
         raise Problem(404, "NO_LOG", f"job {job_id} has not started yet; see: tgpu why {job_id}")
     if number > newest:
         raise Problem(404, "NO_LOG", f"job {job_id} has {newest} attempts, not {number}")
-    directory = service.engine.log_dir(AttemptKey(job_id, number))
-    if directory is None:
-        raise Problem(404, "NO_LOG", f"the {service.engine.name} engine keeps no logs here")
-    return directory, number
+    return attempt_key(stored.job, number)
 
 
 def _is_over(service: Service, stored: StoredJob, number: int) -> bool:

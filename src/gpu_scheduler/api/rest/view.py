@@ -11,7 +11,7 @@ from gpu_scheduler.core.job import ANYWHERE, Detail, Where
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.units import CPU, GPU, SECOND
-from gpu_scheduler.engines.api import AttemptKey
+from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.launch import session_of
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store.api import StoredJob
@@ -174,4 +174,4 @@ def _session(service: Service, stored: StoredJob) -> str | None:
 def _log_dir(service: Service, stored: StoredJob) -> str | None:
     if service.engine is None or stored.job.options.lease or not stored.progress.attempt:
         return None
-    return service.engine.log_dir(AttemptKey(stored.job.job_id, stored.progress.attempt))
+    return service.engine.log_dir(attempt_key(stored.job, stored.progress.attempt))

@@ -64,7 +64,9 @@ class Adoption:
             self._watch_runner(attempt, claim)
         # The lock is given up after the last write, so only now the files are final.
         elif not self.over(attempt):
-            self._without_runner(attempt, record.read_claim(attempt.path) or claim)
+            self._without_runner(
+                attempt, record.read_claim(attempt.path, attempt.identity) or claim
+            )
 
     def main_over(self, attempt: Attempt) -> None:
         """The command has ended and no runner cleans up after it."""
@@ -74,12 +76,12 @@ class Adoption:
         if attempt.stage is Stage.ENDED:
             return
         if attempt.ended is None:
-            attempt.ended = record.read_exit(attempt.path)
+            attempt.ended = record.read_exit(attempt.path, attempt.identity)
         self._ending.when_gone(attempt, lambda: self._close(attempt))
 
     def over(self, attempt: Attempt) -> bool:
         """Whether the record says how it ended, and nothing of it is left. Raises CannotTell."""
-        end = record.read_exit(attempt.path)
+        end = record.read_exit(attempt.path, attempt.identity)
         if end is None:
             return False
         if end.not_started is not None:
@@ -94,13 +96,13 @@ class Adoption:
 
     def _claim(self, attempt: Attempt) -> record.Claim | None:
         """The claim; None if there is none and never will be, because we made a void one."""
-        claim = record.read_claim(attempt.path)
-        if claim is None and not record.claim_void(attempt.path):
-            claim = record.read_claim(attempt.path)
+        claim = record.read_claim(attempt.path, attempt.identity)
+        if claim is None and not record.claim_void(attempt.path, attempt.identity):
+            claim = record.read_claim(attempt.path, attempt.identity)
         return None if claim is None or claim.void else claim
 
     def _learn_start(self, attempt: Attempt) -> None:
-        claim = record.read_claim(attempt.path)
+        claim = record.read_claim(attempt.path, attempt.identity)
         if claim is not None and claim.main:
             attempt.main, attempt.main_start = claim.main, claim.main_start
             attempt.started_at = claim.started_at

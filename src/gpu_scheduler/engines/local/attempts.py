@@ -59,6 +59,10 @@ class Attempt:
     seen: Seen | None = None  # the end, as reported
     limit: Timer | None = None
 
+    @property
+    def identity(self) -> str:
+        return self.key[2]
+
 
 class Attempts:
     """Changes go through here, so that each is in the journal and in the news.
@@ -77,7 +81,7 @@ class Attempts:
         self.news: list[Seen] = []
 
     def take(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
-        """Queue an attempt, unless it is known. Raises ValueError for an unsafe job id."""
+        """Queue an attempt, unless it is known. Raises ValueError for an unsafe name."""
         if key in self.by_key:
             return
         path = f"{self._root}/{attempt_path(*key)}"
@@ -214,9 +218,9 @@ class Attempts:
                 yield ("end", *attempt.key, attempt.cause, attempt.notice)
 
     def _replay_one(self, kind: str, fields: list[Any]) -> None:
-        key = (fields[0], fields[1])
+        key = (fields[0], fields[1], fields[2])
         if kind == "launch":
-            boot, grace_ms, time_limit_ms = fields[2:]
+            boot, grace_ms, time_limit_ms = fields[3:]
             path = f"{self._root}/{attempt_path(*key)}"
             self.by_key[key] = Attempt(key, path, grace_ms, time_limit_ms, boot)
             return
@@ -227,8 +231,8 @@ class Attempts:
             attempt.seen = Seen(*fields)
             attempt.stage = Stage.ENDED
         elif kind == "end":
-            attempt.cause = fields[2]
-            notice = fields[3] if len(fields) > 3 else None  # older ones have none
+            attempt.cause = fields[3]
+            notice = fields[4] if len(fields) > 4 else None  # older ones have none
             attempt.notice = None if notice is None else (notice[0], notice[1])
         elif kind == "forget":
             del self.by_key[key]

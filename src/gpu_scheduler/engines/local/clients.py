@@ -142,10 +142,9 @@ class Clients:
         what, *fields = decode(line.partition(b"\t")[0])
         match what:
             case "launch":
-                job_id, attempt, grace_ms, limit_ms = fields
+                *key, grace_ms, limit_ms = fields
                 time_limit_ms = None if limit_ms is None else as_ms(limit_ms)
-                key = as_key([job_id, attempt])
-                self._requests.launch(key, as_ms(grace_ms), time_limit_ms, line + b"\n")
+                self._requests.launch(as_key(key), as_ms(grace_ms), time_limit_ms, line + b"\n")
             case "stop":
                 keys, notice = fields
                 self._requests.stop(as_keys(keys), as_notice(notice))

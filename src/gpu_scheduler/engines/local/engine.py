@@ -19,9 +19,10 @@ from gpu_scheduler.engines.api import (
     Phase,
     Usage,
 )
-from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local import paths, record
 from gpu_scheduler.engines.local.descriptors import inherited_limit
 from gpu_scheduler.engines.local.door import connect
+from gpu_scheduler.engines.local.processes import CannotTell
 from gpu_scheduler.engines.local.protocol import (
     VERSION,
     Lines,
@@ -117,6 +118,16 @@ class LocalEngine:
 
     def log_dir(self, key: AttemptKey) -> str:
         return str(paths.attempt_dir(self._directory, key))
+
+    def find_logs(self, key: AttemptKey) -> str:
+        path = self.log_dir(key)
+        try:
+            claim = record.read_any_claim(path)
+        except CannotTell:  # better no log than another's
+            return paths.aside(path, key.identity)
+        return (
+            path if claim is None or claim.is_of(key.identity) else paths.aside(path, key.identity)
+        )
 
     async def close(self) -> None:
         self._is_closed = True
@@ -325,7 +336,7 @@ def _encode_launch(launch: Launch) -> bytes:
 def _observation(fields: list[Any]) -> Observation:
     seen = Seen(*fields)
     return Observation(
-        AttemptKey(seen.job_id, seen.attempt),
+        AttemptKey(seen.job_id, seen.attempt, seen.identity),
         Phase(seen.phase),
         seen.at,
         seen.pid,

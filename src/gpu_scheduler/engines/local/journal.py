@@ -13,7 +13,7 @@ from typing import Any
 from gpu_scheduler.engines.attempt_files import open_plain
 from gpu_scheduler.engines.local.protocol import encode
 
-VERSION = 1
+VERSION = 2  # 1 had no identities
 
 # Rewriting costs about a millisecond per thousand live attempts; 8 MiB is some 40,000 records.
 _REWRITE_BYTES = 8 << 20
@@ -38,11 +38,15 @@ class Journal:
                 lines = file.read().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
-        records = [record for line in lines if (record := _parse(line))]
-        if records and records[0][0] == "version":
-            _, version = records.pop(0)
-            if version > VERSION:
-                raise ValueError(f"{self._path} was written by a newer version ({version})")
+        version = 1
+        records = []
+        for record in (record for line in lines if (record := _parse(line))):
+            if record[0] == "version":  # the first, and each from which another version went on
+                version = record[1]
+                if version > VERSION:
+                    raise ValueError(f"{self._path} was written by a newer version ({version})")
+            else:
+                records.append(record if version > 1 else [*record[:3], "", *record[3:]])
         return records
 
     def rewrite(self, records: Iterable[tuple[object, ...]]) -> None:
@@ -73,6 +77,7 @@ class Journal:
         os.ftruncate(fd, size)
         self.close()
         self._fd, self._size, self._rewritten_size = fd, size, size
+        self.append("version", VERSION)  # what is in it may be of an older one
 
     def append(self, *record: object, sync: bool = True) -> None:
         """Takes effect with the next `flush`."""

@@ -64,7 +64,7 @@ class Orphans:
     def _may_run(self, attempt: Attempt, requeue: Callable[[Attempt], None]) -> bool:
         if attempt.stage is Stage.ENDED or self._adoption.over(attempt):
             return False
-        claim = record.read_claim(attempt.path)
+        claim = record.read_claim(attempt.path, attempt.identity)
         if claim is None:
             attempt.keeper = Keeper.RUNNER
             requeue(attempt)  # nothing was started, and the dead runner never will

@@ -1,8 +1,12 @@
 """Where the local engine keeps things. Pure: nothing here touches the disk."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 from gpu_scheduler.engines.api import AttemptKey
+
+_IDENTITY: Final = re.compile("[0-9a-f]{0,64}")
 
 SOCKET = "supervisor.sock"
 LOCK = "supervisor.lock"
@@ -21,13 +25,23 @@ RECORD = "attempt.jsonl"
 
 def attempt_dir(directory: Path, key: AttemptKey) -> Path:
     """The directory of one attempt: its logs, its spec and its exit record."""
-    return directory / attempt_path(key.job_id, key.attempt)
+    return directory / attempt_path(*key)
 
 
-def attempt_path(job_id: str, attempt: int) -> str:
-    """The same, relative to the engine's directory. Raises ValueError for an unsafe job id."""
+def attempt_path(job_id: str, attempt: int, identity: str = "") -> str:
+    """The same, relative to the engine's directory. Raises ValueError for what is unsafe there.
+
+    Short, because people type it; the record in it says whose it is. See `aside`.
+    """
     check_job_id(job_id)
+    if not _IDENTITY.fullmatch(identity):
+        raise ValueError(f"not an identity: {identity!r}")
     return f"{JOBS}/{job_id}/{attempt:d}"
+
+
+def aside(path: str, identity: str) -> str:
+    """Where an attempt's directory is moved to when another job of its id needs the place."""
+    return f"{path}.{identity or 'earlier'}"
 
 
 def check_job_id(job_id: str) -> None:

@@ -6,23 +6,24 @@ supervisor hands on to a runner as it came, without decoding it.
 
     engine -> supervisor                        supervisor -> engine
     ["hello", version]                          ["hello", version, pid]
-    ["launch", job, attempt, grace, limit]\\t{…} ["all", [observation, …]]   once, after the hello
-    ["stop", [[job, attempt], …], notice]       ["changes", [observation, …]]
-    ["forget", [[job, attempt], …]]             ["done", request]           all before it is durable
+    ["launch", *key, grace, limit]\\t{…}         ["all", [observation, …]]   once, after the hello
+    ["stop", [key, …], notice]                  ["changes", [observation, …]]
+    ["forget", [key, …]]                        ["done", request]           all before it is durable
     ["observe", request]                        ["observed", request, [observation, …]]
     ["sync", request]
     ["quit"]
 
-A notice is null, or [signal, ms]: what those that give way get before TERM, and how long before.
+A key is [job, attempt, identity]. A notice is null, or [signal, ms]: what those that give way get
+before TERM, and how long before.
 """
 
 import json
 import signal
 from typing import Any, NamedTuple
 
-VERSION = 3
+VERSION = 4
 
-Key = tuple[str, int]
+Key = tuple[str, int, str]  # job id, attempt, identity of the job
 Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM
 
 _MOST_MS = 2**53  # far behind anybody's patience, and exact in a float
@@ -33,6 +34,7 @@ class Seen(NamedTuple):
 
     job_id: str
     attempt: int
+    identity: str
     phase: str
     at: int
     started_at: int | None = None
@@ -79,8 +81,9 @@ def decode(line: bytes) -> list[Any]:
 
 def as_key(value: Any) -> Key:
     match value:
-        case [str(job_id), int(attempt)] if not isinstance(attempt, bool) and attempt >= 0:
-            return job_id, attempt
+        case [str(job_id), int(attempt), str(identity)] if not isinstance(attempt, bool):
+            if attempt >= 0:
+                return job_id, attempt, identity
     raise _strange("an attempt", value)
 
 

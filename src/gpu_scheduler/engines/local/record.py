@@ -16,7 +16,7 @@ from gpu_scheduler.engines.attempt_files import (
     open_attempt,
     read_whole,
 )
-from gpu_scheduler.engines.local.paths import RECORD
+from gpu_scheduler.engines.local.paths import RECORD, aside
 from gpu_scheduler.engines.local.processes import CannotTell
 
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -32,6 +32,11 @@ class Claim(NamedTuple):
     main: int = 0  # the command's own process, 0 until it is known
     main_start: int = 0
     started_at: int = 0
+    identity: str = ""  # of the job; "" also where an older version wrote it
+
+    def is_of(self, identity: str) -> bool:
+        """Whether it is the claim of an attempt of this job. One that says nothing may be."""
+        return self.identity == identity or (not self.runner and not self.void)
 
 
 class Exit(NamedTuple):
@@ -59,7 +64,7 @@ def create_claim(directory: int) -> int | None:
         return None
 
 
-def claim_void(path: str) -> bool:
+def claim_void(path: str, identity: str = "") -> bool:
     """Make sure that an attempt that was not started never is. False: it is already claimed."""
     directory = open_directory(path)
     try:
@@ -67,7 +72,7 @@ def claim_void(path: str) -> bool:
         if claim is None:
             return False
         try:
-            os.write(claim, b'{"void":true}\n')
+            os.write(claim, json.dumps({"void": True, "identity": identity}).encode() + b"\n")
         finally:
             os.close(claim)
         return True
@@ -97,23 +102,25 @@ def is_locked(path: str) -> bool:
     return False
 
 
-def read_claim(path: str) -> Claim | None:
-    """None where nobody claimed the attempt. A line cut short counts as not written.
+def read_claim(path: str, identity: str) -> Claim | None:
+    """None where nobody claimed the attempt for this job: a record of another is not believed.
 
     Raises CannotTell.
     """
+    found = _own(path, identity)
+    return None if found is None else found[0]
+
+
+def read_any_claim(path: str) -> Claim | None:
+    """Whoever's it is. A line cut short counts as not written. Raises CannotTell."""
     lines = _lines(path)
-    if lines is None:
-        return None
-    fields: dict[str, Any] = {}
-    for line in lines:
-        fields.update(line)
-    return Claim(**{name: fields[name] for name in Claim._fields if name in fields})
+    return None if lines is None else _claim(lines)
 
 
-def read_exit(path: str) -> Exit | None:
+def read_exit(path: str, identity: str) -> Exit | None:
     """The last word on how the attempt ended, if there is one. Raises CannotTell."""
-    ends = [line["exit"] for line in _lines(path) or () if "exit" in line]
+    found = _own(path, identity)
+    ends = [line["exit"] for line in found[1] if "exit" in line] if found is not None else []
     if not ends:
         return None
     return Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
@@ -137,6 +144,21 @@ def write_exit_code(record: int, end: Exit) -> None:
 def write_exit(record: int, end: Exit) -> None:
     # On a line of its own also where an earlier one was cut short by a full disk.
     os.write(record, b"\n" + json.dumps({"exit": end._asdict()}).encode() + b"\n")
+
+
+def _own(path: str, identity: str) -> tuple[Claim, list[dict[str, Any]]] | None:
+    for place in (path, aside(path, identity)):
+        lines = _lines(place)
+        if lines is not None and (claim := _claim(lines)).is_of(identity):
+            return claim, lines
+    return None
+
+
+def _claim(lines: list[dict[str, Any]]) -> Claim:
+    fields: dict[str, Any] = {}
+    for line in lines:
+        fields.update(line)
+    return Claim(**{name: fields[name] for name in Claim._fields if name in fields})
 
 
 def _lines(path: str) -> list[dict[str, Any]] | None:

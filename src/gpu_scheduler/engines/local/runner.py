@@ -6,7 +6,6 @@ When the supervisor dies it sees its job through, writes down how it ended, and 
 """
 
 import contextlib
-import fcntl
 import os
 import resource
 import signal
@@ -15,7 +14,7 @@ import time
 from typing import Any
 
 from gpu_scheduler.engines.attempt_files import new_file
-from gpu_scheduler.engines.local import descriptors, record, switch
+from gpu_scheduler.engines.local import claiming, descriptors, record, switch
 from gpu_scheduler.engines.local.commands import (
     CommandFailed,
     NotStarted,
@@ -37,9 +36,6 @@ from gpu_scheduler.engines.local.processes import (
 from gpu_scheduler.engines.local.protocol import encode
 
 _LOG = os.O_WRONLY | os.O_APPEND
-# A supervisor that looks whether a runner has an attempt holds its lock for a moment. Whoever holds
-# it for longer is none of ours: a job of the same user can, and must not hold up a start for ever.
-_LOCK_SECONDS = 5.0
 
 # Longest sentence in a report. Reports share one pipe, where only writes of up to PIPE_BUF
 # (4,096 bytes) are never mixed with others.
@@ -97,32 +93,29 @@ class _Runner:
         return received
 
     def _attempt(self, head: list[Any], command: dict[str, Any]) -> None:
-        _, job_id, attempt, grace_ms, time_limit_ms = head
+        _, job_id, attempt, identity, grace_ms, time_limit_ms = head
         command |= {"grace_ms": grace_ms, "time_limit_ms": time_limit_ms}
         command["name"] = f"{job_id}-{attempt}"
+        command["identity"] = identity
         try:
             path = f"{self._root}/{JOBS}/{job_id}/{attempt}"
-            directory = patiently(lambda: record.open_directory(path))
+            boot = str(self._name["boot"])
+            directory, paper = patiently(lambda: claiming.claim(path, identity, boot))
+        except claiming.InTheWay as error:
+            self._report("none", str(error), True)
+            return
         except OSError as error:
             self._report("none", f"its directory could not be made: {error.strerror}", True)
             return
         try:
-            if _is_locked(directory):
-                self._in_directory(directory, command)
+            if paper is None:
+                self._report("taken")
             else:
-                self._report("none", "another process holds a lock on its directory", True)
+                self._in_directory(directory, paper, command)
         finally:
             os.close(directory)  # lets go of the lock: by now everything is written
 
-    def _in_directory(self, directory: int, command: dict[str, Any]) -> None:
-        try:
-            paper = patiently(lambda: record.create_claim(directory))
-        except OSError as error:
-            self._report("none", f"its directory cannot be written: {error.strerror}", True)
-            return
-        if paper is None:
-            self._report("taken")
-            return
+    def _in_directory(self, directory: int, paper: int, command: dict[str, Any]) -> None:
         group = self._memory_group(command)
         if group is not None:
             command["group"] = group.procs
@@ -153,7 +146,8 @@ class _Runner:
     def _start(self, directory: int, paper: int, command: dict[str, Any]) -> int:
         try:
             # Only the names of variables: values are secrets.
-            record.write_claim(paper, self._name, command | {"env": sorted(command["env"])})
+            name = self._name | {"identity": command["identity"]}
+            record.write_claim(paper, name, command | {"env": sorted(command["env"])})
             stdout = patiently(lambda: new_file(STDOUT, _LOG, directory))
             stderr = patiently(lambda: new_file(STDERR, _LOG, directory))
         except OSError as error:
@@ -262,20 +256,6 @@ class _Runner:
         # Without a supervisor there is nobody to tell; the files say it all.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._reports, encode(self._pid, *message))
-
-
-def _is_locked(directory: int) -> bool:
-    """Takes the lock that tells the living runner of an attempt."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.01)
-        else:
-            return True
 
 
 class _Usage:

@@ -54,9 +54,19 @@ def test_a_rewrite_keeps_only_what_it_is_given(journal: Journal, path: str) -> N
 
 
 def test_a_newer_journal_is_refused(path: str) -> None:
-    Path(path).write_text('["version",2]\n')
+    Path(path).write_text('["version",3]\n')
     with pytest.raises(ValueError, match="newer version"):
         Journal(path).replay()
+
+
+def test_a_journal_of_before_identities_names_attempts_without_one(path: str) -> None:
+    Path(path).write_text(
+        '["version",1]\n["launch","a",1,"boot",5,null]\n["end","a",1,"stopped"]\n'
+    )
+    assert Journal(path).replay() == [
+        ["launch", "a", 1, "", "boot", 5, None],
+        ["end", "a", 1, "", "stopped"],
+    ]
 
 
 def test_a_flush_that_failed_half_way_can_be_repeated(
@@ -84,9 +94,9 @@ def test_one_that_cannot_be_written_anew_is_gone_on_with(tmp_path: Path) -> None
     path = tmp_path / "attempts.log"
     path.write_bytes(b'["version",1]\n["launch","a",1]\n["launch","b"')  # the last was cut short
     journal = Journal(str(path))
-    assert journal.replay() == [["launch", "a", 1]]
+    assert journal.replay() == [["launch", "a", 1, ""]]
     journal.resume()
-    journal.append("over", "a", 1)
+    journal.append("over", "a", 1, "ab")
     journal.flush()
     journal.close()
-    assert Journal(str(path)).replay() == [["launch", "a", 1], ["over", "a", 1]]
+    assert Journal(str(path)).replay() == [["launch", "a", 1, ""], ["over", "a", 1, "ab"]]

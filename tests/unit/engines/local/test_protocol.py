@@ -12,7 +12,7 @@ def test_messages_arrive_as_sent_however_the_stream_is_cut() -> None:
 
 
 def test_a_launch_is_one_line_with_one_tab_whatever_the_command_holds() -> None:
-    line = encode_launch(("a", 1), 5, None, {"argv": ["tab\there", "line\nthere", "\udcff"]})
+    line = encode_launch(("a", 1, ""), 5, None, {"argv": ["tab\there", "line\nthere", "\udcff"]})
     assert (line.count(b"\n"), line.count(b"\t")) == (1, 1)
 
 
