@@ -36,7 +36,8 @@ __all__ = [
 def make_store(settings: Settings) -> Store:
     """A store that is not open yet. Raises StoreUnavailable where its driver is missing."""
     address = address_of(settings)
-    return MemoryStore() if address is None else store_at(address)
+    seconds = settings.database.timeout_seconds
+    return MemoryStore() if address is None else store_at(address, seconds)
 
 
 def address_of(settings: Settings) -> Address | None:

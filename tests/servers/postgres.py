@@ -1,5 +1,6 @@
 """A real PostgreSQL of the tests' own: Debian's, one on PATH, or the one in the pgserver wheel."""
 
+import os
 import secrets
 import shutil
 import signal
@@ -80,6 +81,22 @@ class PostgresServer:
     def crash(self) -> None:
         """As a power cut would: nothing is tidied up, recovery follows at the next start."""
         self._program.stop(signal.SIGQUIT)
+
+    def freeze(self) -> None:
+        """It keeps its connections, accepts new ones, and answers none."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in self._processes():
+            os.kill(pid, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        """The server and those that it forked for its connections."""
+        assert self._program.process is not None
+        pid = self._program.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
 
     def restart(self) -> None:
         self.stop()

@@ -1,7 +1,7 @@
 """The composition root: makes a service out of settings, and serves it."""
 
 from gpu_scheduler.app.compose import make_notices, make_service
-from gpu_scheduler.app.refusal import CannotServe
-from gpu_scheduler.app.serve import serve
+from gpu_scheduler.app.refusal import CannotServe, EndedItself
+from gpu_scheduler.app.serve import MUST_RESTART, serve
 
-__all__ = ["CannotServe", "make_notices", "make_service", "serve"]
+__all__ = ["MUST_RESTART", "CannotServe", "EndedItself", "make_notices", "make_service", "serve"]

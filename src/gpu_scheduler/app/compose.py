@@ -116,6 +116,7 @@ def make_service(
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
+            patience_seconds=settings.database.timeout_seconds,
             monitor_seconds=settings.devices.monitor_interval_seconds,
             max_queue_size=settings.scheduler.max_queue_size,
             agent_offline_seconds=settings.agents.offline_after_seconds,

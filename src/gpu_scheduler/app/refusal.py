@@ -1,5 +1,9 @@
-"""Why a service does not start."""
+"""Why a service does not start, or does not go on."""
 
 
 class CannotServe(Exception):
     """Why the service does not start, with what to do about it, in a sentence."""
+
+
+class EndedItself(Exception):
+    """Why a service ended that nobody asked to: whoever started it should start it again."""

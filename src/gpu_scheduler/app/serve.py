@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import gc
 import math
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from gpu_scheduler.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
-from gpu_scheduler.app.refusal import CannotServe
+from gpu_scheduler.app.refusal import CannotServe, EndedItself
 from gpu_scheduler.app.run_as import check_run_as
 from gpu_scheduler.core.errors import SchedulerError
 from gpu_scheduler.devices.api import NoDriver
@@ -47,6 +49,7 @@ from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.notices.metrics import NoticeMetrics
 from gpu_scheduler.peers.protocol import PeerProtocol
 from gpu_scheduler.service.service import Service
+from gpu_scheduler.service.writer import StateApart
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
 from gpu_scheduler.store.api import StoreUnavailable
 from gpu_scheduler.telemetry.counts import Counts
@@ -60,10 +63,12 @@ _log = structlog.get_logger("gpu_scheduler")
 
 # New connections that are taken in one round of the event loop; see _for_crowds.
 _ACCEPTS_IN_A_ROUND = 16
+_APART_SECONDS = 3  # to send answers, where the service ends by itself
+MUST_RESTART = 70  # the exit code then; sysexits(3) calls it an internal software error
 
 
 def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> None:
-    """Run the service until it is told to end. Raises CannotServe.
+    """Run the service until it is told to end. Raises CannotServe and EndedItself.
 
     `without_effect` are settings that were given and change nothing; the log names them once.
     """
@@ -214,6 +219,7 @@ async def _serve(
     registry.register(NoticeMetrics(notices))
     registry.register(DiskMetrics(service.disk, service.log_reads))
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
+    watching = asyncio.create_task(_end_when_apart(service, server))
     try:
         async with (
             _answering_scrapes(exposition, scrapes, app, settings),
@@ -223,13 +229,29 @@ async def _serve(
     finally:
         app.state.service = None
         remove_service_file(data_dir)
+        watching.cancel()
+        if not opening.cancelled() and not opening.done():
+            opening.cancel()  # a database that hangs must not keep us
         try:
-            await opening
+            with contextlib.suppress(asyncio.CancelledError):
+                await opening
         finally:
             service.feed.close()  # where it ends by other ways than a signal
             await notices.close()
             await service.close()
             _log.info("stopped; running jobs go on")
+    if service.writer.apart is not None:
+        raise EndedItself(service.writer.apart.cause)
+
+
+async def _end_when_apart(service: Service, server: uvicorn.Server) -> None:
+    """At once: callers are answered by then, and nobody is to decide on a state that is wrong."""
+    await service.ended.wait()
+    server.config.timeout_graceful_shutdown = _APART_SECONDS
+    server.should_exit = True
+    last_resort = threading.Timer(_APART_SECONDS * 5, os._exit, [MUST_RESTART])
+    last_resort.daemon = True
+    last_resort.start()
 
 
 @contextlib.asynccontextmanager
@@ -310,6 +332,9 @@ async def _open(
     try:
         await service.open()
         await notices.open()
+    except StateApart:
+        server.should_exit = True
+        return  # `_serve` says so
     except (StoreUnavailable, EngineUnavailable, SchedulerError) as error:
         server.should_exit = True
         raise CannotServe(with_disk(str(error), data_dir)) from error

@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     NO_SERVICE = 3
     NO_SUCH_JOB = 4
     WRONG_STATE = 5
+    MUST_RESTART = 70  # as app.MUST_RESTART has it
     TIMED_OUT = 124  # as timeout(1) has it
     INTERRUPTED = 130  # as shells have it: 128 + SIGINT
 
@@ -23,6 +24,7 @@ MEANINGS: Final = {
     ExitCode.NO_SERVICE: "no scheduler answers, or it cannot take the request now",
     ExitCode.NO_SUCH_JOB: "no such job, GPU or log",
     ExitCode.WRONG_STATE: "the job's state does not allow it",
+    ExitCode.MUST_RESTART: "`serve` ended to start clean from its database: start it again",
     ExitCode.TIMED_OUT: "`wait --timeout` ran out",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

@@ -29,6 +29,13 @@ def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
         app.serve(loaded.settings, loaded.without_effect)
     except app.CannotServe as error:
         raise bad_input(str(error)) from error
+    except app.EndedItself as error:
+        raise Failure(
+            f"the scheduler ended to start clean from its database: {error}",
+            "start it again, as systemd does; running jobs go on",
+            exit_code=ExitCode.MUST_RESTART,
+            code="MUST_RESTART",
+        ) from error
 
 
 def start_service(data_dir: Path | None, serve_options: list[str], as_json: bool) -> None:

@@ -62,13 +62,19 @@ class Adjuster:
             events = [TenantSet(now, _with_borrow(state, *change)) for change in changes.items()]
             rows = [_row(*change) for change in changes.items()]
             return Decision(
-                None, events, audit=rows, documents={(_KIND, _NAME): msgspec.json.encode(mark)}
+                None,
+                events,
+                audit=rows,
+                documents={(_KIND, _NAME): msgspec.json.encode(mark)},
+                applied=lambda: self._measure_from(mark),
             )
 
         with by_itself():
             await self._writer.do(decide, touches=None)
-        self._mark = mark
         return changes
+
+    def _measure_from(self, mark: _Mark) -> None:
+        self._mark = mark
 
     def _tenants(self) -> list[TenantId]:
         return sorted(self._state.ledger.tenants)

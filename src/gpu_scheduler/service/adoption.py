@@ -75,8 +75,6 @@ class Adoption:
         except Conflict as error:
             await jobs.cancel(job_id, str(error))
             raise
-        assert who.started_at is not None
-        self._processes[job_id] = _Process(pid, who.started_at)
         return job_id
 
     async def watch(self, state: State) -> None:
@@ -142,8 +140,13 @@ class Adoption:
             NodeSet(now, without_foreign(node, indexes)),
         ]
         assert who.started_at is not None
-        process = msgspec.json.encode(_Process(who.pid, who.started_at))
-        return Decision(None, events, documents={(_ADOPTED, job_id): process})
+        process = _Process(who.pid, who.started_at)
+        return Decision(
+            None,
+            events,
+            documents={(_ADOPTED, job_id): msgspec.json.encode(process)},
+            applied=lambda: self._processes.setdefault(job_id, process),
+        )
 
     def _complete(self, state: State, over: list[JobId]) -> Decision[None]:
         now = self._clock.now()

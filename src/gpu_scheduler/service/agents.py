@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
+from gpu_scheduler.core.state import State
 from gpu_scheduler.devices.api import GpuReading
 from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.service.tenants import NAME_RULE
@@ -128,7 +129,12 @@ class Agents:
         if known is not None and _is_same(known.registration, registration):
             registration = known.registration
         else:
-            await self._record(name, msgspec.json.encode(registration))
+            offline = Agent(registration, Readings(registration.gpus))
+            await self._record(
+                name,
+                msgspec.json.encode(registration),
+                lambda: self._agents.setdefault(name, offline),
+            )
             self._refuse_second(name, instance)  # another may have come during the commit
             known = self._agents.get(name)
         if known is None or known.instance != instance:
@@ -161,8 +167,7 @@ class Agents:
             raise Conflict(
                 f"node {name} is online; stop its agent first", [{"name": name, "state": "online"}]
             )
-        await self._record(name, None)
-        self._agents.pop(name, None)
+        await self._record(name, None, lambda: self._agents.pop(name, None))
 
     def _hear(self, agent: Agent) -> None:
         agent.heard_at = self._now()
@@ -186,11 +191,13 @@ class Agents:
                 [{"name": name, "address": known.registration.address}],
             )
 
-    async def _record(self, name: str, body: bytes | None) -> None:
+    async def _record(self, name: str, body: bytes | None, applied: Callable[[], object]) -> None:
+        def decide(_: State) -> Decision[None]:
+            documents = {(_KIND, name): body}
+            return Decision(None, documents=documents, applied=applied)
+
         # Job ids have no colon, so this waits for no job's command.
-        await self._writer.do(
-            lambda _: Decision(None, documents={(_KIND, name): body}), [f"agent:{name}"]
-        )
+        await self._writer.do(decide, [f"agent:{name}"])
 
 
 def _is_same(before: Registration, after: Registration) -> bool:

@@ -274,7 +274,7 @@ class Attempts:
                 )
                 break
             except StoreUnavailable as error:
-                if self._writer.breaker.is_closed:  # else it has been said
+                if self._writer.breaker.is_closed and not self._writer.is_stuck:  # else it is said
                     _log.error("cannot record what jobs did; trying again", problem=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
         await self._forget([seen.key for seen in batch if seen.phase is not Phase.RUNNING])

@@ -6,6 +6,7 @@ What a reading means is decided in the core: heat, health, foreign use, slowness
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 
@@ -136,11 +137,10 @@ class Hardware:
             changed = node != is_now
             known.update(self._health)
             events = [NodeSet(now, node)] if changed else []
-            return Decision(changed, events, documents=self._new_health())
+            applied = partial(self._health_recorded, known)
+            return Decision(changed, events, documents=self._new_health(), applied=applied)
 
-        changed = await writer.do(decide, touches=None)
-        self._recorded = known
-        return changed
+        return await writer.do(decide, touches=None)
 
     async def pause(self, index: int, reason: str | None, writer: Writer, clock: Clock) -> None:
         """Give a GPU no new jobs (with a reason), or again (None), which ends its probation."""
@@ -163,9 +163,12 @@ class Hardware:
             node = _with_gpus(use.node, {index: changed})
             events = [NodeSet(clock.now(), node)]
             known.update(self._health)
-            return Decision(None, events, documents=self._new_health())
+            applied = partial(self._health_recorded, known)
+            return Decision(None, events, documents=self._new_health(), applied=applied)
 
         await writer.do(decide, touches=None)
+
+    def _health_recorded(self, known: dict[str, Health]) -> None:
         self._recorded = known
 
     # -- the end of attempts -----------------------------------------------------------------------

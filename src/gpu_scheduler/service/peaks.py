@@ -5,6 +5,7 @@ A peak is written down as it grows, not when a job ends: so a service that is ki
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -95,8 +96,11 @@ class Peaks:
         jobs = {str(entry.job.job_id): mib for entry, mib in grown}
         models = self._grown_models(grown)
         documents = self._documents(jobs, models)
-        await writer.do(lambda _: Decision(None, documents=documents), jobs)
-        self._keep(jobs, models)
+
+        def decide(_: State) -> Decision[None]:
+            return Decision(None, documents=documents, applied=partial(self._keep, jobs, models))
+
+        await writer.do(decide, jobs)
 
     def _used(self) -> dict[tuple[str, int], int]:
         """MiB of each attempt, over all GPUs."""

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -62,7 +64,7 @@ from gpu_scheduler.service.observer import Observer, Observers
 from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.prepare import Preparation
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
-from gpu_scheduler.service.receipts import Receipts
+from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.run_as import RunAs
 from gpu_scheduler.service.settings_record import RecordedValues, record_settings
 from gpu_scheduler.service.sizes import Sizes
@@ -77,7 +79,7 @@ from gpu_scheduler.service.spending import (
 )
 from gpu_scheduler.service.tenants import TenantCommands
 from gpu_scheduler.service.why import Reasons
-from gpu_scheduler.service.writer import Decision, Writer
+from gpu_scheduler.service.writer import Decision, StateApart, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
@@ -115,12 +117,18 @@ class ServiceSettings:
     estimates: EstimateSettings = ESTIMATES
     max_priority: int | None = None  # that users may give their jobs; None: any
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
+    patience_seconds: float = 10.0  # that a caller is kept waiting for the store
     # The settings by which is decided, for the journal; none: nothing is put on record.
     recorded: RecordedValues = field(default_factory=dict)
 
 
 class Service:
     """One process, one writer. `engine` None: every job is a lease."""
+
+    newest: JobId | None = None
+    is_ending = False  # nobody should be kept waiting for anything any more
+    _policy_trouble: str | None = None
+    _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
 
     def __init__(
         self,
@@ -159,7 +167,15 @@ class Service:
             scored=lambda told: self._observer.start_scored(told),
         )
         self._observer = Observers((self.gpu_use, self.predictions, self.estimates, *observers))
-        self.writer = Writer(self.state, store, self._published, self._observer, self.feed.publish)
+        self.writer = Writer(
+            self.state,
+            store,
+            self._published,
+            self._observer,
+            self.feed.publish,
+            patience_seconds=settings.patience_seconds,
+        )
+        self._asked: set[asyncio.Task[Plan]] = set()  # cycles that somebody waits for
         self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
         self.receipts = Receipts(store)
         self.notices = Notices()
@@ -184,8 +200,8 @@ class Service:
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
         self._reconciled = asyncio.Event()
-        self.is_ending = False  # nobody should be kept waiting for anything any more
         self._tasks: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()  # by itself: state and store are apart, see `writer.apart`
         self._attempts: Attempts | None = None
         if engine is not None:
             self._attempts = Attempts(
@@ -215,13 +231,10 @@ class Service:
             )
         self.tenants = TenantCommands(self.state, self.writer, clock, self.run_as)
         self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
-        self._policy_trouble: str | None = None
-        self._promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
         self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
         self.reasons = Reasons(
             self.state, self.gate, settings.policy, settings.policies, self._dry_run
         )
-        self.newest: JobId | None = None
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -312,22 +325,31 @@ class Service:
         self.writer.close()
         tasks, self._tasks = self._tasks, []
         writer_tasks = [task for task in tasks if task.get_name() == "writer"]
-        for task in tasks:
-            if task not in writer_tasks:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        others = [task for task in tasks if task not in writer_tasks]
+        for task in (*others, *self._asked):
+            task.cancel()
+        await asyncio.gather(*others, *self._asked, return_exceptions=True)
+        await self._end_writer(writer_tasks)
         if self.engine is not None:
             await self.engine.close()
         self._watch.close()
         await self.store.close()
 
+    async def _end_writer(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """What was taken is recorded first, unless the store hangs."""
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=self.settings.patience_seconds)
+        for task in late:
+            _log.error("the store hangs: what was being recorded shows at the next start")
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def problems(self) -> list[str]:
         """What an operator should know; empty when all is well."""
         found = []
-        if self.writer.trouble:
-            is_left = not self.writer.breaker.is_closed
-            then = "; nothing is recorded or decided until it works again" if is_left else ""
-            found.append(f"store: {self.writer.trouble}{then}")
+        if (problem := self.writer.problem) is not None:
+            found.append(f"store: {problem}")
         if self._attempts is not None and self._attempts.trouble:
             found.append(f"engine: {self._attempts.trouble}")
         if self._attempts is not None:
@@ -418,11 +440,21 @@ class Service:
                 "set scheduler.clock to manual to decide by POST /schedule"
             )
         self.clock.set(now)
-        return await self._cycle(now)
+        return await self._in_time(self._cycle(now))
 
     async def trigger(self) -> Plan:
         """One cycle right now, for those who will not wait for the next."""
-        return await self._cycle(self.clock.now())
+        return await self._in_time(self._cycle(self.clock.now()))
+
+    async def _in_time(self, cycle: Coroutine[Any, Any, Plan]) -> Plan:
+        """Somebody waits for this one. It goes on where they cannot be kept any longer."""
+        task = asyncio.create_task(cycle)
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        done, _ = await asyncio.wait({task}, timeout=self.settings.patience_seconds)
+        if done:
+            return task.result()
+        raise self.writer.unknown()
 
     async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
         """A lease of the GPUs that a process is on, for as long as it runs."""
@@ -458,22 +490,29 @@ class Service:
             enacted.documents |= notice_documents(notices)
             seconds = time.perf_counter() - began
             documents = enacted.documents | self.receipts.documents(enacted.receipts)
-            return Decision(plan, enacted.events, documents=documents)
+            applied = partial(self._decided, plan, enacted.receipts, notices)
+            return Decision(plan, enacted.events, documents=documents, applied=applied)
 
         try:
-            plan = await self.writer.do(decide, touches=None)
+            # Its outcome is waited for: what the quota's provider counts depends on it.
+            plan = await self.writer.do(decide, touches=None, is_patient=True)
         except StoreUnavailable:
             for job_id in planned:
                 self.gate.give(job_id)
             raise
-        self.receipts.keep(enacted.receipts)
+        self._observer.cycled(plan, seconds)
+        return plan
+
+    def _decided(
+        self, plan: Plan, receipts: Sequence[Receipt], notices: Mapping[TenantId, Notice]
+    ) -> None:
+        """A plan is on record."""
+        self.receipts.keep(receipts)
         self.notices.give(notices, self.state)
         for tenant_id, notice in notices.items():
             self._observer.budget_reached(tenant_id, notice.percent)
         self._promises = plan.reservations
         self.reasons.decided(plan)
-        self._observer.cycled(plan, seconds)
-        return plan
 
     def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
@@ -649,7 +688,19 @@ class Service:
                 except asyncio.CancelledError:
                     raise
                 except Exception:
+                    if self.writer.apart is not None:
+                        self._end(self.writer.apart)
+                        return  # a new start is clean, going on is not
                     _log.exception("a loop failed and is started again", loop=name)
                     await asyncio.sleep(1.0)
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
+
+    def _end(self, apart: StateApart) -> None:
+        if not self.ended.is_set():
+            _log.critical(
+                "the service ends, to start clean from its database; running jobs go on",
+                problem=apart.cause,
+            )
+            self.stop_waiting()
+            self.ended.set()

@@ -6,32 +6,45 @@ many commands. Each is decided on committed state alone: two commands that touch
 never share a group, and the second sees what the first did.
 
 A store that fails several times in a row is left alone (`core/breaker.py`): commands are refused at
-once, and the writer itself tries now and then whether it works again.
+once, and the writer itself tries now and then whether it works again. One that hangs keeps nobody
+waiting: callers are told that the outcome is not known, while the writer waits for it, since what
+was recorded must reach the state. Where that fails, state and store are apart for good: the writer
+ends, and with it the service, to start clean from the store.
 """
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 
 from gpu_scheduler.core.breaker import CLOSED, BreakerRules
-from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.core.events import Event, JobsSubmitted
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Detail
+from gpu_scheduler.core.check import check_invariants
+from gpu_scheduler.core.errors import InvariantBroken, SchedulerError, Unavailable
+from gpu_scheduler.core.events import Event
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import SECOND
 from gpu_scheduler.log import request_id
 from gpu_scheduler.service import audit
-from gpu_scheduler.service.accounting import meter_documents, usage_events
+from gpu_scheduler.service.accounting import usage_events
+from gpu_scheduler.service.decision import (
+    Command,
+    Decide,
+    Decided,
+    Decision,
+    audited,
+    causes,
+    mark_recorded,
+    new_jobs,
+    record_of,
+)
 from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.service.spending import spend_documents
-from gpu_scheduler.store.api import AuditRow, Record, Store, StoreUnavailable
+from gpu_scheduler.store.api import Record, Store, StoreChanged, StoreUnavailable
+
+__all__ = ["Decide", "Decision", "StateApart", "Writer"]
 
 _log = structlog.get_logger("gpu_scheduler.writer")
 
@@ -44,29 +57,22 @@ _RULES = BreakerRules(failures=3, retry_ms=2_000)
 _PROBE = ("probe", "store")  # a document, written to see whether anything can be
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
-    """What a command decided: events to record, and the answer once they are."""
-
-    answer: T
-    events: Sequence[Event] = ()
-    details: Mapping[JobId, Detail] = field(default_factory=dict)
-    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)
-    audit: Sequence[AuditRow] = ()
+# A commit takes milliseconds, one of 10,000 jobs a second: from here on something is wrong.
+SLOW_SECONDS = 3.0
+_PATIENCE_SECONDS = 10.0
+_PING_SECONDS = 2.0
+_CHECK_SECONDS = 60.0  # between two looks through the whole state, which may be large
 
 
-Decide = Callable[[State], Decision[T]]
+class StateApart(Unavailable):
+    """The state is not what the store has: nothing more may be decided on it."""
 
-
-@dataclass(slots=True)
-class _Command:
-    decide: Decide[Any]
-    touches: frozenset[str] | None  # job ids; None: everything, so it is decided alone
-    future: asyncio.Future[Any]
-    weight: int = 1
-    cause: str | None = None  # the request it came with
-    trail: audit.Trail | None = None  # whose doing it is; None: the service's own
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            "the scheduler ends after a failure behind a commit, to start clean from its database;"
+            " running jobs go on. Look whether your request took effect, then try again"
+        )
+        self.cause = cause
 
 
 class Writer:
@@ -79,6 +85,7 @@ class Writer:
         recorded: Callable[[Sequence[Event], int], None] | None = None,
         *,
         rules: BreakerRules = _RULES,
+        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         """`published` is told the events of each commit, after they are applied; `recorded` just
         before, with the last one's number in the journal.
@@ -90,29 +97,46 @@ class Writer:
         self._rules = rules
         self.breaker = CLOSED
         self._published = published
-        self._commands: deque[_Command] = deque()
+        self._commands: deque[Command] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
+        self._patience_seconds = patience_seconds
+        self._committing: Decided = ()
+        self._began: float | None = None  # the commit that is under way, on the monotonic clock
+        self.is_stuck = False  # a commit takes longer than anybody should be kept waiting
+        self._checked = -math.inf
+        self._asked_at = 0.0  # when the store last answered, on the loop's clock
+        self.apart: StateApart | None = None  # once this is set, nothing works any more
         # Jobs that commands before this one in its group bring in: decided, and not in the state.
         self.joining = 0
         self.trouble: str | None = None  # why the last commit failed; None after one that worked
 
-    async def do(self, decide: Decide[T], touches: Iterable[str] | None) -> T:
-        """Decide, record durably, apply; the answer, or what `decide` or the store raised."""
+    async def do(
+        self, decide: Decide[T], touches: Iterable[str] | None, *, is_patient: bool = False
+    ) -> T:
+        """Decide, record durably, apply; the answer, or what `decide` or the store raised.
+
+        While the store hangs, StoreUnavailable comes after `patience_seconds` and says what is
+        known of the outcome. `is_patient` waits for the outcome instead.
+        """
+        if self.apart is not None:
+            raise self.apart
         if self._closed:
             raise Unavailable("the service is stopping; try again in a moment")
-        if not self.breaker.is_closed:
+        if not self.breaker.is_closed or (self.is_stuck and not is_patient):
             raise self._refusal()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         keys = None if touches is None else frozenset(touches)
         weight = len(keys) if keys else 1
-        command = _Command(decide, keys, future, weight, request_id.get(), audit.current())
+        trail = audit.current()
+        command = Command(decide, keys, future, weight, request_id.get(), trail, is_patient)
         self._commands.append(command)
         self._arrived.set()
         return await future
 
     async def run(self) -> None:
-        """Serve commands until closed and empty."""
+        """Serve commands until closed and empty. Raises StateApart, and then is of no more use."""
+        self._asked_at = asyncio.get_running_loop().time()
         while not (self._closed and not self._commands):
             await self._wait_for_commands()
             while self._commands:
@@ -121,31 +145,67 @@ class Writer:
                     await self._serve(group)
                 else:  # it opened while they waited
                     for command in group:
-                        _fail(command, self._refusal())
+                        command.fail(self._refusal())
 
     def close(self) -> None:
         """Take no more commands; `run` ends when those taken are served."""
         self._closed = True
         self._arrived.set()
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the store right now, without asking it; None when all is well."""
+        if self.apart is not None:
+            return f"{self.apart.cause}; the service ends to start clean from its database"
+        if self.trouble is None or self._hangs is not None:
+            return self._hangs
+        is_left = not self.breaker.is_closed
+        then = "; nothing is recorded or decided until it works again" if is_left else ""
+        return f"{self.trouble}{then}"
+
+    @property
+    def _hangs(self) -> str | None:
+        seconds = 0.0 if self._began is None else time.monotonic() - self._began
+        if not self.is_stuck and seconds < SLOW_SECONDS:
+            return None
+        return f"{self._store.name} has not answered for {seconds:.0f} s; running jobs go on"
+
+    def unknown(self) -> StoreUnavailable:
+        """For those who cannot be kept waiting while a commit is under way."""
+        wait = math.ceil(self._rules.retry_ms / SECOND)
+        return StoreUnavailable(
+            f"the store hangs: {self._hangs}. Whether this was recorded is not known yet: look"
+            f" again before you repeat it, in {wait} s",
+            [{"retry_after_seconds": wait, "outcome": "unknown"}],
+            is_outcome_known=False,
+        )
+
     async def _wait_for_commands(self) -> None:
-        """While the breaker is open none come, and the store is tried instead."""
-        pause = None if self.breaker.is_closed else self._rules.retry_ms / SECOND
+        """While nothing is recorded the store is asked now and then whether it is there: it may
+        hang unnoticed. While the breaker is open no commands come, and it is tried instead."""
+        every = _PING_SECONDS if self.breaker.is_closed else self._rules.retry_ms / SECOND
         try:
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout_at(self._asked_at + every):
                 await self._arrived.wait()
             self._arrived.clear()
         except TimeoutError:
             await self._probe()
 
     async def _probe(self) -> None:
+        is_closed = self.breaker.is_closed
         try:
-            now = str(time.time_ns()).encode()
-            await self._store.commit(Record([], documents={_PROBE: now}))
+            if is_closed:
+                await self._watched(self._store.ping(), ())
+            else:
+                now = str(time.time_ns()).encode()
+                record = Record([], documents={_PROBE: now})
+                await self._watched(self._store.commit(record), ())
         except Exception as error:
             self._failed(error)
+            self._part_if_apart(error, ())
         else:
-            self._worked()
+            if not is_closed:  # that it answers does not mean that it takes what failed
+                self._worked()
 
     def _worked(self) -> None:
         self.trouble = None
@@ -171,11 +231,12 @@ class Writer:
     def _refusal(self) -> StoreUnavailable:
         wait = math.ceil(self._rules.retry_ms / SECOND)
         return StoreUnavailable(
-            f"the store fails: {self.trouble}. Nothing was recorded; try again in {wait} s",
+            f"the store fails: {self._hangs or self.trouble}. Nothing was recorded;"
+            f" try again in {wait} s",
             [{"retry_after_seconds": wait}],
         )
 
-    def _next_group(self) -> list[_Command]:
+    def _next_group(self) -> list[Command]:
         group = [self._commands.popleft()]
         if group[0].touches is None:
             return group
@@ -190,97 +251,119 @@ class Writer:
             weight += candidate.weight
         return group
 
-    async def _serve(self, group: list[_Command]) -> None:
-        decided: list[tuple[_Command, Decision[Any]]] = []
-        self.joining = 0
-        for command in group:
-            try:
-                decision = command.decide(self.state)
-            except Exception as error:  # a bad command must not take the writer down
-                _fail(command, error)
-            else:
-                decided.append((command, _audited(command, decision, self.state)))
-                self.joining += _new_jobs(decision)
+    async def _serve(self, group: list[Command]) -> None:
+        decided = self._decide(group)
         events = [event for _, decision in decided for event in decision.events]
         events += usage_events(self.state, events)
-        record = _record([decision for _, decision in decided], events)
-        record = _with_meters(record, self.state)
+        record = record_of(decided, events, self.state)
         if events or record.documents or record.audit:
             began = time.perf_counter()
             try:
-                last_seq = await self._store.commit(record)
+                last_seq = await self._watched(self._store.commit(record), decided)
             except Exception as error:
                 self._failed(error)
+                self._part_if_apart(error, group)
                 for command, _ in decided:
-                    _fail(command, error)
+                    command.fail(error)
                 return
-            self._worked()
-            _mark_recorded(decided)
-            self._observer.committed(events, _causes(decided), time.perf_counter() - began)
+            except BaseException:
+                self._part("a commit was not waited for", group)
+            self._apply(decided, events, last_seq, time.perf_counter() - began)
+        self._answer(decided)
+
+    def _decide(self, group: list[Command]) -> Decided:
+        decided: list[tuple[Command, Decision[Any]]] = []
+        self.joining = 0
+        for command in group:
             try:
-                if self._recorded is not None and events:
-                    self._recorded(events, last_seq)
-                for event in events:
-                    self.state.apply(event)
-                self._published(events)
-            except Exception as error:  # a bug; nobody may be left waiting for ever because of it
-                for command, _ in decided:
-                    _fail(command, error)
-                raise
+                decision = audited(command, command.decide(self.state), self.state)
+            except Exception as error:  # a bad command must not take the writer down
+                command.fail(error)
+                self._doubt(error, group)
+            else:
+                decided.append((command, decision))
+                self.joining += new_jobs(decision)
+        return decided
+
+    async def _watched(self, asked: Awaitable[T], decided: Decided) -> T:
+        """Until the store says what came of it; who waits for that hears of it in time."""
+        self._committing, self._began = decided, time.monotonic()
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._patience_seconds, self._lose_patience)
+        try:
+            return await asked
+        finally:
+            timer.cancel()
+            self._committing, self._began, self.is_stuck = (), None, False
+            self._asked_at = loop.time()
+
+    def _lose_patience(self) -> None:
+        _log.error("the store hangs: nothing is recorded until it answers", store=self._store.name)
+        self.is_stuck = True
+        unknown = self.unknown()
+        for command, _ in self._committing:
+            if not command.is_patient:
+                command.fail(unknown)
+        waiting, self._commands = self._commands, deque()
+        for command in waiting:
+            if command.is_patient:
+                self._commands.append(command)
+            else:
+                command.fail(self._refusal())
+
+    def _apply(
+        self, decided: Decided, events: Sequence[Event], last_seq: int, seconds: float
+    ) -> None:
+        """What is durable becomes true here, all of it: where that fails nothing may go on."""
+        try:
+            self._worked()
+            mark_recorded(decided)
+            self._observer.committed(events, causes(decided), seconds)
+            if self._recorded is not None and events:
+                self._recorded(events, last_seq)
+            for event in events:
+                self.state.apply(event)
+            self._published(events)
+        except BaseException as error:
+            self._part_by(error, decided)
+
+    def _answer(self, decided: Decided) -> None:
+        try:
+            for _, decision in decided:
+                if decision.applied is not None:
+                    decision.applied()
+        except BaseException as error:
+            self._part_by(error, decided)
         for command, decision in decided:
-            _answer(command, decision)
+            command.answer(decision.answer)
 
+    def _part_by(self, error: BaseException, decided: Decided) -> NoReturn:
+        _log.exception("what was recorded did not reach the state")
+        self._part(f"{type(error).__name__}: {error}", [command for command, _ in decided])
 
-def _audited(command: _Command, decision: Decision[Any], state: State) -> Decision[Any]:
-    """With the row about it: a change and who made it are on record together or not at all."""
-    if command.trail is None or not (decision.events or decision.documents):
-        return decision
-    row = audit.row_of_change(command.trail, decision.events, state)
-    return replace(decision, audit=(*decision.audit, row))
+    def _doubt(self, error: Exception, group: Sequence[Command]) -> None:
+        """A bug may have left a trial half undone in the state: then it is not the store's."""
+        if isinstance(error, SchedulerError) and not isinstance(error, InvariantBroken):
+            return  # a refusal
+        now = time.monotonic()
+        if now - self._checked < _CHECK_SECONDS:
+            return
+        self._checked = now
+        try:
+            check_invariants(self.state)
+        except InvariantBroken as broken:
+            self._part(str(broken), group)
 
+    def _part_if_apart(self, error: Exception, group: Sequence[Command]) -> None:
+        """Somebody else wrote, the tables contradict the state, or nobody knows the outcome."""
+        is_unknown = isinstance(error, StoreUnavailable) and not error.is_outcome_known
+        if is_unknown or isinstance(error, StoreChanged | InvariantBroken):
+            self._part(str(error), group)
 
-def _mark_recorded(decided: list[tuple[_Command, Decision[Any]]]) -> None:
-    for command, decision in decided:
-        if command.trail is not None and decision.audit:
-            command.trail.recorded = True
-
-
-def _causes(decided: list[tuple[_Command, Decision[Any]]]) -> list[str | None]:
-    """The request behind each event that was decided, in their order."""
-    return [command.cause for command, decision in decided for _ in decision.events]
-
-
-def _new_jobs(decision: Decision[Any]) -> int:
-    return sum(len(e.jobs) for e in decision.events if isinstance(e, JobsSubmitted))
-
-
-def _record(decisions: list[Decision[Any]], events: list[Event]) -> Record:
-    if len(decisions) == 1:
-        only = decisions[0]
-        return Record(events, only.details, only.environments, only.documents, only.audit)
-    details: dict[JobId, Detail] = {}
-    environments: dict[str, Mapping[str, str]] = {}
-    documents: dict[tuple[str, str], bytes | None] = {}
-    audit: list[AuditRow] = []
-    for decision in decisions:
-        details.update(decision.details)
-        environments.update(decision.environments)
-        documents.update(decision.documents)
-        audit += decision.audit
-    return Record(events, details, environments, documents, audit)
-
-
-def _with_meters(record: Record, state: State) -> Record:
-    """With the meters that its events will change: fair shares and budgets."""
-    meters = meter_documents(state, record.events) | spend_documents(state, record.events)
-    return replace(record, documents={**record.documents, **meters}) if meters else record
-
-
-def _answer(command: _Command, decision: Decision[Any]) -> None:
-    if not command.future.done():  # the caller may have gone away
-        command.future.set_result(decision.answer)
-
-
-def _fail(command: _Command, error: Exception) -> None:
-    if not command.future.done():  # the caller may have gone away
-        command.future.set_exception(error)
+    def _part(self, cause: str, group: Sequence[Command] = ()) -> NoReturn:
+        """State and store are apart. Nobody is left waiting, and nobody decides any more."""
+        self.apart = StateApart(cause)
+        for command in (*group, *self._commands):
+            command.fail(self.apart)
+        self._commands.clear()
+        raise self.apart

@@ -339,6 +339,10 @@ class DatabaseSettings(Section):
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = Field(
         default="prefer", description="Whether PostgreSQL is talked to through TLS."
     )
+    timeout_seconds: Annotated[float, Field(ge=0.5, le=600), NOT_BOOL] = Field(
+        default=10,
+        description="How long a request waits for a database that does not answer, in seconds.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -4,7 +4,7 @@ A `commit` writes both in one transaction, so neither can be ahead of the other.
 the only writer and commits one batch at a time; reads may run beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,8 +21,22 @@ from gpu_scheduler.core.usage import Usage
 class StoreUnavailable(Unavailable):
     """The store cannot be opened or written: a full disk, no permission, a newer schema, ….
 
-    What was being committed is not recorded, in no part.
+    What was being committed is not recorded, in no part, unless `is_outcome_known` is false.
     """
+
+    def __init__(
+        self,
+        message: str,
+        details: Iterable[dict[str, object]] = (),
+        *,
+        is_outcome_known: bool = True,
+    ) -> None:
+        super().__init__(message, details)
+        self.is_outcome_known = is_outcome_known
+
+
+class StoreChanged(StoreUnavailable):
+    """The store has changes that this service does not know of: only a new start reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,17 @@ class Store(Protocol):
         """Make or migrate the tables and load. Raises StoreUnavailable with the remedy."""
 
     async def commit(self, record: Record) -> int:
-        """Write all of it or none, durably before this returns; the last sequence number."""
+        """Write all of it or none, durably before this returns; the last sequence number.
+
+        Takes as long as it takes: nobody but the database knows the outcome before. Reads have a
+        deadline, and raise StoreUnavailable then.
+        """
+
+    async def ping(self) -> None:
+        """Return if a commit could be made now, as far as that shows without one. Writes nothing.
+
+        Raises StoreUnavailable, and StoreChanged where somebody else has written.
+        """
 
     async def job(self, job_id: JobId) -> StoredJob | None: ...
 

@@ -101,6 +101,9 @@ class MemoryStore:
             self._audit.append(replace(row, seq=self._audit_seq))
         return self._seq
 
+    async def ping(self) -> None:
+        pass
+
     async def job(self, job_id: JobId) -> StoredJob | None:
         number = self._numbers.get(job_id)
         return None if number is None else self._jobs[number - 1]

@@ -5,12 +5,12 @@ also moves a mark on in `meta`: it tells whether a commit went through whose ans
 the connection, and it stops a writer that has lost the lock without knowing.
 """
 
-import asyncio
 import gc
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import psycopg
@@ -25,35 +25,46 @@ from gpu_scheduler.store.api import (
     JournalRow,
     Loaded,
     Record,
+    StoreChanged,
     StoredJob,
     StoreUnavailable,
 )
-from gpu_scheduler.store.postgres_connect import Connection, Server
+from gpu_scheduler.store.postgres_connect import Connection, Server, cut
 from gpu_scheduler.store.postgres_schema import migrate
 from gpu_scheduler.store.postgres_write import Fenced, OutcomeUnknown, write
 from gpu_scheduler.store.rows import Last, Rows, rows_of
+from gpu_scheduler.store.thread import CLOSE_SECONDS, OPEN_SECONDS, READ_SECONDS, StoreThread
 
 T = TypeVar("T")
 
 _LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
-# How long a commit waits to learn what became of it when the connection was lost in its midst.
-_SETTLE_SECONDS: Final = 15.0
-_SETTLE_EVERY_SECONDS: Final = 0.2
+_SETTLE_EVERY_SECONDS: Final = 0.5
+_TAKE_SECONDS: Final = 30.0  # to connect and become the writer
 
 
 class PostgresStore:
     """Commits wait for one another, reads for one another; a read never waits for a commit."""
 
     def __init__(
-        self, url: str, *, schema: str = "public", settle_seconds: float = _SETTLE_SECONDS
+        self,
+        url: str,
+        *,
+        schema: str = "public",
+        settle_seconds: float = math.inf,
+        read_seconds: float = READ_SECONDS,
     ) -> None:
+        """`settle_seconds`: how long a commit tries to learn what became of it when the connection
+        was lost in its midst. `read_seconds` are what a read may take.
+        """
         self._server = Server(url, schema)
         self.name = self._server.name
         self._settle_seconds = settle_seconds
+        self._read_seconds = read_seconds
+        self._is_closing = False
         self._writer: Connection | None = None
         self._reader: Connection | None = None
-        self._write_thread: ThreadPoolExecutor | None = None
-        self._read_thread: ThreadPoolExecutor | None = None
+        self._write_thread: StoreThread | None = None
+        self._read_thread: StoreThread | None = None
         self._values = codec.SharedValues()  # used by the reading thread only, once open
         self._last = Last()  # changed by the writing thread only, like the two below
         self._session = ""
@@ -62,16 +73,21 @@ class PostgresStore:
     async def open(self) -> Loaded:
         if self._write_thread is not None:
             raise StoreUnavailable(f"{self.name} is open already")
-        self._write_thread = ThreadPoolExecutor(1, "store-write")
-        self._read_thread = ThreadPoolExecutor(1, "store-read")
+        self._is_closing = False
+        self._write_thread = StoreThread("store-write", self.name)
+        self._read_thread = StoreThread("store-read", self.name, self._cut_reader)
         try:
-            return await self._in_thread(self._write_thread, self._open)
+            await self._in_thread(self._write_thread, self._take, _TAKE_SECONDS)
+            return await self._in_thread(self._write_thread, self._open, OPEN_SECONDS)
         except BaseException:
             await self.close()
             raise
 
     async def commit(self, record: Record) -> int:
-        return await self._in_thread(self._write_thread, self._commit, record)
+        return await self._in_thread(self._write_thread, lambda: self._commit(record))
+
+    async def ping(self) -> None:
+        await self._in_thread(self._write_thread, self._ping)
 
     async def job(self, job_id: JobId) -> StoredJob | None:
         found = await self.jobs(JobQuery(job_ids=(job_id,), limit=1))
@@ -105,22 +121,30 @@ class PostgresStore:
         return await self._read(postgres_read.audit, before, limit, tenant_id)
 
     async def close(self) -> None:
-        """Ends what is under way first. Closing twice is fine."""
-        for thread, shut in (
+        """Ends what is under way first, unless that hangs. Closing twice is fine."""
+        threads = (
             (self._read_thread, self._drop_reader),
             (self._write_thread, self._drop_writer),
-        ):
-            if thread is not None:
-                await asyncio.get_running_loop().run_in_executor(thread, shut)
-                thread.shutdown(wait=True)
+        )
         self._read_thread = self._write_thread = None
+        self._is_closing = True
+        for thread, shut in threads:
+            if thread is not None:
+                with suppress(StoreUnavailable):
+                    await thread.call(shut, CLOSE_SECONDS)
+                thread.end()
 
     # -- opening -----------------------------------------------------------------------------
 
-    def _open(self) -> Loaded:
+    def _take(self) -> None:
         connection = self._writer = self._server.connect(writes=True)
         with self._translated(connection):
             self._server.take_lock(connection)
+
+    def _open(self) -> Loaded:
+        connection = self._writer
+        assert connection is not None
+        with self._translated(connection):
             migrate(connection, self._server)
             self._session, self._commits = secrets.token_hex(8), 0
             connection.execute(
@@ -163,6 +187,23 @@ class PostgresStore:
                 lost = error
             if not attempts:
                 raise lost
+
+    def _ping(self) -> None:
+        """Whether we are still the writer; a connection that was lost is replaced unseen."""
+        was_open = self._writer is not None
+        try:
+            self._look_at_mark()
+        except _Lost:
+            if not was_open:
+                raise
+            self._look_at_mark()
+
+    def _look_at_mark(self) -> None:
+        connection = self._connected()
+        with self._translated(connection):
+            row = connection.execute("SELECT value FROM meta WHERE key = 'writer'").fetchone()
+        if row is None or row[0] != self._mark():
+            raise self._fenced()
 
     def _write(self, rows: Rows) -> None:
         connection = self._connected()
@@ -208,19 +249,19 @@ class PostgresStore:
             try:
                 found = self._found_mark()
                 break
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 # Never reported as failed and found recorded later: the service would then
                 # decide on less than what is true. `_connected` refuses to go on in that case.
-                if time.monotonic() > deadline:
-                    raise
+                if self._is_closing or time.monotonic() > deadline:
+                    raise StoreUnavailable(str(error), is_outcome_known=False) from error
                 time.sleep(_SETTLE_EVERY_SECONDS)
         if found not in (self._mark(), self._mark(1)):
             self._drop_writer()
             raise self._fenced()
         return found == self._mark(1)
 
-    def _fenced(self) -> StoreUnavailable:
-        return StoreUnavailable(
+    def _fenced(self) -> StoreChanged:
+        return StoreChanged(
             f"{self.name} has changes that this service does not know of, from another service or"
             " from a commit that was cut off: restart this service, so that it reads them"
         )
@@ -228,7 +269,10 @@ class PostgresStore:
     # -- reading -----------------------------------------------------------------------------
 
     async def _read(self, function: Callable[..., T], *arguments: object) -> T:
-        return await self._in_thread(self._read_thread, self._read_again, function, *arguments)
+        def work() -> T:
+            return self._read_again(function, *arguments)
+
+        return await self._in_thread(self._read_thread, work, self._read_seconds)
 
     def _read_again(self, function: Callable[..., T], *arguments: object) -> T:
         """Reading twice harms nobody: a connection that was lost is replaced unseen."""
@@ -250,14 +294,20 @@ class PostgresStore:
     # -- getting there -----------------------------------------------------------------------
 
     async def _in_thread(
-        self, thread: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: object
+        self, thread: StoreThread | None, work: Callable[[], T], seconds: float | None = None
     ) -> T:
         if thread is None:
             raise StoreUnavailable(f"{self.name} is not open")
-        return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+        return await thread.call(work, seconds)
 
     def _translated(self, connection: Connection) -> "_Translated":
         return _Translated(self._server, connection)
+
+    def _cut_reader(self) -> None:
+        """From another thread: whoever reads from a server that hangs finds the connection lost."""
+        reader = self._reader
+        if reader is not None:
+            cut(reader)
 
     def _drop_reader(self) -> None:
         if self._reader is not None:

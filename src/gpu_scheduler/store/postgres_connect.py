@@ -3,7 +3,10 @@
 No sentence made here holds the password.
 """
 
+import contextlib
+import os
 import re
+import socket
 from collections.abc import Mapping
 from itertools import chain
 from typing import Final
@@ -23,9 +26,11 @@ _LOCK_WAIT: Final = "2s"
 _DEFAULTS: Final[Mapping[str, str | int]] = {
     "application_name": "gpu-scheduler",
     "connect_timeout": 5,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
+    # A machine that vanished is noticed in half a minute, also where it owes us an answer.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
 }
 
 # A commit looks up few jobs by their id, in a table whose size the server's figures lag behind:
@@ -71,6 +76,15 @@ _FAILURES: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (errors.QueryCanceled, "cancelled the command: somebody asked for that, or a time limit did"),
     (errors.UndefinedTable, "has lost its tables: put a backup in their place"),
 )
+
+
+def cut(connection: Connection) -> None:
+    """End it from another thread than the one that waits for its answer."""
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as copy,
+    ):
+        copy.shutdown(socket.SHUT_RDWR)
 
 
 class Server:

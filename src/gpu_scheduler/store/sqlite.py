@@ -1,11 +1,9 @@
 """The store of one machine: SQLite, with one thread that writes and one that reads."""
 
-import asyncio
 import gc
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -35,6 +33,7 @@ from gpu_scheduler.store.sqlite_file import (
     unavailable,
 )
 from gpu_scheduler.store.sqlite_write import write
+from gpu_scheduler.store.thread import CLOSE_SECONDS, OPEN_SECONDS, READ_SECONDS, StoreThread
 
 T = TypeVar("T")
 
@@ -44,14 +43,18 @@ _LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
 class SqliteStore:
     """Commits wait for one another, reads for one another; a read never waits for a commit."""
 
-    def __init__(self, path: Path, *, busy_seconds: float = 5.0) -> None:
+    def __init__(
+        self, path: Path, *, busy_seconds: float = 5.0, read_seconds: float = READ_SECONDS
+    ) -> None:
+        """`read_seconds` are what a read may take; a commit takes what it takes: see `Store`."""
         self.path = path
         self.name = f"SQLite at {path}"
-        self._busy_seconds = busy_seconds
+        self._busy_seconds = min(busy_seconds, read_seconds / 2)
+        self._read_seconds = read_seconds
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._write_thread: ThreadPoolExecutor | None = None
-        self._read_thread: ThreadPoolExecutor | None = None
+        self._write_thread: StoreThread | None = None
+        self._read_thread: StoreThread | None = None
         self._lock: int | None = None
         self._values = codec.SharedValues()  # used by the reading thread only, once open
         self._last = Last()  # changed by the writing thread only
@@ -61,16 +64,19 @@ class SqliteStore:
     async def open(self) -> Loaded:
         if self._writer is not None:
             raise StoreUnavailable(f"the database {self.path} is open already")
-        self._write_thread = ThreadPoolExecutor(1, "store-write")
-        self._read_thread = ThreadPoolExecutor(1, "store-read")
+        self._write_thread = StoreThread("store-write", self.name)
+        self._read_thread = StoreThread("store-read", self.name, self._interrupt)
         try:
-            return await self._in_thread(self._write_thread, self._open)
+            return await self._in_thread(self._write_thread, self._open, OPEN_SECONDS)
         except BaseException:
             await self.close()
             raise
 
     async def commit(self, record: Record) -> int:
-        return await self._in_thread(self._write_thread, self._commit, record)
+        return await self._in_thread(self._write_thread, lambda: self._commit(record))
+
+    async def ping(self) -> None:
+        await self._in_thread(self._write_thread, self._ping)
 
     async def job(self, job_id: JobId) -> StoredJob | None:
         found = await self.jobs(JobQuery(job_ids=(job_id,), limit=1))
@@ -104,15 +110,17 @@ class SqliteStore:
         return await self._read(sqlite_read.audit, before, limit, tenant_id)
 
     async def close(self) -> None:
-        """Ends what is under way first. Closing twice is fine."""
-        for thread, shut in (
+        """Ends what is under way first, unless that hangs. Closing twice is fine."""
+        threads = (
             (self._read_thread, self._close_reader),
             (self._write_thread, self._close_writer),
-        ):
-            if thread is not None:
-                await asyncio.get_running_loop().run_in_executor(thread, shut)
-                thread.shutdown(wait=True)
+        )
         self._read_thread = self._write_thread = None
+        for thread, shut in threads:
+            if thread is not None:
+                with suppress(StoreUnavailable):
+                    await thread.call(shut, CLOSE_SECONDS)
+                thread.end()
 
     # -- in the threads ----------------------------------------------------------------------
 
@@ -174,6 +182,19 @@ class SqliteStore:
             self._last = rows.last
         return self._last.seq
 
+    def _ping(self) -> None:
+        """Whether somebody else holds the file. That the disk takes writes only a write shows."""
+        assert self._writer is not None
+        self._writer.execute("BEGIN IMMEDIATE")
+        self._writer.execute("ROLLBACK")
+
+    def _interrupt(self) -> None:
+        """From another thread: a query that takes too long stops working for nobody."""
+        reader = self._reader
+        if reader is not None:
+            with suppress(sqlite3.Error):
+                reader.interrupt()
+
     def _close_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -191,14 +212,17 @@ class SqliteStore:
     # -- getting there -----------------------------------------------------------------------
 
     async def _read(self, function: Callable[..., T], *arguments: object) -> T:
-        return await self._in_thread(self._read_thread, lambda: function(self._reader, *arguments))
+        def work() -> T:
+            return function(self._reader, *arguments)
+
+        return await self._in_thread(self._read_thread, work, self._read_seconds)
 
     async def _in_thread(
-        self, thread: ThreadPoolExecutor | None, function: Callable[..., T], *arguments: object
+        self, thread: StoreThread | None, work: Callable[[], T], seconds: float | None = None
     ) -> T:
         if thread is None:
             raise StoreUnavailable(f"the database {self.path} is not open")
         try:
-            return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+            return await thread.call(work, seconds)
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error

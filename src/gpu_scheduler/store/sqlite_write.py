@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final, NoReturn
 
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
+from gpu_scheduler.store.api import StoreUnavailable
 from gpu_scheduler.store.rows import (
     AUDIT_COLUMNS,
     JOB_COLUMNS,
@@ -66,11 +67,25 @@ def write(connection: sqlite3.Connection, rows: Rows) -> None:
         _change_jobs(connection, rows)
         _move_jobs(connection, rows)
         _set_the_rest(connection, rows)
-        connection.execute("COMMIT")
+        _commit(connection)
     except BaseException:
         if connection.in_transaction:  # SQLite itself has rolled back after some errors
             connection.execute("ROLLBACK")
         raise
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_IOERR_FSYNC:
+            raise
+        # It is in the log, whole, and a crash now would bring it back.
+        raise StoreUnavailable(
+            "the disk of the database failed while a commit was flushed, so nobody knows whether it"
+            " is recorded: check the disk",
+            is_outcome_known=False,
+        ) from error
 
 
 def _set_the_rest(connection: sqlite3.Connection, rows: Rows) -> None:

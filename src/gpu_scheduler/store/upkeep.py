@@ -12,6 +12,7 @@ from gpu_scheduler.store.rows import Value
 from gpu_scheduler.store.sqlite import SqliteStore
 from gpu_scheduler.store.sqlite_tables import SqliteTables
 from gpu_scheduler.store.tables import TABLES, Table
+from gpu_scheduler.store.thread import READ_SECONDS
 
 Batch = list[tuple[Value, ...]]
 Progress = Callable[[str, int, int], None]  # table, rows done, rows in all
@@ -50,16 +51,16 @@ class Upgraded:
     after: int
 
 
-def store_at(address: Address) -> Store:
+def store_at(address: Address, read_seconds: float = READ_SECONDS) -> Store:
     """The store of a service, not open yet."""
     match address:
         case SqliteAddress(path):
-            return SqliteStore(path)
+            return SqliteStore(path, read_seconds=read_seconds)
         case PostgresAddress(url, schema):
             _check_driver()
             from gpu_scheduler.store.postgres import PostgresStore
 
-            return PostgresStore(url, schema=schema)
+            return PostgresStore(url, schema=schema, read_seconds=read_seconds)
 
 
 def status(address: Address) -> StoreStatus:

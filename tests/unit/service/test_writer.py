@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gpu_scheduler.core.breaker import BreakerRules, BreakerState
-from gpu_scheduler.core.errors import Conflict, Unavailable
+from gpu_scheduler.core.errors import Conflict, InvariantBroken, Unavailable
 from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move, hold
+from gpu_scheduler.core.lifecycle import JobState, Move, hold
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.service.writer import Decision, Writer
-from gpu_scheduler.store.api import Record, StoreUnavailable
+from gpu_scheduler.service.writer import Decision, StateApart, Writer
+from gpu_scheduler.store.api import Record, StoreChanged, StoreUnavailable
 from tests.builders import a_job, a_state
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, ignore
@@ -28,9 +28,12 @@ class GatedStore(FailingStore):
         self.gate = asyncio.Event()
         self.gate.set()
         self.fails_once: str | None = None
+        self.raises: Exception | None = None
 
     async def commit(self, record: Record) -> int:
         await self.gate.wait()
+        if self.raises is not None:
+            raise self.raises
         if self.fails_once is not None:
             problem, self.fails_once = self.fails_once, None
             raise StoreUnavailable(problem)
@@ -255,19 +258,143 @@ async def test_a_command_without_events_commits_nothing() -> None:
         assert world.store.commits == []
 
 
-async def test_nobody_waits_for_ever_when_applying_fails() -> None:
-    """A bug behind the commit: the callers are told, and the loop's guard sees it too."""
+# -- failures behind a commit --------------------------------------------------------------------
+
+
+def bug(*_: object) -> None:
+    raise ZeroDivisionError("a bug")
+
+
+def with_a_bug_in(world: World, where: str) -> None:
+    """Behind the commit, in this step of it."""
+    state = world.state
+    if where == "apply":
+        state.apply = bug  # type: ignore[method-assign,assignment]  # for the test alone
+    world.writer = Writer(
+        state,
+        world.store,
+        bug if where == "published" else ignore,
+        recorded=bug if where == "recorded" else None,
+    )
+
+
+@pytest.mark.parametrize("where", ["recorded", "apply", "published", "applied"])
+async def test_after_a_failure_behind_a_commit_nobody_waits_and_nothing_is_decided(
+    where: str,
+) -> None:
     world = World()
-
-    def published(_: Sequence[Event]) -> None:
-        raise ZeroDivisionError("a bug in a subscriber")
-
-    world.writer = Writer(world.state, world.store, published)
+    with_a_bug_in(world, where)
     task = asyncio.create_task(world.writer.run())
-    with pytest.raises(ZeroDivisionError):
+    first = await behind_a_closed_gate(world)
+    if where == "applied":
+        first.cancel()
+        decided = Decision("", documents={("a", "b"): b"c"}, applied=bug)
+        first = asyncio.create_task(world.writer.do(lambda _: decided, None))
+    behind = world.submit("behind", exclusive=True)
+    await all_arrived()
+    world.store.gate.set()
+    for refused in (first, behind):
+        with pytest.raises(StateApart, match="took effect"):
+            await asyncio.wait_for(refused, 5)
+    with pytest.raises(StateApart):
+        await asyncio.wait_for(task, 5)
+    with pytest.raises(StateApart):
+        await world.submit("later")
+    assert "behind" not in str(world.groups())
+    assert world.writer.problem is not None
+    assert "ZeroDivisionError: a bug" in world.writer.problem
+
+
+@pytest.mark.parametrize("error", [InvariantBroken("a job is over there"), StoreChanged("fenced")])
+async def test_a_store_that_contradicts_the_state_ends_the_writer(error: Exception) -> None:
+    world = World()
+    world.store.raises = error
+    task = asyncio.create_task(world.writer.run())
+    with pytest.raises(StateApart):
         await asyncio.wait_for(world.submit("j1"), 5)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(StateApart):
+        await asyncio.wait_for(task, 5)
+
+
+async def test_a_commit_that_is_cancelled_is_never_taken_for_one_that_failed() -> None:
+    world = World()
+    task = asyncio.create_task(world.writer.run())
+    first = await behind_a_closed_gate(world)
+    task.cancel()
+    with pytest.raises(StateApart):
+        await asyncio.wait_for(first, 5)
+    assert world.writer.apart is not None
+    with pytest.raises(StateApart):
         await task
+
+
+async def test_a_bug_that_leaves_a_trial_in_the_state_ends_the_writer() -> None:
+    world = World()
+    task = asyncio.create_task(world.writer.run())
+
+    def half_undone(state: State) -> Decision[None]:
+        state.counts[JobState.RUNNING] += 1
+        raise ZeroDivisionError("in the middle of a trial")
+
+    with pytest.raises(ZeroDivisionError):
+        await world.writer.do(half_undone, None)
+    with pytest.raises(StateApart):
+        await asyncio.wait_for(task, 5)
+
+
+# -- a store that hangs --------------------------------------------------------------------------
+
+
+def hanging() -> World:
+    world = World()
+    world.writer = Writer(world.state, world.store, ignore, patience_seconds=0.05)
+    return world
+
+
+async def test_a_store_that_hangs_keeps_nobody_waiting_and_what_it_records_counts() -> None:
+    async with running(hanging()) as world:
+        first = await behind_a_closed_gate(world)
+        behind = world.submit("behind", exclusive=True)
+        with pytest.raises(StoreUnavailable, match="not known yet") as caught:
+            await first
+        assert not caught.value.is_outcome_known
+        with pytest.raises(StoreUnavailable, match="Nothing was recorded") as refusal:
+            await behind
+        assert refusal.value.is_outcome_known
+        with pytest.raises(StoreUnavailable, match="Nothing was recorded"):
+            await world.submit("later")
+        assert world.writer.problem is not None
+        assert "has not answered for" in world.writer.problem
+        assert world.state.entry(JobId("first")) is None
+        world.store.gate.set()
+        await eventually(lambda: world.writer.problem is None, "the store to answer")
+        assert world.state.entry(JobId("first")) is not None
+        assert await world.submit("after") == "after"
+        assert world.groups() == [["first"], ["after"]]
+
+
+async def test_a_hanging_commit_that_fails_in_the_end_changes_nothing() -> None:
+    async with running(hanging()) as world:
+        first = await behind_a_closed_gate(world)
+        with pytest.raises(StoreUnavailable, match="not known yet"):
+            await first
+        world.store.fails_once = "the disk is gone"
+        world.store.gate.set()
+        await eventually(lambda: not world.writer.is_stuck, "the store to answer")
+        assert world.state.live_count() == 0
+        assert await world.submit("first") == "first"
+
+
+async def test_who_must_know_the_outcome_waits_for_it() -> None:
+    async with running(hanging()) as world:
+        first = await behind_a_closed_gate(world)
+        patient = asyncio.create_task(
+            world.writer.do(lambda _: Decision("done"), None, is_patient=True)
+        )
+        with pytest.raises(StoreUnavailable):
+            await first
+        world.store.gate.set()
+        assert await patient == "done"
 
 
 # -- a store that keeps failing ------------------------------------------------------------------

@@ -125,7 +125,6 @@ class KeyRing:
                 return key
             revoked = replace(key, revoked_at=WallClock().now())
             await self._put(revoked)
-            self._verified = {d: owner for d, owner in self._verified.items() if owner != key_id}
         return revoked
 
     async def check(self, text: str) -> Principal:
@@ -169,11 +168,19 @@ class KeyRing:
                 return
 
     async def _put(self, key: ApiKey) -> None:
+        keys = await self._loaded()
+
+        def applied() -> None:
+            keys[key.key_id] = key
+            if key.revoked_at is not None:
+                verified = self._verified.items()
+                self._verified = {d: owner for d, owner in verified if owner != key.key_id}
+
         def decide(_: State) -> Decision[None]:
-            return Decision(None, documents={(_KIND, key.key_id): msgspec.json.encode(key)})
+            document = {(_KIND, key.key_id): msgspec.json.encode(key)}
+            return Decision(None, documents=document, applied=applied)
 
         await self._writer.do(decide, [f"{_KIND}:{key.key_id}"])
-        (await self._loaded())[key.key_id] = key
 
     async def _loaded(self) -> dict[str, ApiKey]:
         if self._keys is None:

@@ -1,0 +1,57 @@
+"""The service with a bug behind its commits: `python faulty_service.py STEP serve …`.
+
+The bug strikes at the commit of a job named "boom", once it is durable.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpu_scheduler.cli.main import run
+from gpu_scheduler.core.events import Event, JobsSubmitted
+from gpu_scheduler.core.state import State
+from gpu_scheduler.service.feed import Feed
+from gpu_scheduler.service.service import Service
+
+
+def strikes(events: Sequence[Event]) -> bool:
+    return any(
+        job.job_id == "boom"
+        for event in events
+        if isinstance(event, JobsSubmitted)
+        for job in event.jobs
+    )
+
+
+def before(owner: type, name: str, events_of: Callable[..., Sequence[Event]], act: object) -> None:
+    real = getattr(owner, name)
+
+    def faulty(*arguments: Any) -> Any:
+        if strikes(events_of(*arguments)):
+            assert callable(act)
+            act()
+        return real(*arguments)
+
+    setattr(owner, name, faulty)
+
+
+def bug() -> None:
+    raise ZeroDivisionError("a bug for the test")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "publish": lambda: before(Feed, "publish", lambda _, events, __: events, bug),
+    "apply": lambda: before(State, "apply", lambda _, event: [event], bug),
+    "published": lambda: before(Service, "_published", lambda _, events: events, bug),
+    "killed": lambda: before(State, "apply", lambda _, event: [event], die),
+}
+
+if __name__ == "__main__":
+    STEPS[sys.argv.pop(1)]()
+    run()
