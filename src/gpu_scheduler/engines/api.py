@@ -106,6 +106,13 @@ class EngineUnavailable(Exception):
 OUT_OF_MEMORY: Final = "out-of-memory"
 
 
+class Traced(NamedTuple):
+    """Of a process: whether the engine has started it, and for which attempt, where that shows."""
+
+    is_ours: bool = False
+    key: AttemptKey | None = None
+
+
 class Engine(Protocol):
     """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
 
@@ -145,6 +152,9 @@ class Engine(Protocol):
 
         After a reconnect the first batch is everything, as from `observe`.
         """
+
+    def traced(self, pids: Sequence[int]) -> "Traced":
+        """What the ancestors of a process say. Blocks for as long as /proc takes."""
 
     def log_dir(self, key: AttemptKey) -> str | None:
         """The folder in which a new attempt finds its `stdout.log` and `stderr.log`."""

@@ -16,6 +16,7 @@ from gpu_scheduler.engines.api import (
     Notice,
     Observation,
     Phase,
+    Traced,
     Usage,
 )
 
@@ -108,6 +109,9 @@ class FakeEngine:
             else:
                 self._wake.clear()
                 await self._wake.wait()
+
+    def traced(self, pids: Sequence[int]) -> Traced:
+        return Traced()  # it has no processes
 
     def log_dir(self, key: AttemptKey) -> str | None:
         return None if self._logs is None else f"{self._logs}/{key.job_id}/{key.attempt}"

@@ -1,6 +1,6 @@
 """The facts about a connection's other end, as the kernel tells them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Origin:
     address: str  # for people: an IP address, or "unix"
     is_here: bool  # whether the other end is on this machine
     peer: Peer | None = None  # None: on another machine, or the kernel does not tell
+    # What was found out about it since, so that it is found out once.
+    facts: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_unix(self) -> bool:

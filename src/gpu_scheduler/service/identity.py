@@ -73,18 +73,20 @@ class Principal:
     role: Role
     tenants: frozenset[TenantId] | None = None
     uid: int | None = None  # of the process at the other end of a Unix socket, told by the kernel
-    kind: str = "local"  # "local", "key", "user" (a token's), "uid"
+    kind: str = "local"  # "local", "key", "user" (a token's), "uid", "job"
     key_id: str = ""  # of an API key: names of keys are not unique
+    job_id: str = ""  # of a job that calls, with the name of its user
+    acts_for: str = ""  # the owner of that job, who owns what it submits
 
     @property
     def actor(self) -> str:
         """As the audit log names it."""
-        return self.name if self.kind == "local" else f"{self.kind}:{self.name}"
+        return self.name if self.kind == "local" else f"{self.kind}:{self.job_id or self.name}"
 
     @property
     def owner(self) -> str:
         """As the jobs they submit name it."""
-        return f"{self.kind}:{self.key_id}" if self.key_id else self.actor
+        return self.acts_for or (f"{self.kind}:{self.key_id}" if self.key_id else self.actor)
 
     def may(self, permission: Permission) -> bool:
         if permission in CLUSTER_WIDE and self.tenants is not None:

@@ -194,7 +194,7 @@ def test_a_job_is_no_admin_and_no_other_tenant_over_the_socket(shared: Shared) -
     ]
     found = attack(shared, calls=calls, service=shared.sock)
     who = json.loads(found.pop("whoami"))
-    assert (who["role"], who["tenants"]) == ("user", ["red"])
+    assert (who["kind"], who["role"], who["tenants"]) == ("job", "user", ["red"])
     assert gains(found) == {}
     assert all(came[:3] in ("403", "404", "422") for what, came in found.items() if "/api/" in what)
     shared.call("blue", "DELETE", f"/api/v1/jobs/{victim}")

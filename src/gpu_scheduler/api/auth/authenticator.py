@@ -5,6 +5,7 @@ import pwd
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from gpu_scheduler.api.auth.job_callers import JobCallers
 from gpu_scheduler.api.auth.keys import PREFIX, KeyRing
 from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
 from gpu_scheduler.core.errors import Forbidden, Unauthenticated, Unavailable
@@ -35,6 +36,7 @@ class Authenticator:
         self._service = service
         self._tokens = tokens or Tokens(TokenRules())
         self._own_uid = os.geteuid() if own_uid is None else own_uid
+        self._jobs = JobCallers(self._own_uid)
         self._ring: tuple[Service, KeyRing] | None = None
 
     async def authenticate(self, headers: Mapping[str, str], origin: Origin) -> Principal:
@@ -44,15 +46,21 @@ class Authenticator:
         the service is still starting.
         """
         if not self.enabled:
-            return LOCAL
+            return await self._unless_a_job(origin, LOCAL)
         shown = _credential(headers)
         if shown is None:
             if origin.peer is None or not origin.is_unix:
                 raise Unauthenticated(_HOW)
-            return self._of_peer(origin.peer)
+            return await self._unless_a_job(origin, self._of_peer(origin.peer))
         if shown.startswith(f"{PREFIX}_"):
             return await self.keys().check(shown)
         return await self._tokens.check(shown)
+
+    async def _unless_a_job(self, origin: Origin, principal: Principal) -> Principal:
+        service = self._service()
+        if service is None:  # still starting: it does nothing for anybody yet
+            return principal
+        return await self._jobs.known_as(service, origin, principal)
 
     def keys(self) -> KeyRing:
         service = self._opened()

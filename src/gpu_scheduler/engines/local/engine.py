@@ -17,6 +17,7 @@ from gpu_scheduler.engines.api import (
     Notice,
     Observation,
     Phase,
+    Traced,
     Usage,
 )
 from gpu_scheduler.engines.local import paths, record
@@ -32,6 +33,7 @@ from gpu_scheduler.engines.local.protocol import (
     encode_launch,
 )
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
+from gpu_scheduler.engines.local.trace import trace
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -115,6 +117,9 @@ class LocalEngine:
                 yield batch
             elif self._is_closed:
                 return
+
+    def traced(self, pids: Sequence[int]) -> Traced:
+        return trace(self._directory, pids, self.supervisor_pid)
 
     def log_dir(self, key: AttemptKey) -> str:
         return str(paths.attempt_dir(self._directory, key))

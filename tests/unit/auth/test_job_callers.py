@@ -1,0 +1,151 @@
+"""Who a caller is whose process may belong to a job: marks that are forged, processes unseen."""
+
+import os
+import pwd
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpu_scheduler.api.auth import job_callers
+from gpu_scheduler.api.auth.job_callers import JobCallers
+from gpu_scheduler.core.errors import Forbidden
+from gpu_scheduler.core.ids import TenantId
+from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.engines.api import AttemptKey, Traced
+from gpu_scheduler.engines.fake import FakeEngine
+from gpu_scheduler.peers.peer import UNIX, Origin, Peer
+from gpu_scheduler.service.identity import LOCAL, Principal, Role
+from gpu_scheduler.service.lineage import UNSEEN, Lineage
+from gpu_scheduler.service.processes import Mark
+from gpu_scheduler.service.service import Service
+from tests.unit.service.world import a_box, a_submission
+
+GAMES = pwd.getpwnam("games").pw_uid
+RED = TenantId("red")
+OWNER = LOCAL
+NOT_OURS = Traced()
+PLAIN = Lineage((50, 1), is_whole=True)
+
+
+class Engine(FakeEngine):
+    def __init__(self, traced: Traced = NOT_OURS, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._traced = traced
+
+    def traced(self, pids: Sequence[int]) -> Traced:
+        return self._traced
+
+    def log_dir(self, key: AttemptKey) -> str:
+        return f"/d/jobs/{key.job_id}/{key.attempt}"
+
+
+@asynccontextmanager
+async def a_service(
+    monkeypatch: pytest.MonkeyPatch, lineage: Lineage, traced: Traced = NOT_OURS, **detail: Any
+) -> AsyncIterator[Service]:
+    """With a job 7 of tenant red, and callers who come from where `lineage` says."""
+    monkeypatch.setattr(job_callers, "lineage_of", lambda pid: lineage)
+    async with a_box(engine=Engine(traced), tenants=(Tenant(RED),)) as box:
+        wanted = a_submission("true", job_id="7", tenant="red")
+        fields = {"owner": "local", "user": "ada", **detail}
+        await box.submit(replace(wanted, detail=replace(wanted.detail, **fields)))
+        yield box.service
+
+
+def marked(job_id: str = "7", folder: str = "/d/jobs/7/1") -> Lineage:
+    return replace(PLAIN, marks=(Mark(AttemptKey(job_id, 1), folder),))
+
+
+def origin(uid: int = os.geteuid()) -> Origin:
+    return Origin(UNIX, is_here=True, peer=Peer(uid, pid=50))
+
+
+async def known_as(service: Service, uid: int = os.geteuid(), own_uid: int = -1) -> Principal:
+    own = os.geteuid() if own_uid == -1 else own_uid
+    return await JobCallers(own).known_as(service, origin(uid), OWNER)
+
+
+async def test_who_is_in_no_job_is_who_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_service(monkeypatch, PLAIN) as service:
+        assert await known_as(service) is OWNER
+
+
+@pytest.mark.parametrize("folder", ["/d/jobs/7/1", "/d/jobs/7/1/worker-0"])
+async def test_a_marked_process_is_the_job(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    async with a_service(monkeypatch, marked(folder=folder)) as service:
+        found = await known_as(service)
+        assert (found.kind, found.role, found.tenants) == ("job", Role.USER, frozenset({RED}))
+        assert (found.name, found.actor, found.owner) == ("ada", "job:7", "local")
+
+
+async def test_by_its_ancestors_it_is_the_job_whatever_its_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traced = Traced(True, AttemptKey("7", 1))
+    async with a_service(monkeypatch, PLAIN, traced, uid=GAMES) as service:
+        found = await known_as(service)  # as by sudo
+        assert (found.kind, found.uid) == ("job", GAMES)
+
+
+async def test_a_forged_mark_makes_nobody_another_users_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_service(monkeypatch, marked(), uid=GAMES + 1) as service:
+        bob = Principal("games", Role.USER, frozenset({TenantId("blue")}), GAMES, "uid")
+        found = await JobCallers(0).known_as(service, origin(GAMES), bob)
+        assert found is bob
+
+
+@pytest.mark.parametrize(
+    "lineage", [marked(folder="/d/jobs/71/1"), marked("nope", "/x"), marked("../7", "/d/jobs/7/1")]
+)
+async def test_marks_of_others_say_nothing(
+    monkeypatch: pytest.MonkeyPatch, lineage: Lineage
+) -> None:
+    async with a_service(monkeypatch, lineage) as service:
+        assert await known_as(service) is OWNER
+
+
+@pytest.mark.parametrize(
+    ("lineage", "traced"),
+    [
+        (UNSEEN, Traced()),
+        (replace(PLAIN, is_whole=False), Traced()),
+        (PLAIN, Traced(True)),
+        (PLAIN, Traced(True, AttemptKey("8", 1))),
+        (replace(PLAIN, group=AttemptKey("8", 1)), Traced()),
+    ],
+    ids=["gone", "hidden", "of some job", "of a job unknown", "in a group"],
+)
+async def test_who_cannot_be_told_is_never_an_admin(
+    monkeypatch: pytest.MonkeyPatch, lineage: Lineage, traced: Traced
+) -> None:
+    async with a_service(monkeypatch, lineage, traced) as service:
+        with pytest.raises(Forbidden):
+            await known_as(service)
+        user = Principal("games", Role.USER, frozenset({RED}), GAMES, "uid")
+        assert await JobCallers(0).known_as(service, origin(GAMES), user) is user
+
+
+async def test_root_is_not_hidden_from_a_service_that_cannot_look_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_service(monkeypatch, UNSEEN) as service:
+        assert await known_as(service, uid=0, own_uid=GAMES) is OWNER
+
+
+async def test_it_is_asked_once_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_service(monkeypatch, marked()) as service:
+        connection = origin()
+        first = await JobCallers(os.geteuid()).known_as(service, connection, OWNER)
+        monkeypatch.setattr(job_callers, "lineage_of", lambda pid: PLAIN)
+        assert await JobCallers(os.geteuid()).known_as(service, connection, OWNER) == first
+
+
+async def test_where_nothing_is_run_nobody_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_callers, "lineage_of", lambda pid: UNSEEN)
+    async with a_box(leases=True) as box:
+        assert await known_as(box.service) is OWNER
