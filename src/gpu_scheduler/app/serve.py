@@ -9,7 +9,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ from gpu_scheduler.app.listen import (
 )
 from gpu_scheduler.app.refusal import CannotServe, EndedItself
 from gpu_scheduler.app.run_as import check_run_as
+from gpu_scheduler.connections.budget import connection_limits
+from gpu_scheduler.connections.server import GuardedServer
 from gpu_scheduler.core.errors import SchedulerError
 from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
@@ -47,7 +50,6 @@ from gpu_scheduler.engines.local.descriptors import raise_limit
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.notices.metrics import NoticeMetrics
-from gpu_scheduler.peers.protocol import PeerProtocol
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.writer import StateApart
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
@@ -61,8 +63,7 @@ from gpu_scheduler.telemetry.requests import RequestLog
 
 _log = structlog.get_logger("gpu_scheduler")
 
-# New connections that are taken in one round of the event loop; see _for_crowds.
-_ACCEPTS_IN_A_ROUND = 16
+_SCRAPERS = 64  # connections of the metrics port
 _APART_SECONDS = 3  # to send answers, where the service ends by itself
 MUST_RESTART = 70  # the exit code then; sysexits(3) calls it an internal software error
 
@@ -109,28 +110,6 @@ def _warn_of_settings(
             _log.warning("another number of GPUs than expected", expected=expected, found=found)
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn raises them again after serving, before we have closed."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """With TLS on the TCP ports alone: a Unix socket never leaves the machine."""
-        local = [each for each in sockets or () if each.family == socket.AF_UNIX]
-        others = [each for each in sockets or () if each.family != socket.AF_UNIX]
-        encryption, self.config.ssl = self.config.ssl, None
-        servers = []
-        if local:
-            await super().startup(local)
-            servers = self.servers
-        self.config.ssl = encryption
-        if others:
-            await super().startup(others)
-            self.servers = [*servers, *self.servers]
-
-
 def _gate(settings: Settings, app: FastAPI) -> Gate:
     try:
         tokens = tokens_of(settings.auth)
@@ -164,20 +143,6 @@ def _certificate(settings: Settings) -> Certificate | None:
         raise CannotServe(str(error)) from None
 
 
-def _for_crowds(sockets: Sequence[socket.socket]) -> list[socket.socket]:
-    """Each socket several times over; the copies are closed by the server.
-
-    libuv takes one new connection from each in a round of the loop, however many wait. With
-    hundreds of busy clients a round takes tens of milliseconds: the last of 250 new ones waited
-    for ten seconds.
-    """
-    return [
-        original if copy == 0 else original.dup()
-        for original in sockets
-        for copy in range(_ACCEPTS_IN_A_ROUND)
-    ]
-
-
 def _end(server: uvicorn.Server, app: FastAPI) -> None:
     # The first signal lets requests finish, and answers long polls now; the second cuts them off.
     if app.state.service is not None:
@@ -198,19 +163,11 @@ async def _serve(
     exposition = Exposition(registry)
     app = make_app(data_dir=str(data_dir), exposition=exposition)
     gate = _gate(settings, app)
-    server = _Server(
-        uvicorn.Config(
-            RequestLog(gate),
-            http=PeerProtocol,
-            # Whoever sends X-Forwarded-For from this machine must not choose their own address.
-            proxy_headers=False,
-            server_header=False,
-            **_tls(settings),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=math.ceil(settings.api.shutdown_seconds),
-        )
+    server = GuardedServer(
+        RequestLog(gate),
+        connection_limits(settings.limits),
+        **_tls(settings),
+        timeout_graceful_shutdown=math.ceil(settings.api.shutdown_seconds),
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, _end, server, app)
@@ -225,7 +182,7 @@ async def _serve(
             _answering_scrapes(exposition, scrapes, app, settings),
             _answering_grpc(settings, app, data_dir, opening),
         ):
-            await server.serve(_for_crowds(listening.sockets))
+            await server.serve(listening.sockets)
     finally:
         app.state.service = None
         remove_service_file(data_dir)
@@ -261,16 +218,12 @@ async def _answering_scrapes(
     if listening is None:
         yield
         return
-    server = _Server(
-        uvicorn.Config(
-            ForOperators(MetricsPort(exposition), app.state.authenticator),
-            http=PeerProtocol,
-            **_tls(settings),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
+    limits = replace(connection_limits(settings.limits), most=_SCRAPERS)
+    server = GuardedServer(
+        ForOperators(MetricsPort(exposition), app.state.authenticator),
+        limits,
+        **_tls(settings),
+        timeout_graceful_shutdown=1,
     )
     serving = asyncio.create_task(server.serve([listening]))
     try:
@@ -303,6 +256,7 @@ async def _answering_grpc(
         data_dir=str(data_dir),
         interceptors=[gate],
         max_message_mib=limits.max_body_mb,
+        max_connections=max(16, limits.connections // 4),
     )
     certificate = _certificate(settings)
     try:

@@ -72,6 +72,7 @@ def gateway(
         )
     except SettingsError as error:
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+    from gpu_scheduler.connections.budget import connection_limits
     from gpu_scheduler.gateway.options import GatewayOptions
     from gpu_scheduler.gateway.serve import CannotServe, serve
     from gpu_scheduler.log import set_up_logging
@@ -94,6 +95,7 @@ def gateway(
                 tls_cert=tls_cert,
                 tls_key=tls_key,
                 shutdown_seconds=settings.api.shutdown_seconds,
+                connections=connection_limits(settings.limits),
             )
         )
     except ValueError as error:

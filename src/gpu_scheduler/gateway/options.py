@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gpu_scheduler.connections.budget import USUAL, ConnectionLimits
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
@@ -21,6 +23,7 @@ class GatewayOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     shutdown_seconds: float = 2.0
+    connections: ConnectionLimits = USUAL
 
     def __post_init__(self) -> None:
         # Not a Unix socket: the service would take every caller for whoever runs the gateway.

@@ -1,19 +1,17 @@
 """Runs a gateway until it is told to end."""
 
 import asyncio
-import contextlib
 import math
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import structlog
-import uvicorn
 import uvloop
 
 from gpu_scheduler import __version__
+from gpu_scheduler.connections.server import GuardedServer
 from gpu_scheduler.gateway.app import Gateway
 from gpu_scheduler.gateway.options import GatewayOptions
 from gpu_scheduler.gateway.upstream import UpstreamAway
@@ -25,14 +23,6 @@ _log = structlog.get_logger("gpu_scheduler.gateway")
 
 class CannotServe(Exception):
     """Why the gateway does not start, with what to do about it, in a sentence."""
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn raises them again after serving, before we have closed."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def serve(options: GatewayOptions) -> None:
@@ -52,18 +42,12 @@ async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
         raise CannotServe(f"--redis: {error}") from None
     async with gateway:
         await _check_safe(options, gateway)
-        server = _Server(
-            uvicorn.Config(
-                RequestLog(gateway),
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,  # the service's is passed on
-                **_tls(options.tls_cert, options.tls_key),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=math.ceil(options.shutdown_seconds),
-            )
+        server = GuardedServer(
+            RequestLog(gateway),
+            options.connections,
+            date_header=False,  # the service's is passed on
+            **_tls(options.tls_cert, options.tls_key),
+            timeout_graceful_shutdown=math.ceil(options.shutdown_seconds),
         )
 
         def end() -> None:

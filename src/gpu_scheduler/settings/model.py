@@ -297,6 +297,27 @@ class LimitSettings(Section):
     max_ingest_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1024, description="Largest file for POST /ingest, in MiB; it is read as a stream."
     )
+    connections: Annotated[int, Field(ge=16, le=1_000_000), NOT_BOOL] = Field(
+        default=4096,
+        description="Connections over TCP at once, as far as descriptors allow; the Unix socket "
+        "and gRPC have a quarter as many each, for themselves.",
+    )
+    connections_per_caller: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=1024,
+        description="Connections of one address, or of one user of this machine; never more than "
+        "half of all.",
+    )
+    head_seconds: Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=10, description="Time for the head of a request, and for the handshake of TLS."
+    )
+    body_seconds: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=60,
+        description="Time for the body of a request; POST /ingest and POST /jobs/batch may take "
+        "longer while they keep coming.",
+    )
+    idle_seconds: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
+        default=10, description="Time between two requests after which a connection is closed."
+    )
 
 
 class DatabaseSettings(Section):

@@ -79,13 +79,17 @@ def test_errors_have_one_shape_also_for_unknown_paths_and_methods(url: str) -> N
         error_of(http.post("/jobs", content=b"{"), 422, "VALIDATION_ERROR")
 
 
-def test_a_body_of_ten_megabytes_is_answered(url: str) -> None:
+@pytest.mark.parametrize(
+    ("length", "status", "code"),
+    [(1_500_000, 422, "VALIDATION_ERROR"), (10_000_000, 413, "TOO_LARGE")],
+)
+def test_a_large_body_is_answered(url: str, length: int, status: int, code: str) -> None:
     with httpx.Client(base_url=url, trust_env=False) as http:
-        body = json.dumps({"name": "x" * 10_000_000})
+        body = json.dumps({"name": "x" * length})
         answer = http.post(
             "/api/v1/jobs", content=body, headers={"content-type": "application/json"}
         )
-        error = error_of(answer, 422, "VALIDATION_ERROR")
+        error = error_of(answer, status, code)
         assert len(error["message"]) < 1000
 
 

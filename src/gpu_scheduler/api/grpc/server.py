@@ -17,6 +17,16 @@ from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 SERVICES: Final = tuple(service.full_name for service in pb.DESCRIPTOR.services_by_name.values())
 _GRACE_SECONDS: Final = 1.0
 _OPTIONS: Final = (
+    # Whoever connects must speak HTTP/2 soon, and call something now and then; a peer that is gone
+    # without a word is found by pings, and one that pings us without end is cut off.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 3),
+    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_metadata_size", 16 * 1024),
     # Without this a second server on the same port would start, and each get half of the calls.
     ("grpc.so_reuseport", 0),
 )
@@ -36,10 +46,14 @@ class GrpcServer:
         data_dir: str | None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         max_message_mib: int = 2,
+        max_connections: int = 1024,
     ) -> None:
-        largest = ("grpc.max_receive_message_length", max_message_mib * 1024 * 1024)
+        bounds = (
+            ("grpc.max_receive_message_length", max_message_mib * 1024 * 1024),
+            ("grpc.max_allowed_incoming_connections", max_connections),
+        )
         self._server = grpc.aio.server(
-            interceptors=[*interceptors, Decoding(SERVICES)], options=(*_OPTIONS, largest)
+            interceptors=[*interceptors, Decoding(SERVICES)], options=(*_OPTIONS, *bounds)
         )
         self._health = health.aio.HealthServicer()
         rpc.add_SchedulerServiceServicer_to_server(
