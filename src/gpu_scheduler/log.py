@@ -15,6 +15,7 @@ import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
 from gpu_scheduler.settings.model import LoggingSettings
+from gpu_scheduler.wire.masking import mask_argv, mask_text
 
 # The request on whose behalf this task works, for every line that is logged meanwhile.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
@@ -40,6 +41,7 @@ def set_up_logging(settings: LoggingSettings) -> None:
             structlog.stdlib.filter_by_level,  # first: a line that is not written costs nothing
             *shared,
             structlog.processors.format_exc_info,
+            _hide_secrets,
             _ready(render),
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -52,6 +54,7 @@ def set_up_logging(settings: LoggingSettings) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _hide_secrets,
                 render,
             ],
         )
@@ -155,6 +158,16 @@ def _add_request_id(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
     ours = request_id.get()
     if ours is not None:
         line.setdefault("request_id", ours)
+    return line
+
+
+def _hide_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    """Lines quote commands, addresses and what libraries say of them."""
+    for name, value in line.items():
+        if isinstance(value, str):
+            line[name] = mask_text(value)
+        elif isinstance(value, list | tuple) and any(isinstance(each, str) for each in value):
+            line[name] = list(mask_argv([str(each) for each in value]))
     return line
 
 

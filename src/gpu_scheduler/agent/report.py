@@ -4,6 +4,7 @@ import psutil
 
 from gpu_scheduler.devices.api import GpuProcess, GpuReading, Snapshot
 from gpu_scheduler.wire import scheduler_pb2 as pb
+from gpu_scheduler.wire.masking import mask_text
 
 # A command line may be as long as its owner likes; this much tells which one it is.
 _LONGEST_COMMAND = 200
@@ -40,7 +41,7 @@ def _process_message(process: GpuProcess) -> pb.GpuProcess:
     try:
         found = psutil.Process(process.pid)
         message.user = found.username()
-        message.command = " ".join(found.cmdline())[:_LONGEST_COMMAND] or found.name()
+        message.command = mask_text(" ".join(found.cmdline()))[:_LONGEST_COMMAND] or found.name()
     except (psutil.Error, OSError, ValueError, UnicodeError):
         pass  # it ended meanwhile, or is hidden from us
     return message

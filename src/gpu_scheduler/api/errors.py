@@ -18,6 +18,7 @@ from gpu_scheduler.core.errors import (
     Unavailable,
 )
 from gpu_scheduler.service.feed import EventsGone, SlowReader
+from gpu_scheduler.wire.masking import mask_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +63,10 @@ def http_error(error: SchedulerError) -> HttpError:
 def body(
     code: str, message: str, details: list[dict[str, object]] | None = None
 ) -> dict[str, object]:
-    return {"error": {"code": code, "message": message, "details": details or []}}
+    """What a caller sent comes back in it, so it is looked through for secrets."""
+    shown = [{name: _shown(value) for name, value in each.items()} for each in details or ()]
+    return {"error": {"code": code, "message": mask_text(message), "details": shown}}
+
+
+def _shown(value: object) -> object:
+    return mask_text(value) if isinstance(value, str) else value

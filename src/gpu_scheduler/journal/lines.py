@@ -20,6 +20,14 @@ from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.simulate.problems import BadInput, Problem
 from gpu_scheduler.store import codec
+from gpu_scheduler.wire.masking import (
+    MASK,
+    is_secret_option,
+    mask_argv,
+    mask_text,
+    mask_values,
+    secret_values,
+)
 
 KIND: Final = "gpu-scheduler journal"
 FORMAT: Final = 1  # grows when a reader of before would misread a file
@@ -126,9 +134,24 @@ def fit_to_leave(kind: str, payload: bytes, *, commands: bool = False) -> bytes:
     for job in found["jobs"]:
         detail = job.get("detail")
         if detail is not None:
+            secrets = secret_values(dict(detail.get("env", ())))
             for name in drop:
                 detail.pop(name, None)
+            _hide_secrets(detail, secrets)
     return _ENCODER.encode(found)
+
+
+def _hide_secrets(detail: dict[str, Any], secrets: Sequence[str]) -> None:
+    """A file goes from hand to hand. `secrets`: what is to be hidden wherever it stands."""
+    if "name" in detail:
+        detail["name"] = mask_values(mask_text(detail["name"]), secrets)
+    if "argv" in detail:
+        detail["argv"] = [mask_values(word, secrets) for word in mask_argv(detail["argv"])]
+    if "params" in detail:
+        detail["params"] = [
+            (name, MASK if is_secret_option(name) else mask_values(mask_text(value), secrets))
+            for name, value in detail["params"]
+        ]
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from gpu_scheduler.notices.notice import Kind, Notice
 from gpu_scheduler.service.feed_event import FeedEvent
 from gpu_scheduler.service.spending import Notice as BudgetReached
 from gpu_scheduler.store.api import StoredJob
+from gpu_scheduler.wire.masking import mask_text
 
 # The first is what it is above all; it goes to whoever wants one of them.
 _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -171,7 +172,7 @@ def _instant(at: int) -> str:
 
 def _plain(value: object) -> str:
     """A value as one line of printable text: it came from a user, and goes into headers too."""
-    text = "" if value is None else str(value)
+    text = "" if value is None else mask_text(str(value))
     clean = "".join(char if char.isprintable() else " " for char in text).strip()
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 

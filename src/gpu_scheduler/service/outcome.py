@@ -10,6 +10,7 @@ from gpu_scheduler.core.lifecycle import JobState, Move, Progress
 from gpu_scheduler.core.state import Entry
 from gpu_scheduler.engines.api import Observation, Phase
 from gpu_scheduler.service.attempt_key import current_key
+from gpu_scheduler.wire.masking import mask_text
 
 # A machine that cannot start anything must not spin: the free restarts back off as well.
 _FREE_RESTART_MS = 1_000
@@ -101,7 +102,8 @@ def _exited(
         return _end(entry, seen, JobState.COMPLETED, None)
     finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
     how = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
-    cause, fault = sentence(finding, how), finding.fault
+    # A line of its log may be in it, and causes travel further than logs.
+    cause, fault = mask_text(sentence(finding, how)), finding.fault
     if hardware is not None and options.requeue:
         return _again(entry, seen, now, cause, fault, counts=False)
     if progress.failures < options.max_retries:

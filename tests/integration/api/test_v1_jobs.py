@@ -179,12 +179,13 @@ async def test_a_gang_shows_its_workers_and_where_each_is(api: Api) -> None:
 
 async def test_secrets_are_masked_when_shown_and_whole_when_run(api: Api) -> None:
     names = ("API_KEY", "HF_TOKEN", "DB_PASSWORD", "my_secret", "AWS_CREDENTIALS", "PLAIN")
-    job_id = await submit(api, environment=dict.fromkeys(names, "s3cr3t"))
+    variables = dict.fromkeys(names, "s3cr3t") | {"SEED": "7"}
+    job_id = await submit(api, environment=variables)
     shown = (await job(api, job_id))["environment"]
-    assert shown.pop("PLAIN") == "s3cr3t"
-    assert set(shown.values()) == {"******"}
+    assert shown.pop("SEED") == "7"
+    assert set(shown.values()) == {"******"}  # PLAIN too: it has the same value
     for answer in (await api.get(f"{JOBS}/{job_id}"), await api.get(JOBS)):
-        assert "s3cr3t" not in answer.text.replace('"PLAIN":"s3cr3t"', "")
+        assert "s3cr3t" not in answer.text
     await api.box.run(job_id)
     assert api.box.engine.launched[0].env["HF_TOKEN"] == "s3cr3t"
 

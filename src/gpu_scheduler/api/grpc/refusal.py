@@ -14,6 +14,7 @@ from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.grpc.decoding import decoded
 from gpu_scheduler.api.rest.wording import complaints, sentence
 from gpu_scheduler.core.errors import SchedulerError
+from gpu_scheduler.wire.masking import mask_text
 
 _log = structlog.get_logger("gpu_scheduler.api.grpc")
 
@@ -58,7 +59,7 @@ async def refuse(context: Context, error: Exception) -> NoReturn:
     if len(quote(message)) + len(trailer) > _MOST_BYTES:
         message = message[:_SHORT_MESSAGE]
         trailer = json.dumps(body(code, message))
-    await context.abort(status, message, ((TRAILER, trailer),))
+    await context.abort(status, mask_text(message), ((TRAILER, trailer),))
 
 
 def _described(error: Exception) -> tuple[grpc.StatusCode, str, str, list[dict[str, object]]]:

@@ -23,6 +23,7 @@ from gpu_scheduler.service.hardware import GpuProcesses
 from gpu_scheduler.service.identity import Permission, Principal
 from gpu_scheduler.service.processes import Who
 from gpu_scheduler.service.service import Service
+from gpu_scheduler.wire.masking import mask_text
 from gpu_scheduler.wire.v1 import (
     AdoptRequest,
     ClusterStatus,
@@ -282,7 +283,7 @@ def _process(process: GpuProcess, who: Who, job_id: str | None, now: int) -> Gpu
     return GpuProcessModel(
         pid=process.pid,
         user=who.user,
-        command=who.command,
+        command=None if who.command is None else mask_text(who.command),
         memory_mb=process.memory_mib or 0,
         job_id=job_id,
         started_at=None if started_at is None else iso(started_at),

@@ -6,6 +6,7 @@ from gpu_scheduler.api.rest.access import service_of
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire.jobs_file_v1 import JobsFileAnswer, JobsFileLine
+from gpu_scheduler.wire.masking import mask_text
 
 router = APIRouter(tags=["jobs file"])
 
@@ -24,11 +25,11 @@ async def jobs_file(request: Request) -> JobsFileAnswer:
         lines=[
             JobsFileLine(
                 line=line.number,
-                text=line.text,
+                text=mask_text(line.text),
                 job_id=line.job_id,
                 state=await _state(service, line.job_id),
                 tries=line.tries,
-                problem=line.problem,
+                problem=None if line.problem is None else mask_text(line.problem),
             )
             for line in watch.lines
         ],

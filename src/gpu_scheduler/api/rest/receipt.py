@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
 from gpu_scheduler.api.rest.parameters import Name
+from gpu_scheduler.api.rest.shown import shown_detail
 from gpu_scheduler.api.rest.view import iso, shown_cause
 from gpu_scheduler.core.estimate import Announced
 from gpu_scheduler.core.receipt import AttemptUse
@@ -27,7 +28,7 @@ async def receipt(request: Request, job: Name) -> ReceiptModel:
         job_id=told.job_id,
         tenant_id=told.tenant_id,
         user=stored.detail.user or told.options.user,
-        name=stored.detail.name,
+        name=shown_detail(stored.detail).name,
         state=progress.state,
         failure=progress.fault,
         cause=shown_cause(service, stored),

@@ -1,13 +1,13 @@
 """From stored jobs and readings to the answers of /api/v1."""
 
-import re
 from datetime import UTC, datetime
 
 from gpu_scheduler.api.rest.convert import signal_name
+from gpu_scheduler.api.rest.shown import shown_detail, shown_text
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.estimate import Estimate
 from gpu_scheduler.core.gave_way import named_in, without_names
-from gpu_scheduler.core.job import ANYWHERE, Detail, Where
+from gpu_scheduler.core.job import ANYWHERE, Where
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.node import Placement
 from gpu_scheduler.core.units import CPU, GPU, SECOND
@@ -25,13 +25,9 @@ from gpu_scheduler.wire.v1 import (
     ReasonModel,
 )
 
-# Names whose values are nobody's business: they are shown as ******.
-_SECRET = re.compile(r"(?i)(key|token|secret|passw|pwd|credential|auth|cookie|private|dsn)")
-MASK = "******"
-
 
 def job_model(service: Service, stored: StoredJob) -> JobModel:
-    job, detail, progress = stored.job, stored.detail, stored.progress
+    job, detail, progress = stored.job, shown_detail(stored.detail), stored.progress
     request, options = job.request, job.options
     placement = progress.placement
     limit = options.time_limit_ms
@@ -52,7 +48,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         command=list(detail.argv),
         working_dir=detail.cwd,
         image=detail.image,
-        environment=masked(detail),
+        environment=dict(detail.env),
         submitted_at=iso(job.submitted_at),
         started_at=None if progress.started_at is None else iso(progress.started_at),
         ended_at=None if progress.ended_at is None else iso(progress.ended_at),
@@ -101,8 +97,10 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
 def shown_cause(service: Service, stored: StoredJob) -> str | None:
     """Why it ended or waits again. Records of earlier versions may name another tenant's job."""
     cause = stored.progress.cause
-    if cause is None or named_in(cause) is None:
-        return cause
+    if cause is None:
+        return None
+    if named_in(cause) is None:
+        return shown_text(cause, stored.detail)
     receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
     is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
     return cause if is_own else without_names(cause)
@@ -130,10 +128,6 @@ def _placements(placement: Placement) -> list[PlacementModel]:
         PlacementModel(node=part.node_id, gpus=[share.gpu_index for share in part.shares])
         for part in placement.parts()
     ]
-
-
-def masked(detail: Detail) -> dict[str, str]:
-    return {name: MASK if _SECRET.search(name) else value for name, value in detail.env}
 
 
 def iso(at: int) -> str:

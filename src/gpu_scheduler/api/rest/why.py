@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gpu_scheduler.api.rest.resubmit import resubmit_command, size_text, span_text
-from gpu_scheduler.api.rest.view import MASK, estimate_model, iso, masked
+from gpu_scheduler.api.rest.shown import shown_detail
+from gpu_scheduler.api.rest.view import estimate_model, iso
 from gpu_scheduler.api.sentences import reason_model
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.units import CPU, GPU, SECOND, gpus_text
@@ -14,6 +15,7 @@ from gpu_scheduler.core.why.changes import Change, ChangeKind
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.why import Sees, Told
 from gpu_scheduler.store.api import StoredJob
+from gpu_scheduler.wire.masking import MASK
 from gpu_scheduler.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyAnswer
 
 _SHOWN: Final = 20  # blockers; how many there are is said as well
@@ -57,10 +59,11 @@ def _change(service: Service, stored: StoredJob, change: Change) -> ChangeModel:
     sentence, fields = in_words(stored.job, change)
     command = ""
     if stored.job.array is None:  # an element of an array cannot be submitted alone
-        env = {name: value for name, value in masked(stored.detail).items() if value != MASK}
+        detail = shown_detail(stored.detail)
+        env = {name: value for name, value in detail.env if MASK not in value}
         tenant = service.state.ledger.tenant(stored.job.tenant_id).tenant
         command = resubmit_command(
-            stored.job.job_id, change.job, stored.detail, env, tenant.usual_priority
+            stored.job.job_id, change.job, detail, env, tenant.usual_priority
         )
     return ChangeModel(sentence=sentence, command=command, fields=fields)
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from gpu_scheduler.api.rest.view import MASK, iso, masked
+from gpu_scheduler.api.rest.shown import shown_detail, shown_text
+from gpu_scheduler.api.rest.view import iso
 from gpu_scheduler.core.job import Detail
+from gpu_scheduler.wire.masking import MASK
 
 
 @pytest.mark.parametrize(
@@ -37,9 +39,24 @@ def test_an_instant_is_shown_also_where_no_calendar_has_it(at: int, text: str) -
     ],
 )
 def test_values_of_secret_looking_names_are_masked(name: str) -> None:
-    assert masked(Detail(env=((name, "s3cr3t"),))) == {name: MASK}
+    assert dict(shown_detail(Detail(env=((name, "s3cr3t"),))).env) == {name: MASK}
 
 
 @pytest.mark.parametrize("name", ["SEED", "LR", "OMP_NUM_THREADS", "DATA"])
 def test_other_values_are_shown(name: str) -> None:
-    assert masked(Detail(env=((name, "1"),))) == {name: "1"}
+    assert dict(shown_detail(Detail(env=((name, "1"),))).env) == {name: "1"}
+
+
+def test_a_secret_of_one_place_is_hidden_in_all_others() -> None:
+    detail = Detail(
+        name="run with s3cr3t-99",
+        argv=("python", "x.py", "--wandb", "s3cr3t-99", "--token", "t0k3n-77"),
+        env=(("WANDB_API_KEY", "s3cr3t-99"), ("NOTE", "t0k3n-77 it is")),
+        params=(("password", "p"), ("lr", "0.1")),
+    )
+    shown = shown_detail(detail)
+    assert shown.name == f"run with {MASK}"
+    assert shown.argv == ("python", "x.py", "--wandb", MASK, "--token", MASK)
+    assert dict(shown.env) == {"WANDB_API_KEY": MASK, "NOTE": f"{MASK} it is"}
+    assert shown.params == (("password", MASK), ("lr", "0.1"))
+    assert shown_text("exit code 1: KeyError: 't0k3n-77'", detail).endswith(f"'{MASK}'")
