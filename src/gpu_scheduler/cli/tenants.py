@@ -22,6 +22,7 @@ _CREATE_EPILOG = examples(
     'tgpu tenants create "ML Research Team" --max-gpus 16 --max-gpu-mem 200G --max-jobs 20',
     "tgpu tenants create Vision --id vision --max-gpus-of A100=2 --max-gpus-of H100=1",
     "tgpu tenants create Vision --id vision --max-gpus 8 --cohort science --max-lend 4",
+    "tgpu tenants create Vision --id vision --system-user",
 )
 _CHANGE_EPILOG = examples(
     "tgpu tenants change vision --max-gpus 8 --weight 2",
@@ -137,6 +138,9 @@ RunAsUser = Annotated[
         "--run-as", metavar="USER", help="Local user its jobs run as; none for none of its own."
     ),
 ]
+SystemUser = Annotated[
+    bool, typer.Option("--system-user", help="Make a local user for its jobs: tgpu-TENANT.")
+]
 Enforce = Annotated[
     bool | None, typer.Option("--enforce/--no-enforce", help="Do its limits limit?")
 ]
@@ -193,12 +197,13 @@ def create(
     budget_window: BudgetWindow = None,
     budget_action: OnBudget = None,
     run_as: RunAsUser = None,
+    system_user: SystemUser = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
     """Create a tenant. A limit that is left out does not limit."""
     from gpu_scheduler.cli.connect import connected
-    from gpu_scheduler.cli.output import say, show_json
+    from gpu_scheduler.cli.output import note, say, show_json
     from gpu_scheduler.wire.tenants_v1 import TenantCreate
 
     fields = _limits(
@@ -212,7 +217,7 @@ def create(
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
-    fields |= _run_as(run_as)
+    fields |= _run_as(run_as, system_user)
     fields |= _given(id=tenant_id, name=name, **_traits(tier, weight, preemption, enforce))
     with connected(api_url) as client:
         made = client.create_tenant(TenantCreate.model_validate(fields))
@@ -220,6 +225,8 @@ def create(
         show_json(made)
     else:
         say(f"tenant {made.id} created; submit for it with: tgpu submit --tenant {made.id} -- …")
+        if system_user:
+            note(f"its jobs run as {made.run_as}, a user that was made for them")
 
 
 @app.command("change", epilog=_CHANGE_EPILOG)
@@ -246,6 +253,7 @@ def change(
     budget_window: BudgetWindow = None,
     budget_action: OnBudget = None,
     run_as: RunAsUser = None,
+    system_user: SystemUser = False,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="May it submit and start jobs?")
     ] = None,
@@ -271,7 +279,7 @@ def change(
     )
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
-    fields |= _run_as(run_as)
+    fields |= _run_as(run_as, system_user)
     fields |= _given(name=name, active=active, **_traits(tier, weight, preemption, enforce))
     if not fields:
         raise bad_input("nothing to change", "see: tgpu tenants change --help")
@@ -403,9 +411,14 @@ def _budget(
     return {"budget": amounts | rest}
 
 
-def _run_as(user: str | None) -> dict[str, object]:
+def _run_as(user: str | None, system_user: bool) -> dict[str, object]:
+    from gpu_scheduler.cli.failures import bad_input
     from gpu_scheduler.cli.limits import NONE
 
+    if user is not None and system_user:
+        raise bad_input("give --run-as or --system-user, not both")
+    if system_user:
+        return {"system_user": True}
     return {} if user is None else {"run_as": "" if user.lower() == NONE else user}
 
 

@@ -121,7 +121,9 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
             case JobChanged(_, job):
                 found = job.job_id, job.tenant_id, f"priority {job.priority}"
             case TenantSet():
-                found = event.tenant.tenant_id, event.tenant.tenant_id, ""
+                tenant = event.tenant
+                user = f"jobs run as {tenant.run_as}" if tenant.run_as else ""
+                found = tenant.tenant_id, tenant.tenant_id, user
             case QueueSet():
                 queue = event.queue
                 found = f"{queue.tenant_id}:{queue.name}", queue.tenant_id, ""

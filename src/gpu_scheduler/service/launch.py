@@ -103,6 +103,9 @@ _OF_A_LOGIN: Final = frozenset(
 )
 
 
+_NO_SHELLS: Final = ("/nologin", "/false", "/true")
+
+
 def _for_account(base: Mapping[str, str], account: Account, detail: Detail) -> Mapping[str, str]:
     """What a login of that user sets, in place of the same of the service or of the submitter.
 
@@ -111,7 +114,9 @@ def _for_account(base: Mapping[str, str], account: Account, detail: Detail) -> M
     if detail.env_id is not None and (is_themselves(detail) or not detail.owner):
         return base
     name = account.name
-    login = {"HOME": account.home, "USER": name, "LOGNAME": name, "SHELL": account.shell}
+    # Users without a login have a shell that runs nothing; programs that ask for one want another.
+    shell = "/bin/sh" if account.shell.endswith(_NO_SHELLS) else account.shell
+    login = {"HOME": account.home, "USER": name, "LOGNAME": name, "SHELL": shell}
     return {key: value for key, value in base.items() if key not in _OF_A_LOGIN} | login
 
 

@@ -282,7 +282,10 @@ def _no_user(tenant_id: TenantId, fallback: str) -> str:
 
 
 def _remedy(tenant_id: TenantId) -> str:
-    return f"an admin sets one with: tgpu tenants change {tenant_id} --run-as USER"
+    return (
+        f"an admin sets one with: tgpu tenants change {tenant_id} --run-as USER (or --system-user, "
+        "which makes one)"
+    )
 
 
 def _another(uid: int, was: str, now: str) -> str:

@@ -16,6 +16,7 @@ from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.run_as import RunAs
+from gpu_scheduler.service.system_users import SystemUsers
 from gpu_scheduler.service.writer import Decision, Writer
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -28,28 +29,44 @@ class TenantCommands:
         self._writer = writer
         self._clock = clock
         self._run_as = run_as
+        self._system_users = SystemUsers(run_as.rules.own_uid)
 
     # -- tenants -----------------------------------------------------------------------------
 
-    async def create(self, tenant_id: TenantId | None, **fields: Any) -> Tenant:
-        """A new tenant; without an id it gets one from the clock, as `tenant-1765705491822`."""
+    async def create(
+        self, tenant_id: TenantId | None, *, system_user: bool = False, **fields: Any
+    ) -> Tenant:
+        """A new tenant; without an id it gets one from the clock, as `tenant-1765705491822`.
+
+        With `system_user` its jobs get a local user of their own, who is made here.
+        """
         if tenant_id is not None and not _NAME.fullmatch(tenant_id):
             raise InvalidRequest("tenant_id", tenant_id, f"an id is {NAME_RULE}")
+        if system_user:
+            tenant_id = tenant_id or TenantId(_free_id(self._state, self._clock.now()))
+            if tenant_id in self._state.ledger.tenants:  # before a user is made for it
+                raise _taken(tenant_id)
+            fields["run_as"] = await self._system_user(tenant_id, fields)
         await self._check_user(fields)
 
         def decide(state: State) -> Decision[Tenant]:
             now = self._clock.now()
             chosen = tenant_id or _free_id(state, now)
             if chosen in state.ledger.tenants:
-                raise Conflict(f"tenant {chosen} already exists", [{"tenant_id": chosen}])
+                raise _taken(chosen)
             tenant = _checked(Tenant(TenantId(chosen), created_at=now, **fields))
             self._run_as.check_unique(state, [tenant])
             return Decision(tenant, [TenantSet(now, tenant)])
 
         return await self._writer.do(decide, touches=None)
 
-    async def change(self, tenant_id: TenantId, changes: Mapping[str, Any]) -> Tenant:
+    async def change(
+        self, tenant_id: TenantId, changes: Mapping[str, Any], *, system_user: bool = False
+    ) -> Tenant:
         """Replace some fields of a tenant. Jobs that run keep running, whatever the new limits."""
+        if system_user:
+            tenant_use(self._state, tenant_id)
+            changes = {**changes, "run_as": await self._system_user(tenant_id, changes)}
         await self._check_user(changes)
 
         def decide(state: State) -> Decision[Tenant]:
@@ -59,6 +76,12 @@ class TenantCommands:
             return Decision(tenant, [TenantSet(self._clock.now(), tenant)])
 
         return await self._writer.do(decide, touches=None)
+
+    async def _system_user(self, tenant_id: TenantId, fields: Mapping[str, Any]) -> str:
+        if fields.get("run_as"):
+            remedy = "a tenant has one user: give run_as, or system_user to have one made"
+            raise InvalidRequest("run_as", fields["run_as"], remedy)
+        return await self._system_users.make(tenant_id)
 
     async def _check_user(self, fields: Mapping[str, Any]) -> None:
         """In a thread: the list of users may be on another machine."""
@@ -106,6 +129,10 @@ class TenantCommands:
             return Decision(None, [QueueRemoved(self._clock.now(), tenant_id, name)])
 
         await self._writer.do(decide, touches=None)
+
+
+def _taken(tenant_id: str) -> Conflict:
+    return Conflict(f"tenant {tenant_id} already exists", [{"tenant_id": tenant_id}])
 
 
 def tenant_use(state: State, tenant_id: TenantId) -> TenantUse:

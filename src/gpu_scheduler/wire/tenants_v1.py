@@ -96,6 +96,7 @@ class TenantCreate(TenantLimits):
     enforce_quota: bool = True
     cohort: Cohort = ""
     run_as: UserName = ""
+    system_user: bool = False  # make a user for its jobs, in place of naming one
 
 
 class TenantPatch(RequestModel):
@@ -123,6 +124,7 @@ class TenantPatch(RequestModel):
     enforce_quota: bool = True
     active: bool = True
     run_as: UserName = ""
+    system_user: bool = False
 
 
 class UsageModel(_Model):

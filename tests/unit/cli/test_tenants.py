@@ -181,3 +181,11 @@ def test_the_user_of_its_jobs_is_sent_and_taken_away(tgpu, service):
     assert tgpu("tenants", "create", "Plain", "--run-as", "plain-jobs").code == 0
     assert tgpu("tenants", "change", "research", "--run-as", "none").code == 0
     assert service.bodies == [{"name": "Plain", "run_as": "plain-jobs"}, {"run_as": ""}]
+
+
+def test_a_user_can_be_made_for_its_jobs(tgpu, service):
+    outcome = tgpu("tenants", "create", "Plain", "--system-user")
+    assert outcome.code == 0
+    assert "research-jobs" in outcome.err
+    assert service.bodies == [{"name": "Plain", "system_user": True}]
+    assert tgpu("tenants", "change", "research", "--system-user", "--run-as", "x").code == 2

@@ -57,9 +57,9 @@ async def create(request: Request, body: TenantCreate) -> TenantModel:
     """Create a tenant (a project) with its quotas."""
     service = service_of(request)
     tenant_id = None if body.id is None else TenantId(body.id)
-    given = body.model_dump(exclude={"id"})
+    given = body.model_dump(exclude={"id", "system_user"})
     fields = core_fields(given, service.settings.cost_per_gpu_hour)
-    tenant = await service.tenants.create(tenant_id, **fields)
+    tenant = await service.tenants.create(tenant_id, system_user=body.system_user, **fields)
     return tenant_model(service, tenant_use(service.state, tenant.tenant_id))
 
 
@@ -82,9 +82,9 @@ async def get(request: Request, tenant_id: Name) -> TenantModel:
 async def change(request: Request, tenant_id: Name, body: TenantPatch) -> TenantModel:
     """Change some fields of a tenant."""
     service = service_of(request)
-    given = body.model_dump(exclude_unset=True)
+    given = body.model_dump(exclude_unset=True, exclude={"system_user"})
     changes = core_fields(given, service.settings.cost_per_gpu_hour)
-    await service.tenants.change(TenantId(tenant_id), changes)
+    await service.tenants.change(TenantId(tenant_id), changes, system_user=body.system_user)
     return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
 
 
