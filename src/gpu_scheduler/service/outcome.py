@@ -15,6 +15,7 @@ from gpu_scheduler.wire.masking import mask_text
 # A machine that cannot start anything must not spin: the free restarts back off as well.
 _FREE_RESTART_MS = 1_000
 _LONGEST_BACKOFF_MS = 3_600_000
+_UNRECORDED = "cancelled while the store could not record it"
 
 
 def conclude(
@@ -76,13 +77,18 @@ def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
     return [JobMoved(seen.at, job_id, Move.RUN, progress)]
 
 
-def _was_cancelled(progress: Progress) -> bool:
-    return progress.stopping and progress.gives_way_to is None
+def _was_cancelled(progress: Progress, seen: Observation) -> bool:
+    """Also where that is not on record: the engine was told while nothing could be recorded, and
+    the service ended before it could (`urgent_stops.py`).
+    """
+    if progress.stopping:
+        return progress.gives_way_to is None
+    return seen.cause == "stopped"
 
 
 def _stopped(entry: Entry, seen: Observation, now: int) -> JobMoved:
     """Its end was asked for: for good, or to wait on hold."""
-    cause = entry.progress.cause
+    cause = entry.progress.cause if entry.progress.stopping else _UNRECORDED
     if not entry.progress.held:
         return _end(entry, seen, JobState.CANCELLED, cause)
     move = _again(entry, seen, now, cause or "put on hold", counts=False)
@@ -93,7 +99,7 @@ def _exited(
     entry: Entry, seen: Observation, now: int, hardware: str | None, evidence: Evidence
 ) -> JobMoved:
     progress, options = entry.progress, entry.job.options
-    if _was_cancelled(progress):
+    if _was_cancelled(progress, seen):
         return _stopped(entry, seen, now)
     if seen.cause == "time_limit":
         cause = f"time limit of {(options.time_limit_ms or 0) / 1000:g} s reached"
@@ -114,7 +120,7 @@ def _exited(
 
 def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
     cause = seen.cause or "the engine did not start it"
-    if _was_cancelled(entry.progress):
+    if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
     if not seen.retry:  # what it asks for is not there, and will not be
         return _end(entry, seen, JobState.FAILED, cause, Fault.USER_ERROR)
@@ -125,7 +131,7 @@ def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> Jo
     cause, fault = seen.cause or "nobody saw how it ended", Fault.NODE
     if hardware is not None:
         cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
-    if _was_cancelled(entry.progress):
+    if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
     if entry.job.options.requeue:
         return _again(entry, seen, now, cause, fault, counts=False)

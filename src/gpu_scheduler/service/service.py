@@ -78,6 +78,7 @@ from gpu_scheduler.service.spending import (
     stops,
 )
 from gpu_scheduler.service.tenants import TenantCommands
+from gpu_scheduler.service.urgent_stops import Cancelled, UrgentStops
 from gpu_scheduler.service.why import Reasons
 from gpu_scheduler.service.writer import Decision, StateApart, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
@@ -129,6 +130,7 @@ class Service:
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
+    _urgent: UrgentStops | None = None  # while it is open, where there is an engine
 
     def __init__(
         self,
@@ -272,8 +274,7 @@ class Service:
             prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
             refuse=self.disk.refuse_when_low,
         )
-        await self._look_at_disk()
-        self._spawn("disk", self._keep_looking_at_disk)
+        await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)
         await self.agents.open()
         await self.receipts.open()
@@ -323,6 +324,8 @@ class Service:
         """Stop deciding; what was taken is recorded first. Jobs go on."""
         self.feed.close()
         self.writer.close()
+        if self._urgent is not None:
+            await self._urgent.close()
         tasks, self._tasks = self._tasks, []
         writer_tasks = [task for task in tasks if task.get_name() == "writer"]
         others = [task for task in tasks if task not in writer_tasks]
@@ -360,6 +363,8 @@ class Service:
         if self.gate.trouble:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
         found += self.disk.problems()
+        if self._urgent is not None:
+            found += self._urgent.problems()
         found += self.lookout.problems()
         found += self.bookings.problems()
         found += self.sizes.problems()
@@ -464,6 +469,15 @@ class Service:
         )
         await self.lookout.look()  # whoever asks now sees whose it is
         return job_id
+
+    async def cancel(self, job_id: JobId) -> Cancelled:
+        """End a job for good; one that runs also while the store cannot record it."""
+        try:
+            return Cancelled(await self.jobs.cancel(job_id))
+        except StoreUnavailable as error:
+            if self._urgent is None:
+                raise
+            return await self._urgent.stop(job_id, error)
 
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)
@@ -592,6 +606,12 @@ class Service:
                 await self.lookout.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
+
+    async def _open_for_full_disks(self) -> None:
+        if self.engine is not None:
+            self._urgent = UrgentStops(self.state, self.engine, self.jobs.cancel)
+        await self._look_at_disk()
+        self._spawn("disk", self._keep_looking_at_disk)
 
     async def _keep_looking_at_disk(self) -> None:
         while True:

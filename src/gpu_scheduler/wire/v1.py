@@ -282,6 +282,7 @@ class ActionAnswer(_Model):
     job_id: str
     status: str  # the job's state afterwards
     message: str
+    recorded: bool = True  # false: it is done, and will be on record when the store works again
 
 
 class BlockerModel(_Model):

@@ -291,7 +291,13 @@ async def test_last_without_any_job_is_not_found(api: Api) -> None:
 async def test_a_waiting_job_is_cancelled_at_once_and_only_once(api: Api) -> None:
     job_id = await submit(api)
     answer = await api.delete(f"{JOBS}/{job_id}")
-    assert answer.json() == {"job_id": job_id, "status": "cancelled", "message": "Job cancelled"}
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "job_id": job_id,
+        "status": "cancelled",
+        "message": "Job cancelled",
+        "recorded": True,
+    }
     error_of(await api.delete(f"{JOBS}/{job_id}"), 409, "CONFLICT")
 
 
@@ -324,6 +330,7 @@ async def test_a_waiting_job_gets_another_priority(api: Api) -> None:
         "job_id": job_id,
         "status": "pending",
         "message": "Job has priority 900",
+        "recorded": True,
     }
     assert (await job(api, job_id))["priority"] == 900
     events = (await api.get(f"{JOBS}/{job_id}/events")).json()["events"]

@@ -100,6 +100,42 @@ def test_a_service_that_finds_the_disk_full_starts_with_the_ballast_and_loses_no
     eventually(lambda: service.get("/health")["status"] == "healthy", "health")
 
 
+def test_a_cancel_reaches_a_job_that_the_store_cannot_record(
+    disk: Path, start: StartService
+) -> None:
+    """Once the service lives to record it, once it is killed before it can."""
+    service = start(data_dir=disk / "data", settings={"database": {"ballast_mb": 0}})
+    first, second = (service.submit(f"{gate('never')}", max_retries=3) for _ in range(2))
+    waiting = service.submit("exit 0", hold=True)
+    service.running(first)
+    service.running(second)
+
+    fill(disk)
+    for job_id in (first, second):
+        answer = service.http.delete(f"/api/v1/jobs/{job_id}")
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["recorded"] is False
+        assert "not on record yet: " in answer.json()["message"]
+        eventually(lambda job=job_id: not service.processes_of(job), "it to be ended")  # type: ignore[misc]  # bound now
+        assert service.job(job_id)["state"] == "running"
+        if job_id == first:
+            problems = service.get("/health")["problems"]
+            assert any("cancels carried out and not on record yet: 1" in p for p in problems)
+            free(disk)
+            assert service.end(first)["cause"] == "cancelled by its owner"
+            fill(disk)
+    refused = service.http.delete(f"/api/v1/jobs/{waiting}")  # nothing runs that could be ended
+    assert refused.status_code == 503
+    service.kill()
+
+    free(disk)
+    service.start()
+    job = service.end(second)
+    assert (job["state"], job["attempt"]) == ("cancelled", 1)
+    assert job["cause"] == "cancelled while the store could not record it"
+    assert service.job(waiting)["state"] == "pending"
+
+
 @pytest.mark.parametrize(
     ("make_it_so", "said"),
     [

@@ -85,6 +85,17 @@ def test_a_job_that_was_to_be_stopped_is_cancelled_however_it_ended(
 
 
 @pytest.mark.parametrize("state", ["scheduled", "running"])
+@pytest.mark.parametrize("phase", [Phase.EXITED, Phase.NOT_STARTED])
+def test_a_job_that_was_stopped_before_that_was_on_record_is_cancelled_and_not_tried_again(
+    state: str, phase: Phase
+) -> None:
+    _, entry = placed(state, max_retries=3, requeue=True)
+    moved = the_move(entry, seen(phase, exit_code=143, cause="stopped"))
+    assert moved.move is Move.CANCEL
+    assert moved.progress.cause == "cancelled while the store could not record it"
+
+
+@pytest.mark.parametrize("state", ["scheduled", "running"])
 def test_exit_code_0_completes(state: str) -> None:
     _, entry = placed(state)
     progress = the_move(entry, exited(0)).progress

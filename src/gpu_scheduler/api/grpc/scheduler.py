@@ -10,7 +10,7 @@ from gpu_scheduler.api.auth.grpc_gate import grpc_caller
 from gpu_scheduler.api.grpc.messages import check_bounds, fields_of, fill
 from gpu_scheduler.api.grpc.refusal import Context, NotReady, answering
 from gpu_scheduler.api.nodes import node_models
-from gpu_scheduler.api.rest.access import checked_submission, visible_job, visible_job_id
+from gpu_scheduler.api.rest.access import checked_submission, live_job_id, visible_job
 from gpu_scheduler.api.rest.cluster import cluster_model, visible_status
 from gpu_scheduler.api.rest.convert import submission_of
 from gpu_scheduler.api.rest.jobs import cancel_answer, states_of, submit_answer
@@ -54,8 +54,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobReply:
         check_bounds(request)
         service = self._service()
-        job_id = await visible_job_id(service, grpc_caller(), _job_name(request.job_id))
-        return fill(pb.CancelJobReply(), cancel_answer(job_id, await service.jobs.cancel(job_id)))
+        job_id = await live_job_id(service, grpc_caller(), _job_name(request.job_id))
+        return fill(pb.CancelJobReply(), cancel_answer(job_id, await service.cancel(job_id)))
 
     @answering
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:

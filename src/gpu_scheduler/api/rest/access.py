@@ -20,7 +20,7 @@ from gpu_scheduler.service.run_as import as_account
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.service.tenants import no_tenant, queues_of, tenant_use, usage_total
-from gpu_scheduler.store.api import JobQuery, StoredJob
+from gpu_scheduler.store.api import JobQuery, StoredJob, StoreUnavailable
 
 
 def service_of(request: HTTPConnection) -> Service:
@@ -54,6 +54,18 @@ async def visible_job_id(service: Service, caller: Principal, name: str) -> JobI
         job_id = (await visible_job(service, caller, name)).job.job_id
     concerns(job_id)
     return job_id
+
+
+async def live_job_id(service: Service, caller: Principal, name: str) -> JobId:
+    """The same of a job that may be running, also while the store cannot be read."""
+    try:
+        return await visible_job_id(service, caller, name)
+    except StoreUnavailable:
+        entry = service.state.entry(JobId(name))
+        if entry is None or not caller.sees(entry.job.tenant_id):
+            raise
+        concerns(name, entry.job.tenant_id)
+        return entry.job.job_id
 
 
 def visible_tenant(service: Service, caller: Principal, tenant_id: str) -> TenantUse:

@@ -7,6 +7,7 @@ from fastapi import Query, Request, Response
 from gpu_scheduler.api.rest.access import (
     caller_of,
     checked_submission,
+    live_job_id,
     service_of,
     visible_job,
     visible_job_id,
@@ -25,6 +26,7 @@ from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.service.audit import concerns
 from gpu_scheduler.service.jobs import Submitted
 from gpu_scheduler.service.rerun import rerun_detail
+from gpu_scheduler.service.urgent_stops import Cancelled
 from gpu_scheduler.store.api import JobQuery, StoredJob
 from gpu_scheduler.wire.v1 import (
     ActionAnswer,
@@ -94,11 +96,13 @@ async def get_job(request: Request, job: Name) -> JobModel:
 
 
 @router.delete("/{job}")
-async def cancel(request: Request, job: Name) -> ActionAnswer:
-    """End a job for good, with all its processes."""
+async def cancel(request: Request, response: Response, job: Name) -> ActionAnswer:
+    """End a job for good, with all its processes; 202: it is not on record yet."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
-    return cancel_answer(job_id, await service.jobs.cancel(job_id))
+    job_id = await live_job_id(service, caller_of(request), job)
+    answer = cancel_answer(job_id, await service.cancel(job_id))
+    response.status_code = 200 if answer.recorded else 202
+    return answer
 
 
 @router.patch("/{job}")
@@ -241,10 +245,16 @@ def states_of(text: str) -> tuple[JobState, ...]:
     return tuple(states)
 
 
-def cancel_answer(job_id: JobId, state: JobState) -> ActionAnswer:
-    done = state is JobState.CANCELLED
-    message = "Job cancelled" if done else "Job is being ended"
-    return ActionAnswer(job_id=job_id, status=state, message=message)
+def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:
+    state = cancelled.state
+    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being ended"
+    if cancelled.unrecorded is not None:
+        message = (
+            f"Job is being ended, and that is not on record yet: {cancelled.unrecorded}. It will "
+            "be recorded as soon as the store works"
+        )
+    recorded = cancelled.unrecorded is None
+    return ActionAnswer(job_id=job_id, status=state, message=message, recorded=recorded)
 
 
 def submit_answer(submitted: Submitted) -> SubmitAnswer:
