@@ -10,6 +10,7 @@ from gpu_scheduler.core.errors import (
     IllegalMove,
     InvalidRequest,
     InvariantBroken,
+    Malformed,
     NotFound,
     QuotaExceeded,
     RateLimited,
@@ -29,6 +30,7 @@ class HttpError:
 
 
 TABLE: dict[type[SchedulerError], HttpError] = {
+    Malformed: HttpError(HTTPStatus.BAD_REQUEST, "BAD_REQUEST", "INVALID_ARGUMENT"),
     InvalidRequest: HttpError(
         HTTPStatus.UNPROCESSABLE_ENTITY, "VALIDATION_ERROR", "INVALID_ARGUMENT"
     ),

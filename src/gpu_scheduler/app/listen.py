@@ -83,7 +83,9 @@ def listen(settings: Settings) -> Iterator[Listening]:
             scheme = "http" if settings.api.tls_cert is None else "https"
             url = f"{scheme}://{_in_url(settings.api.host)}:{settings.api.http_port}"
         if path is not None:
-            sockets.append(_listen_unix(path, for_everybody=_serves_everybody(settings)))
+            sockets.append(
+                _listen_unix(path, for_everybody=settings.serves_local_users(os.geteuid()))
+            )
             made = _file_at(path)
         yield Listening(sockets, url, path)
     finally:
@@ -158,11 +160,6 @@ def _socket_path(settings: Settings) -> Path | None:
     if settings.api.socket is not None or not settings.auth.enabled:
         return settings.api.socket
     return settings.data_directory / "service.sock"
-
-
-def _serves_everybody(settings: Settings) -> bool:
-    """Root can run the jobs of each user as that user, and the kernel says who connects."""
-    return settings.auth.enabled and os.geteuid() == 0
 
 
 def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:

@@ -21,13 +21,15 @@ from fastapi import FastAPI
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.auth.authenticator import Authenticator
-from gpu_scheduler.api.auth.gate import ForOperators, Gate
+from gpu_scheduler.api.auth.gate import Entrance, ForOperators, Gate
 from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_of
 from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
+from gpu_scheduler.api.auth.web_pages import WebPages
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.app.compose import make_notices, make_service
 from gpu_scheduler.app.disk_words import with_disk
+from gpu_scheduler.app.doors import door_rules
 from gpu_scheduler.app.listen import (
     GRPC_REMEDY,
     Listening,
@@ -77,6 +79,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         set_up_logging(settings.logging)
     except OSError as error:
         raise CannotServe(f"cannot write the log to logging.file: {error}") from None
+    door_rules(settings)  # before anything is listened on
     check_run_as(settings)
     with (
         data_directory(settings) as data_dir,
@@ -115,16 +118,14 @@ def _gate(settings: Settings, app: FastAPI) -> Gate:
         tokens = tokens_of(settings.auth)
     except BadAuthSettings as error:
         raise CannotServe(str(error)) from None
-    app.state.authenticator = Authenticator(
-        lambda: app.state.service, enabled=settings.auth.enabled, tokens=tokens
-    )
+    app.state.authenticator = Authenticator(lambda: app.state.service, door_rules(settings), tokens)
     limits = settings.limits
     return Gate(
         app,
         app.state.authenticator,
         buckets=TokenBuckets(limits.requests_per_second, limits.burst),
         body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb, limits.max_batch_mb),
-        local_only=not (settings.auth.enabled or settings.api.insecure_listen),
+        pages=WebPages(settings.api.allowed_hosts),
     )
 
 
@@ -220,7 +221,10 @@ async def _answering_scrapes(
         return
     limits = replace(connection_limits(settings.limits), most=_SCRAPERS)
     server = GuardedServer(
-        ForOperators(MetricsPort(exposition), app.state.authenticator),
+        ForOperators(
+            MetricsPort(exposition),
+            Entrance(app.state.authenticator, WebPages(settings.api.allowed_hosts)),
+        ),
         limits,
         **_tls(settings),
         timeout_graceful_shutdown=1,
@@ -250,6 +254,7 @@ async def _answering_grpc(
         app.state.authenticator,
         lambda: app.state.service,
         TokenBuckets(limits.requests_per_second, limits.burst),
+        listening=(api.host, api.grpc_port),
     )
     server = GrpcServer(
         lambda: app.state.service,
@@ -277,6 +282,7 @@ async def _answering_grpc(
     finally:
         telling.cancel()
         await server.stop()
+        gate.close()
 
 
 async def _open(

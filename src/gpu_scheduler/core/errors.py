@@ -2,6 +2,7 @@
 
     SchedulerError
     ├── InvalidRequest     the caller must change the request
+    │   ├── Malformed      … because it is no proper request, whatever it asks for
     │   └── QuotaExceeded  … because it can never fit the tenant's quota
     ├── Unauthenticated    nobody knows who the caller is
     ├── Forbidden          the caller may not do this
@@ -70,6 +71,10 @@ class InvalidRequest(SchedulerError):
             [{"field": field, "value": shown, "remedy": remedy}],
         )
         self.field = field
+
+
+class Malformed(InvalidRequest):
+    """A header has a value that no such header can have."""
 
 
 class QuotaExceeded(InvalidRequest):

@@ -25,7 +25,8 @@ from gpu_scheduler.gateway.headers import (
     digest_of,
     header,
     of_a_read,
-    page_key,
+    passed_on,
+    standing,
 )
 from gpu_scheduler.gateway.limits import Identity, Limits, identity_in
 from gpu_scheduler.gateway.options import GatewayOptions
@@ -78,6 +79,7 @@ class Gateway:
         source = Source(self._upstream, options.api_key)
         self._feeder = Feeder(self._ring, source, stream, self._reads.changed)
         self._leader = None if stream is None else Leader(self._ring, source, stream)
+        self._insists = options.insecure_listen
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -103,7 +105,9 @@ class Gateway:
 
     async def asks_who_calls(self) -> bool:
         """Whether the service lets nobody in whom it does not know. UpstreamAway."""
-        return (await self._upstream.fetch(_WHOAMI, [])).status == 401
+        # For somebody else: we ourselves may well be served without being asked.
+        stranger = passed_on(Caller("192.0.2.1"))
+        return (await self._upstream.fetch(_WHOAMI, stranger)).status == 401
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         fields: dict[str, Any] = dict(scope)
@@ -117,7 +121,7 @@ class Gateway:
         if scope["path"] == HEALTH_PATH:
             await send_whole(send, as_json(200, self._health()))
             return
-        caller = caller_of(scope)
+        caller = caller_of(scope, insists=self._insists)
         try:
             wait = await self._limits.wait_seconds(caller)
             if wait:
@@ -142,7 +146,7 @@ class Gateway:
             await send_whole(send, answer, extra)
 
     async def _websocket(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        caller = caller_of(scope)
+        caller = caller_of(scope, insists=self._insists)
         try:
             wait = await self._limits.wait_seconds(caller)
             reader = None if wait else await self._reader(scope, caller)
@@ -176,8 +180,8 @@ class Gateway:
 
     async def _identify(self, caller: Caller) -> Identity | None:
         """Whom the service takes them for: cached like any other read, and as short."""
-        key = digest_of((*caller.credentials, *page_key(caller)))
-        headers = [*caller.credentials, *caller.page]
+        key = digest_of(standing(caller))
+        headers = [*caller.credentials, *caller.page, *passed_on(caller)]
         answer, _ = await self._reads.get(_WHOAMI, headers, f"whoami:{key}")
         return identity_in(answer)
 

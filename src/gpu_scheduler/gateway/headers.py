@@ -1,12 +1,14 @@
 """Which headers pass the gateway, and what it says of the caller itself."""
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_scheduler.gateway.answer import Headers
 from gpu_scheduler.log import request_id
+from gpu_scheduler.peers.protocol import origin_of
 
 # RFC 9110, 7.6.1: these are about one connection, not about the message.
 _HOP: Final = frozenset(
@@ -26,6 +28,7 @@ _HOP: Final = frozenset(
 _CLAIMS: Final = frozenset(
     {
         b"forwarded",
+        b"via",
         b"x-forwarded-for",
         b"x-forwarded-host",
         b"x-forwarded-port",
@@ -38,6 +41,7 @@ _CREDENTIALS: Final = (b"authorization", b"x-api-key")
 _PAGE: Final = (b"host", b"origin")
 _PORT: Final = re.compile(rb":\d*$")
 _ACCEPT: Final = b"accept"
+CALLER: Final = b"x-tgpu-caller"
 _REQUEST_ID: Final = b"x-request-id"
 
 
@@ -49,14 +53,31 @@ class Caller:
     credentials: tuple[tuple[bytes, bytes], ...] = ()
     digest: str = ""  # of the credentials; "" where there are none
     page: tuple[tuple[bytes, bytes], ...] = ()  # under which name, and from which page, they ask
+    # The service sees our connection in place of theirs. Only who could make such a connection
+    # themselves, this gateway's own user and root, may be taken for whoever the service sees.
+    is_owner: bool = False
+    inode: int = 0  # of the owner's socket, by which their processes can be found
 
 
-def caller_of(scope: dict[str, Any]) -> Caller:
+def caller_of(scope: dict[str, Any], *, insists: bool = False) -> Caller:
+    """`insists`: callers of other machines count as the owner, because the owner said so."""
     client = scope.get("client")
     shown = tuple(header for header in scope["headers"] if header[0] in _CREDENTIALS)
     address = str(client[0]) if client else "local"
     page = tuple(header for header in scope["headers"] if header[0] in _PAGE)
-    return Caller(address, shown, digest_of(shown) if shown else "", page)
+    digest = digest_of(shown) if shown else ""
+    peer = origin_of(scope).peer
+    inode = 0 if peer is None else peer.inode or 0
+    return Caller(address, shown, digest, page, _is_owner(scope, insists=insists), inode)
+
+
+def _is_owner(scope: dict[str, Any], *, insists: bool) -> bool:
+    if any(name in _CLAIMS for name, _ in scope["headers"]):
+        return False  # another proxy's connection
+    origin = origin_of(scope)
+    if origin.peer is not None:
+        return origin.peer.uid in (0, os.geteuid())
+    return insists and not origin.is_here
 
 
 def page_key(caller: Caller) -> tuple[tuple[bytes, bytes], ...]:
@@ -94,7 +115,7 @@ def has_body(scope: dict[str, Any]) -> bool:
 def to_service(scope: dict[str, Any], caller: Caller) -> Headers:
     """A request's headers as the service gets them."""
     named = _named_hops(scope["headers"])
-    dropped = _HOP | _CLAIMS | named | {b"expect", _REQUEST_ID}
+    dropped = _HOP | _CLAIMS | named | {b"expect", CALLER, _REQUEST_ID}
     kept = [(name, value) for name, value in scope["headers"] if name not in dropped]
     return kept + _ours(scope, caller)
 
@@ -113,9 +134,26 @@ def to_caller(headers: Headers) -> Headers:
     return [(name, value) for name, value in lowered if name not in _HOP and name not in named]
 
 
+def passed_on(caller: Caller) -> Headers:
+    """By this the service knows that a request is not of the one whose connection it sees.
+
+    Of the owner's requests it is told by another header, which counts where it asks for keys: what
+    our own user may do there is not lent to anybody.
+    """
+    if caller.is_owner:
+        return [(CALLER, b"%d" % caller.inode)]
+    return [(b"x-forwarded-for", caller.address.encode())]
+
+
+def standing(caller: Caller) -> tuple[tuple[bytes, bytes], ...]:
+    """What an answer depends on: gateways of different users are answered differently."""
+    owner = b"%d" % os.geteuid() if caller.is_owner else b""
+    return (*caller.credentials, *page_key(caller), (b"owner", owner))
+
+
 def _ours(scope: dict[str, Any], caller: Caller) -> Headers:
     scheme = {"ws": b"http", "wss": b"https"}.get(scope["scheme"], scope["scheme"].encode())
-    ours = [(b"x-forwarded-for", caller.address.encode()), (b"x-forwarded-proto", scheme)]
+    ours = [*passed_on(caller), (b"x-forwarded-proto", scheme)]
     number = request_id.get()
     return ours if number is None else [*ours, (_REQUEST_ID, number.encode())]
 

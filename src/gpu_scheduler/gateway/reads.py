@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gpu_scheduler.gateway.answer import Answer, Headers, pack, unpack, with_etag
 from gpu_scheduler.gateway.breaker import Away
-from gpu_scheduler.gateway.headers import Caller, digest_of, has_body, header, page_key
+from gpu_scheduler.gateway.headers import Caller, digest_of, has_body, header, standing
 from gpu_scheduler.gateway.shared import Shared
 from gpu_scheduler.gateway.upstream import Upstream
 
@@ -118,7 +118,7 @@ def target_of(scope: dict[str, Any]) -> bytes:
 def key_of(target: bytes, scope: dict[str, Any], caller: Caller) -> str:
     """One name for each question of each caller: nobody is given another's answer."""
     accept = header(scope, b"accept")
-    parts = ((b"", target), (b"accept", accept), *caller.credentials, *page_key(caller))
+    parts = ((b"", target), (b"accept", accept), *standing(caller))
     return digest_of(parts)
 
 

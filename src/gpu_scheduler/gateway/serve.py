@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import signal
 import socket
 from pathlib import Path
@@ -70,21 +71,27 @@ async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
 
 async def _check_safe(options: GatewayOptions, gateway: Gateway) -> None:
     """What the service allows to callers on its own machine must not become open to all others."""
-    if options.insecure_listen or is_loopback(options.host):
+    if is_loopback(options.host) or (options.insecure_listen and os.geteuid() != 0):
         return
     try:
         asks = await gateway.asks_who_calls()
     except UpstreamAway as error:
         raise CannotServe(
             f"the scheduler at {options.upstream} cannot be reached ({error}), so whether it asks "
-            "callers who they are is not known: start it first, or insist with --insecure-listen"
+            f"callers who they are is not known: start it first{_or_insist()}"
         ) from None
     if not asks:
         raise CannotServe(
             f"host {options.host!r} can be reached from other machines, and the scheduler at "
-            f"{options.upstream} asks nobody who they are: use 127.0.0.1, set auth.enabled there, "
-            "or insist with --insecure-listen"
+            f"{options.upstream} asks nobody who they are: use 127.0.0.1, or set auth.enabled "
+            f"there{_or_insist()}"
         )
+
+
+def _or_insist() -> str:
+    if os.geteuid() == 0:
+        return "; a gateway that root runs would make all callers root, so it cannot be insisted on"
+    return ", or insist with --insecure-listen"
 
 
 def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 import httpx
 
 from gpu_scheduler.gateway.answer import Headers
+from gpu_scheduler.gateway.headers import CALLER
 from gpu_scheduler.gateway.limits import identity_in
 from gpu_scheduler.gateway.ring import Event
 from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
@@ -39,9 +40,9 @@ class Source:
 
     def __init__(self, upstream: Upstream, api_key: str | None) -> None:
         self._upstream = upstream
-        self._headers: Headers = (
-            [] if api_key is None else [(b"authorization", f"Bearer {api_key}".encode())]
-        )
+        self._headers: Headers = [
+            (CALLER, b"0") if api_key is None else (b"authorization", f"Bearer {api_key}".encode())
+        ]
 
     async def follow(self, after: int | None) -> AsyncIterator[Batch]:
         """Every event behind `after` (None: from now on). Raises UpstreamAway when it ends."""

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gpu_scheduler.peers.lookup import Lookup
 from gpu_scheduler.peers.peer import NOWHERE, Origin, Peer
 
-_KEY: Final = "tgpu_origin"
+ORIGIN_KEY: Final = "tgpu_origin"
 _lookup: Final = Lookup()
 
 
@@ -24,12 +24,12 @@ class PeerProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         origin = _lookup.origin(transport.get_extra_info("socket"))
         # A copy of our own: the one we were given is shared by all connections.
-        self.app_state = {**self.app_state, _KEY: origin}
+        self.app_state = {**self.app_state, ORIGIN_KEY: origin}
 
 
 def origin_of(scope: Mapping[str, Any]) -> Origin:
     """Of a connection that some other server took, nothing is known but the address it tells."""
-    found = scope.get("state", {}).get(_KEY)
+    found = scope.get("state", {}).get(ORIGIN_KEY)
     if isinstance(found, Origin):
         return found
     client = scope.get("client")

@@ -209,14 +209,20 @@ class ApiSettings(Section):
     socket: FilePath | None = Field(
         default=None,
         description="Unix socket to listen on as well; only its owner can open it, or every user "
-        "of the machine where the service runs as root with auth.enabled.",
+        "of the machine with auth.local_users.",
     )
     shutdown_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
         default=2, description="When the service ends, requests under way get this long to finish."
     )
     insecure_listen: bool = Field(
         default=False,
-        description="Listen on an address that other machines reach, without authentication.",
+        description="Listen on an address that other machines reach, without authentication; "
+        "as root only where no jobs run (engine.kind: none).",
+    )
+    allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(
+        default=(),
+        description="Names that callers without a key may ask for this machine by, besides "
+        "its addresses, localhost and its own name.",
     )
     tls_cert: FilePath | None = Field(
         default=None,
@@ -252,7 +258,13 @@ class AuthSettings(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Ask callers who they are. Off, everybody who reaches the service is admin.",
+        description="Ask callers for an API key or a token. Off, those who started the service, "
+        "and root, are admins, and others are refused unless local_users serves them.",
+    )
+    local_users: bool | None = Field(
+        default=None,
+        description="Serve every user of this machine under their own name, over the Unix socket "
+        "and over loopback, with jobs that run as them; on by default where root runs the service.",
     )
     jwt_secret_file: FilePath | None = Field(
         default=None,
@@ -874,6 +886,15 @@ class Settings(Section):
     def data_directory(self) -> Path:
         """Where everything lives: `data_dir`, or the default one."""
         return self.data_dir or default_data_dir()
+
+    def serves_local_users(self, uid: int) -> bool:
+        """Whether a service that runs as `uid` serves other users of this machine.
+
+        One without authentication that is reached by its Unix socket alone is its owner's own.
+        """
+        if self.auth.local_users is not None:
+            return self.auth.local_users
+        return uid == 0 and (self.auth.enabled or self.api.http_port != 0)
 
     @property
     def database_path(self) -> Path:

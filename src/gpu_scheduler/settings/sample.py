@@ -52,6 +52,7 @@ _EXAMPLES: Final = {  # what to write where there is no default, or it depends o
     "api.socket": "~/.local/share/tgpu/service.sock",
     "api.tls_cert": "/etc/tgpu/certificate.pem",
     "api.tls_key": "/etc/tgpu/key.pem",
+    "auth.local_users": True,
     "auth.jwt_secret_file": "/etc/tgpu/jwt.secret",
     "auth.jwt_jwks_file": "/etc/tgpu/jwks.json",
     "database.path": "~/.local/share/tgpu/tgpu.db",

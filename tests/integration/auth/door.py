@@ -1,5 +1,6 @@
 """A service in this process behind its gate, and callers of every kind."""
 
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -9,16 +10,21 @@ import httpx
 import jwt
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.doors import DoorRules
 from gpu_scheduler.api.auth.gate import Gate
 from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.tenant import Tenant
+from gpu_scheduler.peers.peer import Origin, Peer
+from gpu_scheduler.peers.protocol import ORIGIN_KEY
 from tests.unit.service.world import Box, a_box
 
 SECRET = b"a secret of more than thirty-two bytes"
 OURS, THEIRS = "ours", "theirs"
+OWNER = Origin("127.0.0.1", is_here=True, peer=Peer(os.geteuid(), pid=os.getpid()))
+UNSEEN = Origin("127.0.0.1", is_here=False)
 ROLES = ("admin", "operator", "user", "viewer")
 
 
@@ -40,17 +46,32 @@ def as_role(role: str, *tenants: str) -> dict[str, str]:
 
 
 class Door(httpx.AsyncClient):
-    def __init__(self, box: Box, *, enabled: bool = True, **limits: Any) -> None:
+    """`origin` is where its requests come from: without authentication, from the owner."""
+
+    def __init__(
+        self,
+        box: Box,
+        *,
+        enabled: bool = True,
+        origin: Origin | None = None,
+        doors: DoorRules | None = None,
+        **limits: Any,
+    ) -> None:
         self.app = make_app(data_dir="/somewhere")
         self.app.state.service = box.service
         self.box = box
         tokens = Tokens(TokenRules(), secret=SECRET)
         self.app.state.authenticator = Authenticator(
-            lambda: box.service, enabled=enabled, tokens=tokens
+            lambda: box.service, doors or DoorRules(os.geteuid(), enabled=enabled), tokens
         )
-        self.gate = Gate(self.app, self.app.state.authenticator, local_only=not enabled, **limits)
-        transport = httpx.ASGITransport(self.gate, raise_app_exceptions=False)
+        self.gate = Gate(self.app, self.app.state.authenticator, **limits)
+        self.origin = origin or (UNSEEN if enabled else OWNER)
+        transport = httpx.ASGITransport(self._from_origin, raise_app_exceptions=False)
         super().__init__(transport=transport, base_url="http://127.0.0.1")
+
+    async def _from_origin(self, scope: Any, receive: Any, send: Any) -> None:
+        scope["state"] = {ORIGIN_KEY: self.origin}
+        await self.gate(scope, receive, send)
 
     async def submit(self, job_id: str, tenant: str) -> str:
         body = {"job_id": job_id, "tenant_id": tenant, "gpu_count": 1}
@@ -69,6 +90,8 @@ class Door(httpx.AsyncClient):
 async def a_door(
     *,
     enabled: bool = True,
+    origin: Origin | None = None,
+    doors: DoorRules | None = None,
     buckets: TokenBuckets | None = None,
     body_limits: BodyLimits | None = None,
     **settings: Any,
@@ -77,6 +100,13 @@ async def a_door(
     settings.setdefault("leases", True)
     async with (
         a_box(**settings) as box,
-        Door(box, enabled=enabled, buckets=buckets, body_limits=body_limits) as door,
+        Door(
+            box,
+            enabled=enabled,
+            origin=origin,
+            doors=doors,
+            buckets=buckets,
+            body_limits=body_limits,
+        ) as door,
     ):
         yield door

@@ -27,6 +27,7 @@ from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
 from tests.integration.auth.test_every_route import HTTP
 from tests.integration.auth.test_streams import listening
+from tests.real_service import free_port
 from tests.unit.service.eventually import eventually
 
 READERS = ("viewer", "user", "admin")
@@ -233,13 +234,17 @@ async def test_no_event_names_anything_of_another_tenant(role: str, tmp_path: Pa
 async def test_no_grpc_answer_names_anything_of_another_tenant() -> None:
     async with a_world() as world:
         service = world.door.box.service
-        gate = GrpcGate(world.door.app.state.authenticator, lambda: service, None)
+        port = free_port()
+        gate = GrpcGate(
+            world.door.app.state.authenticator, lambda: service, listening=("127.0.0.1", port)
+        )
         server = GrpcServer(lambda: service, data_dir=None, interceptors=[gate])
-        port = await server.start("127.0.0.1", 0)
+        await server.start("127.0.0.1", port)
         try:
             await _no_canary_over_grpc(world, port)
         finally:
             await server.stop()
+            gate.close()
 
 
 async def _no_canary_over_grpc(world: World, port: int) -> None:

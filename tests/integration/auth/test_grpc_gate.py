@@ -12,6 +12,7 @@ from gpu_scheduler.api.limits import TokenBuckets
 from gpu_scheduler.wire import scheduler_pb2 as pb
 from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
+from tests.real_service import free_port
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -26,14 +27,18 @@ async def a_port(
 ) -> AsyncIterator[tuple[Door, rpc.SchedulerServiceStub]]:
     async with a_door() as door:
         service = door.box.service
-        gate = GrpcGate(door.app.state.authenticator, lambda: service, buckets)
+        port = free_port()
+        gate = GrpcGate(
+            door.app.state.authenticator, lambda: service, buckets, listening=("127.0.0.1", port)
+        )
         server = GrpcServer(lambda: service, data_dir=None, interceptors=[gate])
-        port = await server.start("127.0.0.1", 0)
+        await server.start("127.0.0.1", port)
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
                 yield door, rpc.SchedulerServiceStub(channel)
         finally:
             await server.stop()
+            gate.close()
 
 
 def test_every_call_has_its_rule():

@@ -42,7 +42,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
         "socket": str(directory / "tgpu.sock"),
         "grpc_port": grpc_port,
     }
-    settings: dict[str, dict[str, object]] = {"api": api, "auth": {"enabled": True}}
+    settings: dict[str, dict[str, object]] = {
+        "api": api,
+        "auth": {"enabled": True, "local_users": False},
+    }
     with Encrypted(directory, settings=settings) as service:
         service.authority = authority
         service.grpc_port = grpc_port

@@ -1,5 +1,7 @@
 """Callers of several tenants through one gateway: nobody sees what is another's."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 
 from tests.integration.gateway.conftest import SETTINGS
 from tests.integration.gateway.gateways import RealGateway, Watcher
-from tests.real_service import RealService, eventually
+from tests.other_users import AS_ROOT, NOBODY, call_as
+from tests.real_service import RealService, clean_environ, eventually, free_port
 from tests.servers.redis import RedisServer
 
 SECRET = "a secret of the tests that is long enough"
@@ -181,3 +184,39 @@ def test_beyond_this_machine_it_serves_only_what_asks_who_calls(
         assert gateway.get("/jobs").status_code == 401
     finally:
         gateway.stop()
+
+
+@AS_ROOT
+def test_without_keys_a_gateway_lends_its_rights_to_its_own_user_alone(
+    service: RealService, tmp_path: Path
+) -> None:
+    gateway = RealGateway(tmp_path, service.url, "--cache-seconds", "30")
+    try:
+        address = ("127.0.0.1", gateway.port)
+        # Also what is cached for the owner is the owner's.
+        assert call_as(0, address, "GET", "/api/v1/jobs")[0] == 200
+        assert call_as(0, address, "GET", "/api/v1/whoami")[1]["role"] == "admin"
+        for path in ("/api/v1/jobs", "/api/v1/whoami", "/api/v1/events", "/api/v1/audit"):
+            status, answer = call_as(NOBODY.pw_uid, address, "GET", path)
+            assert status == 403, (path, answer)
+        body = {"command": ["id"], "working_dir": "/"}
+        assert call_as(NOBODY.pw_uid, address, "POST", "/api/v1/jobs", body)[0] == 403
+        claims = {"X-Tgpu-Caller": "0"}
+        assert call_as(NOBODY.pw_uid, address, "GET", "/api/v1/jobs", None, claims)[0] == 403
+        assert call_as(0, address, "GET", "/api/v1/jobs", None, {"Via": "1.1 x"})[0] == 403
+        assert call_as(NOBODY.pw_uid, address, "GET", "/healthz")[0] == 200
+    finally:
+        gateway.stop()
+
+
+@AS_ROOT
+def test_a_gateway_of_root_does_not_make_root_of_other_machines(
+    service: RealService, tmp_path: Path
+) -> None:
+    words = [sys.executable, "-m", "gpu_scheduler", "gateway", "--upstream", service.url]
+    options = ["--host", "0.0.0.0", "--port", str(free_port()), "--insecure-listen"]
+    done = subprocess.run(
+        [*words, *options], capture_output=True, text=True, env=clean_environ(), check=False
+    )
+    assert done.returncode != 0
+    assert "would make all callers root" in done.stderr

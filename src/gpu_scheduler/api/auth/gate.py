@@ -1,9 +1,7 @@
 """Around the whole application: who calls, how often, how much, and what is kept about it."""
 
 import json
-from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -12,11 +10,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.doors import NotServed
 from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
+from gpu_scheduler.api.auth.web_pages import WebPages, host_name
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, refusal_of, too_large
 from gpu_scheduler.core.errors import (
-    Forbidden,
     RateLimited,
     SchedulerError,
     Unauthenticated,
@@ -27,7 +26,6 @@ from gpu_scheduler.peers.protocol import origin_of
 from gpu_scheduler.service.audit import OK, Trail, following
 from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.writer import Decision
-from gpu_scheduler.settings.model import is_loopback
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 
@@ -44,7 +42,26 @@ _HSTS: Final = "max-age=31536000"
 # every so often.
 _STRANGERS_PER_SECOND, _STRANGERS_BURST = 1.0, 30
 
+_SHOWN: Final = frozenset({"key", "user"})  # callers who are known by what they show
 NOBODY: Final = Principal("nobody", Role.VIEWER, frozenset(), kind="anonymous")
+
+
+class Entrance:
+    """Who sends a request over HTTP."""
+
+    def __init__(self, authenticator: Authenticator, pages: WebPages) -> None:
+        self._authenticator = authenticator
+        self._pages = pages
+
+    async def identify(self, scope: Scope, headers: Headers) -> Principal:
+        """Raises what `Authenticator.authenticate` does, Forbidden for web pages, Malformed."""
+        host_name(headers)  # others read it too, and take for granted that it can be read
+        origin = origin_of(scope)
+        principal = await self._authenticator.authenticate(headers, origin)
+        if principal.kind not in _SHOWN and not origin.is_unix:
+            # Known by the connection alone, which a browser makes for any page.
+            self._pages.refuse(headers)
+        return principal
 
 
 class Gate:
@@ -57,12 +74,10 @@ class Gate:
         *,
         buckets: TokenBuckets | None = None,
         body_limits: BodyLimits | None = None,
-        local_only: bool = False,
+        pages: WebPages | None = None,
     ) -> None:
-        """`local_only`: there is no identity, so what web pages send from here is refused."""
         self._app = app
-        self._local_only = local_only
-        self._authenticator = authenticator
+        self._entrance = Entrance(authenticator, pages or WebPages())
         self._buckets = buckets or TokenBuckets(0, 1)
         self._body_limits = body_limits or BodyLimits()
         self._strangers = TokenBuckets(_STRANGERS_PER_SECOND, _STRANGERS_BURST)
@@ -116,13 +131,10 @@ class Gate:
         await self._app(scope, receive, send)
 
     async def _identify(self, scope: Scope, headers: Headers) -> Principal:
-        if self._local_only and not origin_of(scope).is_unix:
-            refuse_web_pages(headers)
-        is_public = scope["path"] in PUBLIC_PATHS
         try:
-            principal = await self._authenticator.authenticate(headers, origin_of(scope))
-        except (Unauthenticated, Unavailable) as error:
-            if is_public:
+            principal = await self._entrance.identify(scope, headers)
+        except (Unauthenticated, NotServed, Unavailable) as error:
+            if scope["path"] in PUBLIC_PATHS:
                 return NOBODY
             if wait := self._buckets.take(f"from {origin_of(scope).address}"):
                 raise RateLimited(wait) from error
@@ -176,45 +188,17 @@ class Gate:
             _log.warning("cannot record a refused call", problem=error.message, row=str(row))
 
 
-def refuse_web_pages(headers: Headers) -> None:
-    """Any page that somebody opens here can send to this machine, and would be taken for them.
-
-    Under a name of its own that leads here (DNS rebinding), it is told by the name; under its
-    true name, by the header that browsers add. Raises Forbidden.
-    """
-    host = headers.get("host", "")
-    name = urlsplit(f"//{host}").hostname or ""
-    if not (is_loopback(name) or _is_address(name)):
-        raise Forbidden(
-            f"this service is for this machine alone, and was asked for as {name[:80]!r}; use "
-            "127.0.0.1 or localhost, or have callers identified with auth.enabled"
-        )
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
-        raise Forbidden(f"pages of {origin[:80]} may not use this service")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 class ForOperators:
     """ASGI around what tells of everybody's jobs and has no routes of its own: the metrics port."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+    def __init__(self, app: ASGIApp, entrance: "Entrance") -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                principal = await self._authenticator.authenticate(
-                    Headers(scope=scope), origin_of(scope)
-                )
+                principal = await self._entrance.identify(scope, Headers(scope=scope))
                 principal.require(Permission.SEE_CLUSTER)
             except SchedulerError as error:
                 await _refuse(error, scope, receive, send)

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import grpc
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.grpc_origin import GrpcOrigins
 from gpu_scheduler.api.errors import http_error
 from gpu_scheduler.api.grpc.refusal import refuse as end_call
 from gpu_scheduler.api.limits import TokenBuckets
@@ -41,6 +42,7 @@ _caller: ContextVar[Principal] = ContextVar("grpc_caller", default=LOCAL)
 if TYPE_CHECKING:  # the first is generic for the type checker alone
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
+    Call = Callable[[Any, Context], Awaitable[Any]]
 
 
 def grpc_caller() -> Principal:
@@ -54,10 +56,16 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         authenticator: Authenticator,
         service: Callable[[], Service | None],
         buckets: TokenBuckets | None = None,
+        *,
+        listening: tuple[str, int],
     ) -> None:
         self._authenticator = authenticator
         self._service = service
         self._buckets = buckets or TokenBuckets(0, 1)
+        self._origins = GrpcOrigins(listening)
+
+    def close(self) -> None:
+        self._origins.close()
 
     async def intercept_service(
         self,
@@ -69,25 +77,35 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         if handler is None or path.startswith(_PUBLIC):
             return handler
         package, _, name = path.partition("/")
-        try:
-            principal = await self._admit(handler_call_details, package.rpartition(".")[2], name)
-        except SchedulerError as error:
-            return await self._refusing(handler, name, error)
-        _caller.set(principal)
-        if name not in _CHANGES or handler.unary_unary is None:
-            return handler
-        return grpc.unary_unary_rpc_method_handler(
-            self._audited(handler.unary_unary, principal, name),
+        call, make = _parts(handler)
+        return make(
+            self._guarded(call, package.rpartition(".")[2], name),
             handler.request_deserializer,
             handler.response_serializer,
         )
 
-    async def _admit(
-        self, details: grpc.HandlerCallDetails, service: str, method: str
-    ) -> Principal:
-        metadata = details.invocation_metadata or ()
+    def _guarded(self, call: "Call", service: str, name: str) -> "Call":
+        """For those who may make the call. Inside of it, where the caller's address is known."""
+
+        async def guarded(request: Any, context: "Context") -> Any:
+            try:
+                principal = await self._admit(context, service, name)
+            except SchedulerError as error:
+                await self._refuse(context, name, error)
+            _caller.set(principal)
+            if name not in _CHANGES:
+                return await call(request, context)
+            return await self._audited(call, request, context, principal, name)
+
+        return guarded
+
+    async def _admit(self, context: "Context", service: str, method: str) -> Principal:
+        metadata = context.invocation_metadata() or ()
         headers = {str(key).lower(): _text(value) for key, value in metadata}
-        principal = await self._authenticator.authenticate(headers, NOWHERE)
+        origin = self._origins.of(context.peer())
+        if context.cancelled():  # another connection may have its address by now
+            origin = NOWHERE
+        principal = await self._authenticator.authenticate(headers, origin)
         permission = RULES.get((service, method))
         if permission is not None:
             principal.require(permission)
@@ -97,36 +115,22 @@ class GrpcGate(grpc.aio.ServerInterceptor):
             raise RateLimited(wait)
         return principal
 
-    def _audited(
-        self, call: Callable[[Any, Any], Any], principal: Principal, name: str
-    ) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def audited(request: Any, context: "Context") -> Any:
-            _caller.set(principal)
-            with following(Trail(principal.actor, name, context.peer() or "")) as trail:
-                try:
-                    return await call(request, context)
-                finally:
-                    if not trail.recorded:
-                        code = context.code()
-                        await self._record(trail, OK if not code else _name(code))
+    async def _audited(
+        self, call: "Call", request: Any, context: "Context", principal: Principal, name: str
+    ) -> Any:
+        with following(Trail(principal.actor, name, context.peer() or "")) as trail:
+            try:
+                return await call(request, context)
+            finally:
+                if not trail.recorded:
+                    code = context.code()
+                    await self._record(trail, OK if not code else _name(code))
 
-        return audited
-
-    async def _refusing(self, handler: "Handler", name: str, error: SchedulerError) -> "Handler":
-        async def refuse(_: Any, context: "Context") -> None:
-            code = http_error(error)
-            if name in _CHANGES:
-                trail = Trail("nobody", name, context.peer() or "")
-                await self._record(trail, code.code, error.message)
-            await end_call(context, error)
-
-        made = {
-            (False, False): grpc.unary_unary_rpc_method_handler,
-            (False, True): grpc.unary_stream_rpc_method_handler,
-            (True, False): grpc.stream_unary_rpc_method_handler,
-            (True, True): grpc.stream_stream_rpc_method_handler,
-        }[bool(handler.request_streaming), bool(handler.response_streaming)]
-        return made(refuse, handler.request_deserializer, handler.response_serializer)
+    async def _refuse(self, context: "Context", name: str, error: SchedulerError) -> NoReturn:
+        if name in _CHANGES:
+            trail = Trail("nobody", name, context.peer() or "")
+            await self._record(trail, http_error(error).code, error.message)
+        await end_call(context, error)
 
     async def _record(self, trail: Trail, outcome: str, detail: str = "") -> None:
         row = trail.row(outcome, detail or ("nothing was changed" if outcome == OK else ""))
@@ -141,6 +145,18 @@ class GrpcGate(grpc.aio.ServerInterceptor):
             await service.writer.do(decide, ())
         except Unavailable:
             return  # the store's own trouble is told elsewhere
+
+
+def _parts(handler: "Handler") -> tuple["Call", Callable[..., "Handler"]]:
+    """What answers a call, and what makes a handler of such a thing."""
+    kind = bool(handler.request_streaming), bool(handler.response_streaming)
+    parts: dict[tuple[bool, bool], tuple[Any, Callable[..., Handler]]] = {
+        (False, False): (handler.unary_unary, grpc.unary_unary_rpc_method_handler),
+        (False, True): (handler.unary_stream, grpc.unary_stream_rpc_method_handler),
+        (True, False): (handler.stream_unary, grpc.stream_unary_rpc_method_handler),
+        (True, True): (handler.stream_stream, grpc.stream_stream_rpc_method_handler),
+    }
+    return parts[kind]
 
 
 def _name(code: Any) -> str:

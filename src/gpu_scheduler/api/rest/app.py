@@ -1,5 +1,7 @@
 """The HTTP application: routes, and one shape for every error."""
 
+import os
+
 import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -8,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from gpu_scheduler import __version__
 from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.doors import DoorRules
 from gpu_scheduler.api.auth.rules import check_role
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.rest import (
@@ -56,7 +59,9 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     app.state.service = None
     app.state.data_dir = data_dir
     app.state.notices = None
-    app.state.authenticator = Authenticator(lambda: app.state.service, enabled=False)
+    app.state.authenticator = Authenticator(
+        lambda: app.state.service, DoorRules(os.geteuid(), enabled=False)
+    )
     for router in (
         root.router,
         queues.router,
