@@ -47,7 +47,6 @@ from gpu_scheduler.service.jobs_file import JobsFileSettings
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.predictions import Predictions
 from gpu_scheduler.service.run_as import RunAsRules
-from gpu_scheduler.service.scripts import ScriptRule
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.settings import Settings
 from gpu_scheduler.settings.process import process_environ
@@ -110,7 +109,7 @@ def make_service(
                     if name in environ
                 },
                 run_as=run_as or run_as_rules(settings),
-                scripts=ScriptRule(settings.security.allowed_script_paths),
+                script_folders=tuple(map(str, settings.security.allowed_script_paths)),
                 limits=_limits(settings),
                 multiplexer=_multiplexer(settings),
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,

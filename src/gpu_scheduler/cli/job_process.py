@@ -8,6 +8,7 @@ import os
 import pwd
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ class NotTheirs(Exception):
 
 
 def surroundings(
-    job_id: str, pid: int, command: list[str], rank: int | None, proc: Path = Path("/proc")
+    job_id: str, pid: int, rank: int | None, proc: Path = Path("/proc")
 ) -> Surroundings | None:
     """Those of a job's command, of one worker if it has several. None: it is not there any more.
 
@@ -41,16 +42,30 @@ def surroundings(
         if env.get("TGPU_JOB_ID") != job_id:
             continue
         if rank is None or env.get("TGPU_RANK") == str(rank):
-            return _of(_unwrapped(process, command, job_id, proc), proc)
+            return _of(_unwrapped(process, job_id, proc), proc)
     return None
 
 
-def _unwrapped(pid: int, command: list[str], job_id: str, proc: Path) -> int:
-    is_wrapped = len(command) > 1 and command[1] == "run"
-    for _ in range(_WRAPPERS.get(os.path.basename(command[0]), 0) if is_wrapped else 0):
+def _unwrapped(pid: int, job_id: str, proc: Path) -> int:
+    for _ in range(_layers(_words(pid, proc))):
         inside = [p for p in _children(pid, proc) if _environ(p, proc).get("TGPU_JOB_ID") == job_id]
         pid = inside[0] if inside else pid
     return pid
+
+
+def _layers(words: list[str]) -> int:
+    """As the process was started: a wrapper is a program, or a script that one runs."""
+    for name, following in pairwise(words[:3]):
+        if following == "run" and os.path.basename(name) in _WRAPPERS:
+            return _WRAPPERS[os.path.basename(name)]
+    return 0
+
+
+def _words(pid: int, proc: Path) -> list[str]:
+    try:
+        return os.fsdecode((proc / str(pid) / "cmdline").read_bytes()).split("\0")
+    except OSError:
+        return []
 
 
 def _of(pid: int, proc: Path) -> Surroundings | None:

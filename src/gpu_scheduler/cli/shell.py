@@ -38,7 +38,7 @@ def shell(
     assert model.pid is not None
     rank = worker if worker is not None or model.workers == 1 else 0
     try:
-        found = surroundings(model.job_id, model.pid, model.command, rank)
+        found = surroundings(model.job_id, model.pid, rank)
     except NotTheirs as error:
         raise Failure(
             f"job {model.job_id} runs as {error}",

@@ -142,6 +142,7 @@ class Detail:
     tmux: bool = False  # the same with tmux
     owner: str = ""  # who submitted it, as the audit log names them; empty: an older version
     account: str = ""  # the name of `uid` when it was submitted
+    run_in: tuple[str, str] | None = None  # "conda", "venv" or "uv", and its name or path
 
 
 NO_DETAIL: Final = Detail()

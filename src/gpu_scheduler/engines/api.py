@@ -61,6 +61,11 @@ class Launch:
     limits: Limits = NO_LIMITS
     session: str = ""  # the name of the session it runs in; nothing for none
     multiplexer: str = "screen"  # what shows that session: "screen" or "tmux"
+    # What it runs in, ("conda" | "venv" | "uv", name or path), and the folders its script must lie
+    # in, if any. Looked up when it starts, as its user, whose home this is.
+    environment: tuple[str, str] | None = None
+    script_folders: tuple[str, ...] = ()
+    home: str = "/"
 
 
 class Phase(StrEnum):

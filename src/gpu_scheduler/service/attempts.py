@@ -40,7 +40,6 @@ from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
 from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse
-from gpu_scheduler.service.scripts import ANYWHERE, NotAllowed, ScriptRule
 from gpu_scheduler.service.strangers import Strangers
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
@@ -60,7 +59,7 @@ class LaunchSettings:
     default_environment: Mapping[str, str]  # for jobs submitted without one
     checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
     run_as: RunAsRules = NOT_SHARED
-    scripts: ScriptRule = ANYWHERE
+    script_folders: tuple[str, ...] = ()  # that the scripts of jobs must lie in; none: anywhere
     limits: Limits = NO_LIMITS
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
@@ -191,7 +190,7 @@ class Attempts:
             if progress.state is JobState.SCHEDULED and not progress.stopping:
                 account = await self._account(stored.detail.uid)
                 launch = await self._launch_of(stored, account)
-                problem = self._refusal(stored, launch, account)
+                problem = self._refusal(stored, account)
                 if problem is not None:
                     refused.append(self._not_started(launch.key, problem))
                     continue
@@ -206,13 +205,8 @@ class Attempts:
         """In a thread: the list of users may be on another machine."""
         return None if uid is None else await asyncio.to_thread(account_of, uid)
 
-    def _refusal(self, stored: StoredJob, launch: Launch, account: Account | None) -> str | None:
-        """Again: since it was queued, a link may have come to mean another file, and users and
-        tenants may have changed."""
-        try:
-            self._settings.scripts.check(launch.argv, launch.cwd, launch.env)
-        except NotAllowed as error:
-            return str(error)
+    def _refusal(self, stored: StoredJob, account: Account | None) -> str | None:
+        """Again: since it was queued, users and tenants may have changed."""
         return self._run_as.refusal(stored.job.tenant_id, stored.detail, account, self._uids)
 
     async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
@@ -229,6 +223,7 @@ class Attempts:
             nodes=self._nodes_of(stored),
             limits=self._settings.limits,
             multiplexer=self._settings.multiplexer,
+            script_folders=self._settings.script_folders,
         )
 
     def _not_started(self, key: AttemptKey, cause: str) -> Observation:

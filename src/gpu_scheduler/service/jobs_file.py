@@ -23,11 +23,12 @@ from gpu_scheduler.core.job import ANYWHERE, Detail, Request, Where
 from gpu_scheduler.core.lifecycle import JobState, Progress
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import GPU, SECOND
-from gpu_scheduler.service.accounts import account_of
+from gpu_scheduler.service.accounts import Account, account_of
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.jobs import JobCommands
 from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, as_account
 from gpu_scheduler.service.submission import RunIn, SizeBy, Submission
+from gpu_scheduler.service.user_files import read_as
 from gpu_scheduler.store.api import Store
 from gpu_scheduler.wire.jobs_file import (
     CLASS_PRIORITY,
@@ -239,7 +240,7 @@ class JobsFileWatch:
     async def _queue(self, jobs: JobCommands, read: _Read, line: JobLine, tries: int) -> Taken:
         tenant_id = self.settings.tenant_id
         account = await self._run_as.of_file(read.owner, tenant_id)
-        submission = await asyncio.to_thread(self._submission, read, line)
+        submission = await asyncio.to_thread(self._submission, read, line, account)
         submission = replace(submission, detail=as_account(submission.detail, account))
         digest = line.digest
 
@@ -252,7 +253,7 @@ class JobsFileWatch:
         _log.info("a line became a job", line=line.number, job_id=taken.job_id, size=notes)
         return taken
 
-    def _submission(self, read: _Read, line: JobLine) -> Submission:
+    def _submission(self, read: _Read, line: JobLine, runs_as: Account | None) -> Submission:
         """As `tgpu add` would send it, in the name of the file's owner."""
         account = account_of(read.owner)
         home = account.home if account is not None else "/"
@@ -261,10 +262,12 @@ class JobsFileWatch:
         if script == "~" or script.startswith("~/"):
             script = home + script[1:]
         script = os.path.normpath(os.path.join(folder, script))
-        source = _source(script)
+        # As who the job will run as: the service may read what that user may not.
+        source = read_as(runs_as, script, _SOURCE_BYTES)
         if source is None:
             raise InvalidRequest("script", line.script, f"there is no file {script}")
-        command = script_command(script, line.args, source, in_environment=bool(line.conda))
+        text = source.decode(errors="replace")
+        command = script_command(script, line.args, text, in_environment=bool(line.conda))
         return Submission(
             request=Request(GPU, where=Where(gpus=line.gpus) if line.gpus else ANYWHERE),
             tenant_id=self.settings.tenant_id,
@@ -303,17 +306,6 @@ def _refusal(found: os.stat_result) -> str | None:
     if os.geteuid() == 0 and found.st_mode & stat.S_IWGRP:
         return "can be written by its group, and its jobs run as its owner: chmod g-w"
     return None
-
-
-def _source(script: str) -> str | None:
-    """The text of a script; None where there is none."""
-    if not os.path.isfile(script):
-        return None
-    try:
-        with open(script, "rb") as file:
-            return file.read(_SOURCE_BYTES).decode(errors="replace")
-    except OSError:  # not for us to read; the job's user may
-        return ""
 
 
 def _text(line: JobLine) -> str:

@@ -31,6 +31,7 @@ def launch_of(
     nodes: Mapping[NodeId, Node] = _NO_NODES,
     limits: Limits = NO_LIMITS,
     multiplexer: str = "",
+    script_folders: tuple[str, ...] = (),
 ) -> Launch:
     """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
 
@@ -63,6 +64,9 @@ def launch_of(
         limits=limits,
         session=session_of(job, detail, progress, multiplexer),
         multiplexer=_multiplexer(detail, multiplexer) or "screen",
+        environment=detail.run_in,
+        script_folders=script_folders,
+        home=home,
     )
 
 

@@ -1,15 +1,14 @@
-"""Before a submission is checked: the size that its model needs, the environment it runs in."""
+"""Before a submission is checked: the size that its model needs, the environment it runs in.
 
-import os
-import shutil
-from collections.abc import Mapping
+Nothing that a caller names is looked up here: no file, no program, no folder. That is done when the
+job starts, as its user.
+"""
+
 from dataclasses import replace
 
 from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.service.accounts import account_of
 from gpu_scheduler.service.attempts import LaunchSettings
-from gpu_scheduler.service.run_in import wrapped
-from gpu_scheduler.service.scripts import NotAllowed
+from gpu_scheduler.service.run_in import checked
 from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.submission import Submission
 
@@ -34,21 +33,8 @@ class Preparation:
         self._check_mail(submission.detail.mail_to)
         submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
-        notes = (note,) if note else ()
-        detail = submission.detail
-        session = detail.screen or detail.tmux
-        if submission.run_in is None and not session and not self._launch.scripts.allowed:
-            return submission, notes  # most are plain, and looking up a user may take its time
-        account = None if detail.uid is None else account_of(detail.uid)
-        base = submission.base_environment or self._launch.default_environment
-        home = account.home if account is not None else self._launch.home
-        variables = {**base, **dict(detail.env)}
-        if submission.run_in is not None:
-            submission = wrapped(submission, variables, home)
-        self._check_script(submission, variables, home)
-        if session:
-            _check_session(submission, variables)
-        return submission, notes
+        _check_session(submission)
+        return checked(submission), (note,) if note else ()
 
     def _limited(self, submission: Submission) -> Submission:
         limit, options = self._launch.time_limit_ms, submission.options
@@ -73,23 +59,13 @@ class Preparation:
                 remedy = f"this service writes only to {', '.join(sorted(domains))}"
                 raise InvalidRequest("mail_to", address, remedy)
 
-    def _check_script(
-        self, submission: Submission, variables: Mapping[str, str], home: str
-    ) -> None:
-        detail = submission.detail
-        try:
-            self._launch.scripts.check(detail.argv, detail.cwd or home, variables)
-        except NotAllowed as error:
-            raise InvalidRequest("command", error.what, str(error)) from error
 
-
-def _check_session(submission: Submission, variables: Mapping[str, str]) -> None:
+def _check_session(submission: Submission) -> None:
     detail = submission.detail
+    if not (detail.screen or detail.tmux):
+        return
     program = "tmux" if detail.tmux else "screen"
     if detail.tmux and detail.screen:
         raise InvalidRequest("tmux", True, "a job runs in a session of screen or of tmux, not both")
     if submission.request.workers > 1:
         raise InvalidRequest(program, True, "a job of several workers has no terminal of its own")
-    if shutil.which(program, path=variables.get("PATH", os.defpath)) is None:
-        name = "tmux" if detail.tmux else "GNU screen"
-        raise InvalidRequest(program, True, f"{name} is not installed; apt install {program}")

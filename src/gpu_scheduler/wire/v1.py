@@ -267,6 +267,7 @@ class JobModel(_Model):
     # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node. `cause` is the sentence.
     failure: str | None = None
     session: str | None = None  # of screen or tmux, while it runs in one
+    runs_in: str | None = None  # its Python environment, as "conda ml" or "venv .venv"
     prediction: PredictionModel | None = None  # only where one job is asked for that is not over
     estimate: EstimateModel | None = None  # of its start, while it waits and somebody can tell
 

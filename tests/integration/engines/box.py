@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +17,12 @@ from gpu_scheduler.engines.local.record import read_any_claim
 
 _MARK = "TGPU_TEST_BOX"
 _DEADLINE_SECONDS = 20.0
+
+
+_MAIN = (
+    "from gpu_scheduler.engines.local.startup import main; main()"
+    "  # gpu_scheduler.engines.local.supervisor, by which the box knows it"
+)
 
 
 class Box:
@@ -37,6 +45,22 @@ class Box:
         )
         self._engines.append(engine)
         return engine
+
+    def start_supervisor(self, prelude: str = "", limit: int | None = None) -> None:
+        """As the engine does it, but after this program, or with so many open files at most."""
+
+        def limited() -> None:
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+        self.directory.mkdir(exist_ok=True)
+        options = [f"--dir={self.directory}", f"--boot-id-file={self.boot_id_file}", "--detach"]
+        subprocess.run(
+            [sys.executable, "-I", "-c", f"{prelude}{_MAIN}", *options],
+            preexec_fn=limited,
+            check=True,
+            timeout=60,
+        )
 
     def launch(
         self,

@@ -102,12 +102,21 @@ def test_a_command_runs_with_the_python_of_its_venv(service: RealService, tmp_pa
         ("conda", "./nowhere", "/nowhere"),
     ],
 )
-def test_an_environment_that_is_not_there_is_refused_when_submitted(
+def test_a_job_in_an_environment_that_is_not_there_fails_and_says_so(
     service: RealService, field: str, value: str, words: str
 ) -> None:
-    answer = service.http.post("/api/v1/jobs", json=service.request("true", **{field: value}))
+    job_id = service.submit("touch ran", **{field: value})
+    ended = service.end(job_id)
+    assert (ended["state"], ended["exit_code"], ended["attempt"]) == ("failed", None, 1)
+    assert ended["cause"].startswith(f"{field} {value}: ")
+    assert words in ended["cause"]
+    assert not (service.work / "ran").exists()
+
+
+@pytest.mark.parametrize("field", ["conda", "venv", "uv"])
+def test_what_cannot_be_an_environment_is_refused_when_submitted(
+    service: RealService, field: str
+) -> None:
+    answer = service.http.post("/api/v1/jobs", json=service.request("true", **{field: "-x"}))
     assert answer.status_code == 422
-    error = answer.json()["error"]
-    assert error["message"].startswith(f"{field}: ")
-    assert words in error["message"]
-    assert service.get("/jobs")["jobs"] == []
+    assert answer.json()["error"]["message"].startswith(f"{field}: ")

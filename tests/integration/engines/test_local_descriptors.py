@@ -3,8 +3,6 @@
 import os
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,26 +19,6 @@ _FILTERED = (
     "def pidfd_open(*_): raise OSError({number}, 'filtered')\n"
     "os.pidfd_open = pidfd_open\n"
 )
-_MAIN = (
-    "from gpu_scheduler.engines.local.startup import main; main()"
-    "  # gpu_scheduler.engines.local.supervisor, by which the box knows it"
-)
-
-
-def _start_supervisor(box: Box, prelude: str = "", limit: int | None = None) -> None:
-    """As the engine does it, but under these circumstances."""
-
-    def limited() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-
-    options = [f"--dir={box.directory}", f"--boot-id-file={box.boot_id_file}", "--detach"]
-    subprocess.run(
-        [sys.executable, "-I", "-c", f"{prelude}{_MAIN}", *options],
-        preexec_fn=limited,
-        check=True,
-        timeout=60,
-    )
 
 
 async def _running(box: Box, engine: LocalEngine) -> dict[str, int | None]:
@@ -71,7 +49,7 @@ async def test_jobs_live_through_a_restart_in_which_we_cannot_watch_them(
     assert supervisor is not None
     await engine.close()
     await kill_and_wait(supervisor)
-    _start_supervisor(box, prelude, limit)
+    box.start_supervisor(prelude, limit)
     engine = await box.engine()
     assert await _running(box, engine) == before
 
@@ -89,8 +67,7 @@ async def test_jobs_live_through_a_restart_in_which_we_cannot_watch_them(
 
 
 async def test_jobs_wait_for_descriptors_and_the_supervisor_does_not_fall_over(box: Box) -> None:
-    box.directory.mkdir()
-    _start_supervisor(box, limit=24)
+    box.start_supervisor(limit=24)
     engine = await box.engine()
     supervisor = engine.supervisor_pid
     script = "echo x >> $WORK/ran; while [ ! -e $WORK/go ]; do sleep 0.02; done"

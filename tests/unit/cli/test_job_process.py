@@ -21,8 +21,11 @@ class Proc:
         )
         os.symlink("/somewhere", folder / "cwd")
 
-    def find(self, command: list[str], rank: int | None = None) -> dict[str, str] | None:
-        found = surroundings("j", 1, command, rank, self.root)
+    def find(self, words: list[str], rank: int | None = None) -> dict[str, str] | None:
+        """The process was started with these words."""
+        for folder in self.root.iterdir():
+            (folder / "cmdline").write_text("\0".join([*words, ""]))
+        found = surroundings("j", 1, rank, self.root)
         return None if found is None else found.env
 
 
@@ -34,7 +37,7 @@ def test_the_surroundings_are_those_of_the_command(tmp_path):
     proc = Proc(tmp_path)
     proc.add(1, job(TOKEN="a=b", LINES="1\n2"), (2,))
     proc.add(2, job(TOKEN="other"))
-    found = surroundings("j", 1, ["python"], None, tmp_path)
+    found = surroundings("j", 1, None, tmp_path)
     assert found is not None
     assert found.env == job(TOKEN="a=b", LINES="1\n2")
     assert (found.cwd, found.uid, found.gid, found.groups) == ("/somewhere", 7, 8, (8, 9))
@@ -63,6 +66,8 @@ def test_behind_conda_and_uv_is_the_environment_that_they_made(tmp_path):
     proc.add(3, job(CONDA_PREFIX="/envs/x"), (4,))
     proc.add(4, job(CONDA_PREFIX="/envs/x", CHILD="1"))
     assert proc.find(["/opt/conda/bin/conda", "run", "x"]) == job(CONDA_PREFIX="/envs/x")
+    scripted = ["/opt/conda/bin/python", "/opt/conda/bin/conda", "run", "x"]
+    assert proc.find(scripted) == job(CONDA_PREFIX="/envs/x")
     assert proc.find(["/usr/bin/uv", "run", "x"]) == job()
     assert proc.find(["uv", "sync"]) == job()
 
@@ -71,4 +76,4 @@ def test_a_number_that_is_another_process_now_is_not_the_job(tmp_path):
     proc = Proc(tmp_path)
     proc.add(1, {"TGPU_JOB_ID": "another"})
     assert proc.find(["python"]) is None
-    assert surroundings("j", 99, ["python"], None, tmp_path) is None
+    assert surroundings("j", 99, None, tmp_path) is None

@@ -90,6 +90,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),
         failure=progress.fault,
         session=_session(service, stored),
+        runs_in=None if detail.run_in is None else " ".join(detail.run_in),
         estimate=estimate_model(service.estimates.of(job.job_id)),
     )
 

@@ -193,6 +193,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("result", ending(job) if job.state in ENDED else ""),
         ("failure", clean(failure_text(job.failure))),
         ("command", command_text(job.command)),
+        ("runs in", clean(job.runs_in or "")),
         ("directory", job.working_dir),
         ("image", job.image),
         ("GPUs", _gpus_wanted(job)),

@@ -108,13 +108,16 @@ class Adoption:
             attempt.started_at = claim.started_at
 
     def _watch_runner(self, attempt: Attempt, claim: record.Claim) -> None:
-        is_watched = attempt.keeper is Keeper.OLD_RUNNER and attempt.runner == claim.runner
-        attempt.keeper = Keeper.OLD_RUNNER
+        is_watched = attempt.stage is Stage.RUNNING and attempt.runner == claim.runner
+        attempt.keeper, attempt.runner = Keeper.OLD_RUNNER, claim.runner
         if claim.runner == 0 or claim.main == 0 or is_watched:
             # It is about to say so; or it is over, and another process of its has the lock.
+            if attempt.stage is Stage.QUEUED:
+                attempt.stage = Stage.HANDED
+                if attempt.cause is not None:
+                    self._ending.end_start(attempt)
             self._loop.call_later(_LOOK_AGAIN_SECONDS, lambda: self.resolve(attempt))
             return
-        attempt.runner = claim.runner
         self._attempts.started(attempt, claim.main, claim.main_start, claim.started_at)
         self._ending.arm(attempt)
         self._loop.watch_process(claim.runner, claim.runner_start, lambda: self.resolve(attempt))

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 
-_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 # What a shell answers: 127 for a command that is not there, 126 for one that cannot be run.
 # Every other error is the machine's fault, and the attempt counts as not started.
@@ -41,7 +41,7 @@ def find_program(name: str, env: dict[str, str]) -> str:
     """The program, looked up in the job's own PATH and not in ours."""
     if "/" in name:
         return name
-    candidates = [f"{part or '.'}/{name}" for part in env.get("PATH", _DEFAULT_PATH).split(":")]
+    candidates = [f"{part or '.'}/{name}" for part in env.get("PATH", DEFAULT_PATH).split(":")]
     present = [path for path in candidates if os.path.isfile(path)]
     for path in present:
         if os.access(path, os.X_OK):

@@ -34,6 +34,8 @@ from gpu_scheduler.engines.local.processes import (
 _REPEAT_SECONDS = 0.1
 # How long one round may chase processes that fork faster than they die; then others get a turn.
 _CHASE_SECONDS = 0.05
+# A start takes a millisecond. One that takes longer waits for a slow disk, or for ever.
+_START_SECONDS = 2.0
 # After this long under KILL a process is not slow but held by the kernel (a hung disk or driver).
 _STUCK_SECONDS = 5.0
 
@@ -66,6 +68,28 @@ class Ending:
         self._loop.when_known(lambda: self._terminate(attempt, told))
         killer = _Killer(self._loop, attempt, self)
         self._loop.call_later(attempt.grace_ms / 1000, killer.kill)
+
+    def end_start(self, attempt: Attempt) -> None:
+        """It is being started and shall end. If that takes long, something hangs: end that."""
+        self._loop.call_later(_START_SECONDS, lambda: self._end_slow_start(attempt))
+
+    def _end_slow_start(self, attempt: Attempt) -> None:
+        if attempt.stage in (Stage.RUNNING, Stage.ENDED) or attempt.is_ending:
+            return
+        attempt.notice = None  # there is no command yet that could save anything
+        self.begin(attempt)
+        wait = attempt.grace_ms / 1000 + _START_SECONDS
+        self._loop.call_later(wait, lambda: self._end_runner(attempt))
+
+    def _end_runner(self, attempt: Attempt) -> None:
+        """It has no child that could hang: it hangs itself, going to the job's directory."""
+        if attempt.stage not in (Stage.RUNNING, Stage.ENDED):
+            self._loop.when_known(lambda: self._kill_runner(attempt))
+
+    def _kill_runner(self, attempt: Attempt) -> None:
+        runner = read_process(attempt.runner) if attempt.runner else None
+        if runner is not None and not descendants(attempt.runner):
+            send_signal(runner, signal.SIGKILL)
 
     def _give_notice(self, attempt: Attempt, number: int, wait_ms: int) -> None:
         # To the command alone: its helpers would die of a signal that they do not expect.

@@ -335,6 +335,11 @@ def _encode_launch(launch: Launch) -> bytes:
     if launch.session:
         command["session"] = launch.session
         command["multiplexer"] = launch.multiplexer
+    if launch.environment is not None:
+        command["environment"] = launch.environment
+        command["home"] = launch.home
+    if launch.script_folders:
+        command["script_folders"] = launch.script_folders
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -65,6 +65,10 @@ def _is_user(value: object) -> bool:
     )
 
 
+def _is_environment(value: object) -> bool:
+    return _are_words(value) and len(value) == 2  # type: ignore[arg-type]  # a list by now
+
+
 def _is_id(value: object) -> bool:
     """Of a user or group. -1 would leave it as it is: root's."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32 - 1
@@ -81,4 +85,7 @@ _OPTIONAL: Final[dict[str, Callable[[object], bool]]] = {
     "limits": _are_limits,
     "session": _is_text,
     "multiplexer": _is_text,
+    "environment": _is_environment,
+    "script_folders": _are_words,
+    "home": _is_text,
 }

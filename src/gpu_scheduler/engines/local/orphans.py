@@ -123,7 +123,8 @@ class Orphans:
             self._attempts.lost(attempt, KILLED_AT_START)
         else:
             # Whatever it had started would be a child of ours now, or have been one.
-            self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
+            cause, retry = attempt.cause or RUNNER_KILLED, attempt.cause is None
+            self._attempts.not_started(attempt, cause, retry=retry)
         self._ambiguous.discard(attempt.key)
 
     def _name_main(self, attempt: Attempt, main: int, main_start: int, started_at: int) -> None:

@@ -100,6 +100,8 @@ class Supervisor:
             self._attempts.told_to_end(attempt, STOPPED, notice)
             if attempt.stage is Stage.RUNNING:  # else as soon as its runner reports it started
                 self._ending.begin(attempt)
+            else:
+                self._ending.end_start(attempt)
 
     def forget(self, keys: list[Key]) -> None:
         for key in keys:

@@ -1,5 +1,7 @@
 """Starts what posix_spawn cannot: a command as another user, with limits, in a session; a gang.
 
+Also one in a Python environment, or with a rule for where its script lies: both are looked up here.
+
 Everything that concerns the user's files, the directory and the program, is done as that user: what
 they may not open, their job does not open for them.
 """
@@ -10,7 +12,7 @@ import signal
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-from gpu_scheduler.engines.local import gang, limits, session
+from gpu_scheduler.engines.local import environments, gang, limits, scripts, session
 from gpu_scheduler.engines.local.commands import (
     NotStarted,
     find_program,
@@ -22,7 +24,10 @@ from gpu_scheduler.engines.local.descriptors import patiently
 # As a login sets it: ours may let nobody read what a user's job writes, or everybody.
 _UMASK: Final = 0o022
 # What in a command makes it one of ours.
-NEEDS_FORK: Final = ("user", "workers", "limits", "session")
+NEEDS_FORK: Final = ("user", "workers", "limits", "session", "environment", "script_folders")
+# What the child says before it becomes the command. One that dies before it did not start.
+_SENTENCE_CHARS: Final = 500
+_GO: Final = b"\n"
 
 
 def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int]) -> int:
@@ -45,9 +50,11 @@ def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Itera
         os.close(tell)
     with os.fdopen(told, "rb") as pipe:
         failure = pipe.read()
-    if not failure:
+    if failure == _GO:
         return pid
     os.waitpid(pid, 0)
+    if not failure:
+        raise NotStarted("it was ended before its command began", retry=True)
     raise _failure(command, streams[2], *json.loads(failure))
 
 
@@ -88,7 +95,10 @@ def _become(
         step = "directory"
         os.chdir(command["cwd"])
         step = "command"
-        env = command["env"]
+        command = environments.resolved(command)
+        env, folders = command["env"], command.get("script_folders", ())
+        scripts.check(command["argv"], command["cwd"], env, folders)
+        os.write(tell, _GO)
         if "workers" in command:
             # Not a program of ours that is executed: other users may not be able to read it.
             gang.lead(command, tell)
@@ -97,6 +107,8 @@ def _become(
         os.execve(find_program(command["argv"][0], env), command["argv"], env)
     except OSError as error:
         os.write(tell, json.dumps([step, error.errno, error.strerror]).encode())
+    except NotStarted as reason:
+        os.write(tell, json.dumps(["refused", None, str(reason)[:_SENTENCE_CHARS]]).encode())
     except BaseException as error:  # a NUL in an argument, a variable without a name
         os.write(tell, json.dumps(["call", None, str(error)[:500]]).encode())
     finally:
@@ -107,6 +119,8 @@ def _failure(
     command: dict[str, Any], stderr: int, step: str, number: int | None, text: str
 ) -> Exception:
     error = OSError(number, text)
+    if step == "refused":
+        return NotStarted(text, retry=False)
     if step == "limits":
         return NotStarted(f"its limits could not be set: {text}", retry=True)
     if step == "user":

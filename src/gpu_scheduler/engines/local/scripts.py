@@ -1,16 +1,16 @@
 """Which file a command runs, and whether it lies where the scripts of jobs may lie.
 
-Only looks at files and runs nothing. What cannot be told from a command's words (code on the
-command line, a module, an option that is not known here) is refused: a rule with holes is none.
+Only looks at files and runs nothing: as the job's user, right before its command begins. What
+cannot be told from a command's words (code on the command line, a module, an option that is not
+known here) is refused: a rule with holes is none.
 """
 
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
+
+from gpu_scheduler.engines.local.commands import DEFAULT_PATH, NotStarted
 
 
 class _Interpreter(NamedTuple):
@@ -54,36 +54,37 @@ _WRAPPERS: Final = {
 }
 
 
-class NotAllowed(Exception):
+class NotAllowed(NotStarted):
     """The sentence says what of the command is not, and why."""
 
     def __init__(self, what: str, sentence: str) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, retry=False)
         self.what = what
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptRule:
-    """The folders that scripts must lie in; none for anywhere."""
+def check(
+    argv: Sequence[str], cwd: str, variables: Mapping[str, str], folders: Sequence[str]
+) -> None:
+    """Raises NotAllowed. Links and `..` are resolved as the kernel does it.
 
-    allowed: tuple[Path, ...] = ()
-
-    def check(self, argv: Sequence[str], cwd: str, variables: Mapping[str, str]) -> None:
-        """Raises NotAllowed. Links and `..` are resolved as the kernel does it."""
-        if not self.allowed or not argv:
-            return
-        here = _Here(cwd, variables.get("PATH", os.defpath))
-        script = os.path.realpath(here.file(_script(list(argv), here)))
-        if not any(_is_below(script, os.path.realpath(folder)) for folder in self.allowed):
-            folders = ", ".join(map(str, self.allowed))
-            raise NotAllowed(
-                script,
-                f"the script {script} lies outside of what security.allowed_script_paths allows: "
-                f"{folders}",
-            )
-
-
-ANYWHERE: Final = ScriptRule()
+    Without folders everything may run.
+    """
+    if not folders or not argv:
+        return
+    here = _Here(cwd, variables.get("PATH", DEFAULT_PATH))
+    named = here.file(_script(list(argv), here))
+    try:
+        # Strictly: what cannot be followed to its end may be led elsewhere afterwards.
+        script = os.path.realpath(named, strict=True)
+    except OSError as error:
+        reason = (error.strerror or "it cannot be found").lower()
+        raise NotAllowed(named, f"the script {named} cannot be run: {reason}") from error
+    if not any(_is_below(script, os.path.realpath(folder)) for folder in folders):
+        raise NotAllowed(
+            script,
+            f"the script {script} lies outside of what security.allowed_script_paths allows: "
+            f"{', '.join(folders)}",
+        )
 
 
 class _Here(NamedTuple):
@@ -98,8 +99,9 @@ class _Here(NamedTuple):
     def program(self, name: str) -> str | None:
         if "/" in name:
             return self.file(name)
-        folders = os.pathsep.join(self.file(part) for part in self.path.split(os.pathsep))
-        return shutil.which(name, path=folders)
+        parts = (self.file(part or ".") for part in self.path.split(os.pathsep))
+        found = (os.path.join(part, name) for part in parts)
+        return next((p for p in found if os.path.isfile(p) and os.access(p, os.X_OK)), None)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.service.scripts import ANYWHERE, NotAllowed, ScriptRule
+from gpu_scheduler.engines.local import scripts
+from gpu_scheduler.engines.local.scripts import NotAllowed
 
 
 @pytest.fixture
@@ -26,8 +27,8 @@ def a_program(path: Path) -> Path:
 
 
 def check(folder: Path, *argv: str, cwd: str = "allowed") -> None:
-    rule = ScriptRule((folder / "allowed",))
-    rule.check(argv, str(folder / cwd), {"PATH": str(folder / "bin")})
+    variables = {"PATH": str(folder / "bin")}
+    scripts.check(argv, str(folder / cwd), variables, [str(folder / "allowed")])
 
 
 def refused(folder: Path, *argv: str, cwd: str = "allowed") -> NotAllowed:
@@ -112,8 +113,8 @@ def test_dots_behind_a_link_lead_where_the_kernel_goes(folder):
 
 def test_an_allowed_folder_may_be_a_link(folder):
     (folder / "other").symlink_to(folder / "allowed")
-    rule = ScriptRule((folder / "other",))
-    rule.check(["python3", "train.py"], str(folder / "allowed"), {"PATH": str(folder / "bin")})
+    words, variables = ["python3", "train.py"], {"PATH": str(folder / "bin")}
+    scripts.check(words, str(folder / "allowed"), variables, [str(folder / "other")])
 
 
 def test_a_folder_whose_name_begins_alike_is_another(folder):
@@ -128,4 +129,10 @@ def test_another_program_by_the_name_of_an_interpreter_is_a_script(folder):
 
 
 def test_without_folders_everything_may_run(folder):
-    ANYWHERE.check(["python3", "-c", "pass"], "/", {})
+    scripts.check(["python3", "-c", "pass"], "/", {}, ())
+
+
+def test_a_script_that_cannot_be_followed_to_its_end_may_not(folder):
+    assert "no such file" in str(refused(folder, "python3", "gone.py"))
+    (folder / "allowed" / "loop.py").symlink_to("loop.py")
+    refused(folder, "python3", "loop.py")
