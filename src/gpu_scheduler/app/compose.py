@@ -38,7 +38,7 @@ from gpu_scheduler.quota import (
 from gpu_scheduler.service.adjust import AdjustSettings
 from gpu_scheduler.service.attempts import LaunchSettings
 from gpu_scheduler.service.bookings import BookingLimits
-from gpu_scheduler.service.clock import Clock, ManualClock, WallClock
+from gpu_scheduler.service.clock import Clock, ManualClock, SteadyClock
 from gpu_scheduler.service.disk import Disk, NoDisk
 from gpu_scheduler.service.estimates import EstimateSettings
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
@@ -67,7 +67,7 @@ def make_service(
 ) -> Service:
     """A service that is not open yet."""
     size = node_size(detected.provider)
-    clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else WallClock()
+    clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else SteadyClock()
     environ = process_environ()
     predictions = _predictions(settings)
     options = _order_options(settings, predictions)

@@ -75,6 +75,16 @@ class Spend(NamedTuple):
             now, day + more, week + more, month + more, total + more, had + gpu_millis, turns_at
         )
 
+    def stepped(self, now: int, by: int) -> "Spend":
+        """At `now` the clock was set by so much: nothing is spent by that, but windows turn."""
+        at, day, week, month, total, had, _ = self.upto(now)
+        if by >= 0:
+            turned = Spend(at, day, week, month, total)._over_a_turn(at + by, 0)
+            return turned._replace(gpu_millis=had)
+        # What was spent in a window that is to come again counts as spent in it.
+        turns_at = window_start(Window.DAY, at + by) + DAY_MS
+        return Spend(at + by, day, week, month, total, had, turns_at)
+
     def spent(self, window: Window) -> int:
         match window:
             case Window.DAY:
@@ -165,6 +175,9 @@ class Budgets:
 
     def count(self, tenant_id: TenantId, gpu_millis: int, at: int) -> None:
         self.spends[tenant_id] = self.spend(tenant_id).changed(gpu_millis, at)
+
+    def step(self, now: int, by: int) -> None:
+        self.spends = {key: spend.stepped(now, by) for key, spend in self.spends.items()}
 
     def load(self, spends: Mapping[TenantId, Spend]) -> None:
         """Meters as they were recorded. Who has GPUs is known from the jobs: see `resume`."""

@@ -118,6 +118,20 @@ class MixSet:
     mix: Mix
 
 
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The wall clock was set, `by` so many milliseconds; `at` is on the new time.
+
+    `moved` are the jobs that have GPUs, or wait out a back-off, with the instants that durations
+    are counted from moved along: the step itself charges nothing and ends nothing. When jobs came
+    that are not over moves along for all of them. See `core/clock_step.py`.
+    """
+
+    at: int
+    by: int
+    moved: tuple[tuple[JobId, Progress], ...] = ()
+
+
 class TimePassed(Struct, frozen=True, gc=False):
     """The clock reached `at`: back-offs that end by then are over. Not recorded, only applied."""
 
@@ -137,5 +151,6 @@ Event = (
     | BookingRemoved
     | SettingsSet
     | MixSet
+    | ClockStepped
     | TimePassed
 )

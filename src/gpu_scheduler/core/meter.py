@@ -123,6 +123,10 @@ class Meters:
             meter = self.by_owner.get(owner)
             self.by_owner[owner] = changed(meter, by, at, self.half_life_ms)
 
+    def step(self, by: int) -> None:
+        """The clock was set: no time has passed."""
+        self.by_owner = {o: m._replace(at=m.at + by) for o, m in self.by_owner.items()}
+
     def average(self, owner: Owner, now: int) -> int:
         meter = self.by_owner.get(owner)
         return 0 if meter is None else advanced(meter, now, self.half_life_ms).average

@@ -138,6 +138,12 @@ class WaitingQueue:
             del self._open[id(queue)]
             queue.keys = []
 
+    def step(self, by: int) -> None:
+        """The clock was set, and with it when each job came; their order stays."""
+        for queue in self._open.values():
+            moved = [(at + by, job_id) for at, job_id in queue.keys]
+            queue.keys = moved if isinstance(queue.keys, list) else SortedList(moved)
+
     def all_classes(self) -> Iterator[ClassQueue]:
         """Also those whose jobs all run, are held or sleep."""
         return iter(self._classes.values())

@@ -13,10 +13,12 @@ from sortedcontainers import SortedList
 
 from gpu_scheduler.core.attained import Had, had_by, level_of
 from gpu_scheduler.core.budget import Budgets
+from gpu_scheduler.core.clock_step import aged
 from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -62,6 +64,7 @@ Setting = (
     | BookingRemoved
     | SettingsSet
     | MixSet
+    | ClockStepped
 )
 
 
@@ -225,6 +228,8 @@ class State:
                 self._remove_booking(event.booking_id)
             case MixSet():
                 self.ledger.mix = event.mix
+            case ClockStepped():
+                self._step_clock(event)
             case SettingsSet():  # for those who look back
                 self._wake(event.at)
             case _:
@@ -470,6 +475,28 @@ class State:
             _, job_id = self._sleeping.pop(0)
             entry = self._entries[job_id]
             self.waiting.add(entry.queue, entry.job.submitted_at, job_id)
+
+    def _step_clock(self, event: ClockStepped) -> None:
+        """All indexes go by the old time until every job in them is out."""
+        entries = [self._entries.get(job_id) for job_id, _ in event.moved]
+        for (job_id, _), entry in zip(event.moved, entries, strict=True):
+            if entry is None:
+                raise InvariantBroken(f"a step of the clock moves unknown job {job_id}")
+            self._leave(entry)
+        before, by = event.at - event.by, event.by
+        self.budgets.step(max(before, self.now), by)
+        self.meters.step(by)
+        self.waiting.step(by)
+        for known in self._entries.values():
+            known.job = aged(known.job, by)
+        self.now += by
+        self.looked_at = max(-1, self.looked_at + by) if self.looked_at >= 0 else -1
+        self.gave_way_at = max(-1, self.gave_way_at + by) if self.gave_way_at >= 0 else -1
+        for (_, progress), entry in zip(event.moved, entries, strict=True):
+            assert entry is not None
+            entry.progress = progress
+            self._enter(entry)
+        self._wake(event.at)
 
     def _doom_without_booking(self, job: Job) -> None:
         booking = job.options.booking

@@ -90,7 +90,7 @@ class Observation:
 
     key: AttemptKey
     phase: Phase
-    at: int  # ms since the epoch: when it started or ended
+    at: int  # when it started or ended, by `Engine.now`: ms since the epoch, unless that was set
     pid: int | None = None
     exit_code: int | None = None  # as a shell shows it: 0-255, 128+n for signal n
     signal: int | None = None
@@ -160,6 +160,9 @@ class Engine(Protocol):
 
     def traced(self, pids: Sequence[int]) -> "Traced":
         """What the ancestors of a process say. Blocks for as long as /proc takes."""
+
+    def now(self) -> int:
+        """Ms on the clock of its observations, which nobody can set: see `Observation.at`."""
 
     def log_dir(self, key: AttemptKey) -> str | None:
         """The folder in which a new attempt finds its `stdout.log` and `stderr.log`."""

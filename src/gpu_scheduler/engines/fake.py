@@ -113,6 +113,9 @@ class FakeEngine:
     def traced(self, pids: Sequence[int]) -> Traced:
         return Traced()  # it has no processes
 
+    def now(self) -> int:
+        return self._clock()
+
     def log_dir(self, key: AttemptKey) -> str | None:
         return None if self._logs is None else f"{self._logs}/{key.job_id}/{key.attempt}"
 

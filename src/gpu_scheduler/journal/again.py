@@ -11,10 +11,12 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 from gpu_scheduler.core import lifecycle
+from gpu_scheduler.core.clock_step import moved_by
 from gpu_scheduler.core.cycle import schedule
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -209,7 +211,7 @@ class _Again:
                 break
             self._pass_time(now)
             self._end()
-            while position < len(outside) and outside[position].at <= now:
+            while position < len(outside) and outside[position].at <= self._now:
                 self._take(outside[position].event)
                 position += 1
                 if self.tell is not None and not position % _TELL_EVERY:
@@ -282,10 +284,22 @@ class _Again:
             case SettingsSet():
                 self._scheduling = self._make(event.values, self._foresight)
                 self._set_rules()
+            case ClockStepped():
+                self._step_clock(event.by)
             case BookingRemoved() if event.booking_id not in self._state.ledger.bookings:
                 pass  # in this run it ended by itself before: nothing is left to remove
             case _:
                 self._state.apply(event)
+
+    def _step_clock(self, by: int) -> None:
+        """What runs here goes along with it, whatever ran then."""
+        self._now += by
+        self._state.apply(ClockStepped(self._now, by, moved_by(self._state, by)))
+        self._ends = [(at + by, job_id, attempt) for at, job_id, attempt in self._ends]
+        for fate in self.fates.values():
+            fate.since = None if fate.since is None else fate.since + by
+            if fate.ended_at is None and fate.first_start is not None:
+                fate.first_start += by
 
     def _take_move(self, event: JobMoved) -> None:
         entry = self._state.entry(event.job_id)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpu_scheduler.core.events import Event, JobChanged, JobMoved, JobsSubmitted
+from gpu_scheduler.core.clock_step import aged
+from gpu_scheduler.core.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubmitted
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.job import Job
 from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
@@ -47,6 +48,13 @@ class Life:
             self.ended_at = event.at
             self.ended_by_itself = had_gpus
 
+    def step(self, by: int) -> None:
+        """The clock was set: it has had its GPUs as long as before."""
+        self.job = aged(self.job, by)
+        self.first_start = None if self.first_start is None else self.first_start + by
+        self.since = None if self.since is None else self.since + by
+        self.kept_until = None if self.kept_until is None else self.kept_until + by
+
     def _start(self, at: int, progress: Progress) -> None:
         self.since, self.kept_until = at, None
         self.first_start = at if self.first_start is None else self.first_start
@@ -80,6 +88,9 @@ class Lives:
             life = self.live.get(event.job.job_id)
             if life is not None:
                 life.job = event.job
+        elif isinstance(event, ClockStepped):
+            for life in self.live.values():
+                life.step(event.by)
         elif isinstance(event, JobMoved):
             life = self.live.get(event.job_id)
             if life is None:

@@ -147,6 +147,10 @@ class _Reader:
             self.past.before[job_id] = before
 
     def take(self, step: Step) -> None:
+        if step.comes_at != step.at:  # a step of the clock
+            self.past.outside.append(Outside(max(self._at, step.comes_at), step.rows[0].event))
+            self._at = step.at
+            return
         self._at = max(self._at, step.at)
         for event in step.events():
             if _is_from_outside(event, step):

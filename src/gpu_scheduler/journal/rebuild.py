@@ -11,6 +11,7 @@ from gpu_scheduler.core.budget import Spend
 from gpu_scheduler.core.errors import SchedulerError
 from gpu_scheduler.core.events import (
     BookingSet,
+    ClockStepped,
     Event,
     JobMoved,
     JobsSubmitted,
@@ -133,7 +134,7 @@ class Rebuilt:
         return self._journal.header.settings if self.settings is None else self.settings.values
 
     def _apply(self, event: Event) -> None:
-        self.at = max(self.at, event.at)
+        self.at = event.at if isinstance(event, ClockStepped) else max(self.at, event.at)
         if isinstance(event, SettingsSet):
             self._set(event)
         elif isinstance(event, JobMoved):

@@ -12,6 +12,7 @@ from gpu_scheduler.core.bookings import OVER
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobMoved,
     UsageAdded,
@@ -56,6 +57,12 @@ class Step:
     @property
     def last_seq(self) -> int:
         return self.rows[-1].row.seq
+
+    @property
+    def comes_at(self) -> int:
+        """On the clock as it was until then."""
+        first = self.rows[0].event
+        return self.at - first.by if isinstance(first, ClockStepped) else self.at
 
     def events(self) -> list[Event]:
         return [taken.event for taken in self.rows]
@@ -108,15 +115,18 @@ class Walk:
 
     def _over(self, step: Step) -> Iterator[Step]:
         """What no cycle wrote down was followed by one all the same, before time went on."""
-        if self._at is not None and step.at > self._at:
+        if self._at is not None and step.comes_at > self._at:
             self._keep_promises(self._at)
-        if self._looked_at is not None and step.at > self._looked_at:
-            self._look(step.at)
+        if self._looked_at is not None and step.comes_at > self._looked_at:
+            self._look(step.comes_at)
         yield step
         if step.is_cycle:
             self._keep_promises(step.at)
         for row, event, _ in step.rows:
             self.rebuilt.take(row, event)
+        if step.comes_at != step.at:  # a step of the clock: all that was before goes along with it
+            self._at = self._looked_at = step.at
+            return
         self._at = None if step.is_cycle else max(step.at, self._at or 0)
         self._looked_at = max(step.at, self._looked_at or 0)
 

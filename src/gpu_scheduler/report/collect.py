@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gpu_scheduler.core.cause import Fault
+from gpu_scheduler.core.clock_step import aged
 from gpu_scheduler.core.events import (
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -133,6 +135,10 @@ class _Reader:
                     live.job = event.job
             case JobMoved():
                 self._moved(event)
+            case ClockStepped():
+                for live in self._live.values():
+                    live.job = aged(live.job, event.by)
+                    live.since = None if live.since is None else live.since + event.by
             case NodeSet():
                 self._node(event.at, event.node)
             case SettingsSet():

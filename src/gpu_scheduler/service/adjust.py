@@ -73,6 +73,13 @@ class Adjuster:
             await self._writer.do(decide, touches=None)
         return changes
 
+    def step_documents(self, by: int) -> dict[tuple[str, str], bytes | None]:
+        """The clock is set: the interval that was being measured means nothing any more."""
+        return {(_KIND, _NAME): None}
+
+    def step(self, by: int) -> None:
+        self._mark = None
+
     def _measure_from(self, mark: _Mark) -> None:
         self._mark = mark
 

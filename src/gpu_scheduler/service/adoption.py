@@ -1,6 +1,6 @@
 """Takes processes that were started by hand into the books: each becomes a lease of its GPUs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -13,10 +13,10 @@ from gpu_scheduler.core.lifecycle import JobState, Move
 from gpu_scheduler.core.node import Placement, Share
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.units import GPU
-from gpu_scheduler.service.clock import Clock
+from gpu_scheduler.service.clock import Clock, boot_id
 from gpu_scheduler.service.hardware import Hardware, without_foreign
 from gpu_scheduler.service.jobs import JobCommands
-from gpu_scheduler.service.processes import Who, is_same, look_up
+from gpu_scheduler.service.processes import Who, booted_at, is_same, look_up
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import Store
@@ -28,6 +28,8 @@ _ADOPTED = "adopted"  # documents: the process of each adopted lease that is not
 class _Process:
     pid: int
     started_at: int
+    booted_at: int | None = None  # as the clock had it then
+    boot: str = ""
 
 
 class Adoption:
@@ -43,7 +45,12 @@ class Adoption:
 
     async def open(self, store: Store) -> None:
         for job_id, text in (await store.documents(_ADOPTED)).items():
-            self._processes[JobId(job_id)] = msgspec.json.decode(text, type=_Process)
+            found = msgspec.json.decode(text, type=_Process)
+            if found.booted_at is not None and found.boot == boot_id():
+                # The clock may have been set since; when the machine was started has not changed.
+                moved = found.started_at - found.booted_at + booted_at()
+                found = replace(found, started_at=moved)
+            self._processes[JobId(job_id)] = found
 
     async def adopt(
         self,
@@ -140,7 +147,7 @@ class Adoption:
             NodeSet(now, without_foreign(node, indexes)),
         ]
         assert who.started_at is not None
-        process = _Process(who.pid, who.started_at)
+        process = _Process(who.pid, who.started_at, booted_at(), boot_id())
         return Decision(
             None,
             events,

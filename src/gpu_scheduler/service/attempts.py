@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -48,6 +48,7 @@ _log = structlog.get_logger("gpu_scheduler.attempts")
 
 _RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
 _LAUNCH_GROUP = 256
+_SAME_MS = 5  # two clocks that are read one after the other and rounded
 _EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 _RAN = (Phase.EXITED, Phase.LOST)
 
@@ -226,8 +227,27 @@ class Attempts:
             script_folders=self._settings.script_folders,
         )
 
+    def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:
+        """The engine's clock was never set, ours was wherever the wall clock was: what it saw is
+        as long ago here as it is there."""
+        by = 0 if self._clock.manual else self._clock.now() - self._engine.now()
+        if abs(by) <= _SAME_MS:
+            return batch
+        return [
+            replace(
+                seen,
+                at=seen.at + by,
+                started_at=None if seen.started_at is None else seen.started_at + by,
+            )
+            for seen in batch
+        ]
+
     def _not_started(self, key: AttemptKey, cause: str) -> Observation:
-        return Observation(key, Phase.NOT_STARTED, self._clock.now(), cause=cause, retry=False)
+        return Observation(key, Phase.NOT_STARTED, self._seen_now(), cause=cause, retry=False)
+
+    def _seen_now(self) -> int:
+        """For observations of our own, as if the engine had made them."""
+        return self._clock.now() if self._clock.manual else self._engine.now()
 
     def _nodes_of(self, stored: StoredJob) -> dict[NodeId, Node]:
         placement, known = stored.progress.placement, self._state.ledger.nodes
@@ -301,7 +321,7 @@ class Attempts:
         events: list[Event] = []
         receipts: list[Receipt] = []
         done: set[str] = set()
-        for seen in _newest(batch):
+        for seen in self._on_our_time(_newest(batch)):
             entry = state.entry(JobId(seen.key.job_id))
             if entry is None or entry.job.identity != seen.key.identity:
                 continue
@@ -364,7 +384,7 @@ class Attempts:
 
     def _lost(self, key: AttemptKey) -> Observation:
         cause = "the engine knows nothing of it"
-        return Observation(key, Phase.LOST, self._clock.now(), cause=cause)
+        return Observation(key, Phase.LOST, self._seen_now(), cause=cause)
 
 
 def _newest(batch: Sequence[Observation]) -> list[Observation]:

@@ -158,6 +158,14 @@ class Estimates(Observer):
                 self._follow(event)
         self._changed.set()
 
+    def clock_stepped(self, by: int) -> None:
+        """What was told before cannot be held against a start on another time."""
+        for job_id in self._waiting:
+            self._dirty[_KIND, job_id] = None
+        self._waiting.clear()
+        self._told.clear()
+        self._changed.set()
+
     def _follow(self, event: JobMoved) -> None:
         is_start = event.move is Move.START
         if not is_start and event.progress.state not in TERMINAL:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -52,6 +53,7 @@ KINDS: Final = (
     "node_changed",
     "booking_set",
     "booking_removed",
+    "clock_stepped",
 )
 _GIVES_WAY_TO: Final = "gives_way_to"
 ESTIMATED: Final = "job_estimated"  # not recorded: told to those who watch, and then gone
@@ -105,6 +107,8 @@ def feed_event(
             changed = {"priority": job.priority}
             state = JobState.PENDING  # only then it can be changed
             return FeedEvent(seq, at, "job_changed", job.job_id, job.tenant_id, state, changed)
+        case ClockStepped(at, by):
+            return FeedEvent(seq, at, "clock_stepped", data={"seconds": by / 1000})
         case UsageAdded() | SettingsSet() | MixSet() | TimePassed():
             return None
         case _:

@@ -91,6 +91,7 @@ class Hardware:
         self._recorded: dict[str, Health] = {}  # as the store has it
         self._foreign: dict[str, ForeignWatch] = {}
         self._lags: dict[int, Lag] = {}
+        self._steady = 0  # when the last reading was taken, on a clock that nobody sets
 
     async def open(self, store: Store) -> None:
         """Remember what was known of the GPUs before the last stop."""
@@ -118,6 +119,7 @@ class Hardware:
         self.snapshot = snapshot
         self._measured.set()
         self._measured = asyncio.Event()
+        self._steady = clock.steady()
         now = clock.now()
         use = writer.state.ledger.nodes.get(self.node_id)
         before = None if use is None else use.node
@@ -167,6 +169,19 @@ class Hardware:
             return Decision(None, events, documents=self._new_health(), applied=applied)
 
         await writer.do(decide, touches=None)
+
+    # -- the clock is set --------------------------------------------------------------------------
+
+    def step_documents(self, by: int) -> dict[tuple[str, str], bytes | None]:
+        """Faults are compared with when jobs began, and those go along with the clock."""
+        return {
+            (_HEALTH, uuid): msgspec.json.encode(health)
+            for uuid, health in sorted(_stepped(self._health, by).items())
+        }
+
+    def step(self, by: int) -> None:
+        self._health = _stepped(self._health, by)
+        self._recorded = dict(self._health)
 
     def _health_recorded(self, known: dict[str, Health]) -> None:
         self._recorded = known
@@ -223,7 +238,7 @@ class Hardware:
     ) -> Node:
         use = state.ledger.nodes.get(self.node_id)
         self._claim(state, use, snapshot, whos)
-        self._watch_pace(snapshot, now)
+        self._watch_pace(snapshot)
         node = self._node(snapshot, use, now)
         if use is not None and snapshot.problem is not None and not node.gpus:
             return _out_of_reach(use.node, snapshot.problem)
@@ -240,14 +255,14 @@ class Hardware:
             claims = {who.pid: self.ownership.claim(state, use, gpu.index, who) for who in there}
             self.processes[gpu.index] = GpuProcesses(there, claims)
 
-    def _watch_pace(self, snapshot: Snapshot, now: int) -> None:
+    def _watch_pace(self, snapshot: Snapshot) -> None:
         paces = [
             Pace(g.index, g.gpu_type, g.sm_clock_mhz, g.utilisation_percent, g.throttle)
             for g in snapshot.gpus
         ]
         rules = self._rules.slowness
-        self._lags = watch_pace(self._lags, paces, now, rules)
-        self.slow = reports(self._lags, now, rules)
+        self._lags = watch_pace(self._lags, paces, self._steady, rules)
+        self.slow = reports(self._lags, self._steady, rules)
 
     def _node(self, snapshot: Snapshot, use: NodeUse | None, now: int) -> Node:
         # By UUID: an index may name another card after a reboot.
@@ -263,7 +278,7 @@ class Hardware:
                 slice_of=reading.slice_of,
                 problem=self._problem(reading, snapshot, now),
                 paused=before[reading.uuid].paused if reading.uuid in before else None,
-                foreign=self._foreign_use(reading, before.get(reading.uuid), use, now),
+                foreign=self._foreign_use(reading, before.get(reading.uuid), use),
                 heat=self._heat(reading, before.get(reading.uuid)),
             )
             for reading in snapshot.gpus
@@ -302,7 +317,7 @@ class Hardware:
         }
 
     def _foreign_use(
-        self, reading: GpuReading, before: Gpu | None, use: NodeUse | None, now: int
+        self, reading: GpuReading, before: Gpu | None, use: NodeUse | None
     ) -> str | None:
         rules = self._rules.foreign
         if rules is None or reading.problem is not None:
@@ -314,7 +329,7 @@ class Hardware:
         others = there.of(Belongs.FOREIGN) + ([] if ours else there.of(Belongs.UNSEEN))
         watch = self._foreign.get(reading.uuid, ForeignWatch(taken=_is_taken(before)))
         pids = tuple(sorted(who.pid for who in others))
-        after = watch_foreign(watch, _foreign_use_of(reading, pids, ours), now, rules)
+        after = watch_foreign(watch, _foreign_use_of(reading, pids, ours), self._steady, rules)
         self._foreign[reading.uuid] = after
         if not after.taken:
             return None
@@ -388,3 +403,14 @@ def without_foreign(node: Node, indexes: Sequence[int]) -> Node:
 def _out_of_reach(node: Node, problem: str) -> Node:
     # A driver that tells nothing has not taken the GPUs away, nor what an operator said of them.
     return replace(node, gpus=tuple(replace(gpu, problem=problem) for gpu in node.gpus))
+
+
+def _stepped(known: Mapping[str, Health], by: int) -> dict[str, Health]:
+    return {
+        uuid: replace(
+            health,
+            fault_at=health.fault_at + by if health.fault_at else 0,
+            clean_since=None if health.clean_since is None else health.clean_since + by,
+        )
+        for uuid, health in known.items()
+    }

@@ -66,7 +66,7 @@ class JobWatch:
         """Go by the hardware's newest reading."""
         if self._hardware.snapshot is None:
             return
-        now = clock.now()
+        now = clock.steady()
         readings = {gpu.index: gpu for gpu in self._hardware.snapshot.gpus}
         running = [e for e in state.placed() if e.progress.state is JobState.RUNNING]
         self._forget_all_but({_name(entry) for entry in running})
@@ -78,7 +78,7 @@ class JobWatch:
         ]
         if steps:
             touched = {step.job_id for step in steps}
-            await writer.do(lambda state: self._decide(state, steps, now), touched)
+            await writer.do(lambda state: self._decide(state, steps, clock.now()), touched)
 
     def _forget_all_but(self, names: set[_Name]) -> None:
         self._idle = {name: watch for name, watch in self._idle.items() if name in names}

@@ -225,7 +225,8 @@ class JobsFileWatch:
             return False
         if taken.tries >= self.settings.most_tries or read.modified_ms <= progress.ended_at:
             return False
-        if self._clock.now() < progress.ended_at + self.settings.wait_ms:
+        # A clock that was set back makes nobody wait for longer.
+        if 0 <= self._clock.now() - progress.ended_at < self.settings.wait_ms:
             self._again_soon = True
             return False
         return True

@@ -50,6 +50,9 @@ class Observer:
     def start_scored(self, told: Announced) -> None:
         """A job started that had been told when it would."""
 
+    def clock_stepped(self, by: int) -> None:
+        """The wall clock was set by so many milliseconds, and that is on record."""
+
 
 class Observers(Observer):
     """Tells any number of them, and lets none harm what it watches: a bug there is only logged."""
@@ -112,6 +115,13 @@ class Observers(Observer):
         for observer in self._observers:
             try:
                 observer.start_scored(told)
+            except Exception:
+                _complain(observer)
+
+    def clock_stepped(self, by: int) -> None:
+        for observer in self._observers:
+            try:
+                observer.clock_stepped(by)
             except Exception:
                 _complain(observer)
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache
+from pathlib import Path
 from signal import Signals
 from typing import Final, NamedTuple
 
@@ -200,7 +202,22 @@ def _who(pid: int, known: Who | None) -> Who:
 
 
 def _started_at(process: psutil.Process) -> int:
-    return round(process.create_time() * 1000)
+    return booted_at() + _born_ms(process.pid)
+
+
+@cache
+def booted_at() -> int:
+    """Once and for all: it changes when the clock is set, and a process stays the same."""
+    return round(psutil.boot_time() * 1000)
+
+
+def _born_ms(pid: int) -> int:
+    """When the kernel made it, since the machine was started."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return int(stat.rpartition(b")")[2].split()[19]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 def _mark(process: psutil.Process) -> Mark | None:

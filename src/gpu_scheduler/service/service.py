@@ -44,7 +44,8 @@ from gpu_scheduler.service.adjust import Adjuster, AdjustSettings
 from gpu_scheduler.service.agents import Agents
 from gpu_scheduler.service.attempts import Attempts, LaunchSettings
 from gpu_scheduler.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
-from gpu_scheduler.service.clock import Clock, ManualClock
+from gpu_scheduler.service.clock import Clock, ManualClock, boot_id
+from gpu_scheduler.service.clock_watch import ClockWatch
 from gpu_scheduler.service.disk import LOOK_SECONDS, Disk, NoDisk
 from gpu_scheduler.service.enact import Enacted, enact
 from gpu_scheduler.service.estimates import DEFAULTS as ESTIMATES
@@ -81,7 +82,7 @@ from gpu_scheduler.service.tenants import TenantCommands
 from gpu_scheduler.service.urgent_stops import Cancelled, UrgentStops
 from gpu_scheduler.service.why import Reasons
 from gpu_scheduler.service.writer import Decision, StateApart, Writer
-from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
+from gpu_scheduler.store.api import JobQuery, Loaded, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
 
@@ -118,6 +119,7 @@ class ServiceSettings:
     estimates: EstimateSettings = ESTIMATES
     max_priority: int | None = None  # that users may give their jobs; None: any
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
+    boot: Callable[[], str] = boot_id  # another one whenever the machine was started
     patience_seconds: float = 10.0  # that a caller is kept waiting for the store
     # The settings by which is decided, for the journal; none: nothing is put on record.
     recorded: RecordedValues = field(default_factory=dict)
@@ -237,6 +239,13 @@ class Service:
         self.reasons = Reasons(
             self.state, self.gate, settings.policy, settings.policies, self._dry_run
         )
+        self.clock_watch = ClockWatch(
+            clock,
+            self.writer,
+            self._observer,
+            boot=settings.boot,
+            followers=[hardware, *([] if self._adjuster is None else [self._adjuster])],
+        )
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -244,23 +253,7 @@ class Service:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
         self._observer.opening(self.state)
         loaded = await self.store.open()
-        for tenant in loaded.tenants:
-            self.state.apply(TenantSet(0, tenant))
-        for queue in loaded.queues:
-            self.state.apply(QueueSet(0, queue))
-        self.state.usage.update(loaded.usage)
-        for node in loaded.nodes:
-            self.state.apply(NodeSet(0, node))
-        await self._open_documents()
-        live = {job.job_id for job, _ in loaded.live}
-        for job, progress in loaded.live:
-            self.state.restore(job, progress, await self._doom_of(job, live))
-        measured = read_meters(await self.store.documents(METER))
-        self.state.restore_meters(measured, self.clock.now())
-        self.state.apply(TimePassed(self.clock.now()))  # whose budget is used up shows at once
-        for entry in self.state.placed():
-            self.gate.take(entry.job)
-        self.state.counts.update(loaded.over)
+        await self._restore(loaded)
         self.jobs = JobCommands(
             self.state,
             self.writer,
@@ -283,6 +276,8 @@ class Service:
         await self._set_tenants()
         await record_settings(self.settings.recorded, self.store, self.writer, self.clock)
         await self.lookout.open(self.store)
+        with contextlib.suppress(StoreUnavailable):  # it is tried again
+            await self.clock_watch.look()  # before anything is decided on the time
         await self.lookout.look()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = newest[0].job.job_id if newest else None
@@ -298,6 +293,7 @@ class Service:
                 async with asyncio.timeout(_FIRST_LOOK_SECONDS):
                     await self._reconciled.wait()
         self._spawn("devices", self._keep_watching)
+        self._spawn("clock", self.clock_watch.run)
         if self.clock.manual:  # whoever says what time it is wants the same answers each time
             await self.predictions.load(self.store)
         self._spawn("predictions", lambda: self.predictions.run(self.store))
@@ -309,6 +305,27 @@ class Service:
             await self.jobs_file.open()
             self._spawn("jobs file", self._keep_reading_jobs_file)
             self._spawn("jobs file events", self.jobs_file.follow)
+
+    async def _restore(self, loaded: Loaded) -> None:
+        """The state as the store has it, at the time it had."""
+        for tenant in loaded.tenants:
+            self.state.apply(TenantSet(0, tenant))
+        for queue in loaded.queues:
+            self.state.apply(QueueSet(0, queue))
+        self.state.usage.update(loaded.usage)
+        for node in loaded.nodes:
+            self.state.apply(NodeSet(0, node))
+        await self.clock_watch.open(self.store)
+        await self._open_documents()
+        live = {job.job_id for job, _ in loaded.live}
+        for job, progress in loaded.live:
+            self.state.restore(job, progress, await self._doom_of(job, live))
+        measured = read_meters(await self.store.documents(METER))
+        self.state.restore_meters(measured, self.clock.now())
+        self.state.apply(TimePassed(self.clock.now()))  # whose budget is used up shows at once
+        for entry in self.state.placed():
+            self.gate.take(entry.job)
+        self.state.counts.update(loaded.over)
 
     async def _doom_of(self, job: Job, live: set[JobId]) -> str | None:
         """Why a loaded job can never start: a job it needs failed just before we were killed."""
@@ -371,6 +388,7 @@ class Service:
         if self.jobs_file is not None:
             found += self.jobs_file.problems()
         found += self.predictions.problems()
+        found += self.clock_watch.problems()
         found += self.estimates.problems()
         return found
 
@@ -492,8 +510,10 @@ class Service:
         seconds = 0.0
 
         def decide(state: State) -> Decision[Plan]:
-            nonlocal seconds, enacted, notices
+            nonlocal seconds, enacted, notices, now
             began = time.perf_counter()
+            if not self.clock.manual:  # it may have been set while this waited for its turn
+                now = self.clock.now()
             state.apply(TimePassed(now))
             self.reasons.forget()  # time alone uses up a budget, or renews it
             plan = self.gate.plan(state, lambda closed: self._decide(state, now, closed))

@@ -18,6 +18,7 @@ from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -65,6 +66,7 @@ KINDS: Final[dict[str, type[Event]]] = {
     "booking_removed": BookingRemoved,
     "settings_set": SettingsSet,
     "mix_set": MixSet,
+    "clock_stepped": ClockStepped,
 }
 
 Setting = (
@@ -77,6 +79,7 @@ Setting = (
     | BookingRemoved
     | SettingsSet
     | MixSet
+    | ClockStepped
     | TimePassed
 )
 
@@ -288,22 +291,29 @@ def _setting_text(event: Setting) -> str:
             return f'{names},"usage":{_text(_usage(event.usage))}'
         case NodeSet():
             return f'"node":{node_text(event.node)}'
-        case BookingSet() | BookingRemoved() | SettingsSet() | MixSet() | TimePassed():
+        case _:
             return _rare_text(event)
+
+
+def _rare_text(
+    event: BookingSet | BookingRemoved | SettingsSet | MixSet | ClockStepped | TimePassed,
+) -> str:
+    match event:
+        case TimePassed():
+            raise InvariantBroken("TimePassed is applied only, never recorded")
+        case MixSet():
+            return f'"mix":{_text(event.mix)}'
+        case SettingsSet():
+            return f'"version":{_text(event.version)},"values":{_text(event.values)}'
+        case BookingSet():
+            return f'"booking":{_text(event.booking)}'
+        case BookingRemoved():
+            return f'"booking_id":{_text(event.booking_id)},"cause":{_text(event.cause)}'
+        case ClockStepped():
+            moved = ",".join(f"[{_quoted(j)},{progress_text(p)}]" for j, p in event.moved)
+            return f'"by":{event.by},"moved":[{moved}]'
         case _:
             assert_never(event)
-
-
-def _rare_text(event: BookingSet | BookingRemoved | SettingsSet | MixSet | TimePassed) -> str:
-    if isinstance(event, TimePassed):
-        raise InvariantBroken("TimePassed is applied only, never recorded")
-    if isinstance(event, MixSet):
-        return f'"mix":{_text(event.mix)}'
-    if isinstance(event, SettingsSet):
-        return f'"version":{_text(event.version)},"values":{_text(event.values)}'
-    if isinstance(event, BookingSet):
-        return f'"booking":{_text(event.booking)}'
-    return f'"booking_id":{_text(event.booking_id)},"cause":{_text(event.cause)}'
 
 
 def _job_text(job: Job, detail: Detail) -> str:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
+from gpu_scheduler.core.clock_step import aged
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -25,7 +27,7 @@ from gpu_scheduler.core.events import (
 )
 from gpu_scheduler.core.ids import JobId, NodeId, TenantId
 from gpu_scheduler.core.job import NO_DETAIL
-from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
+from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progress
 from gpu_scheduler.core.node import Node
 from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import NO_USAGE, Usage, total
@@ -177,10 +179,7 @@ class MemoryStore:
                     if job.job_id in self._numbers or job.job_id in live:
                         raise Duplicate(job.job_id)
                     live[job.job_id] = True
-        for event in record.events:
-            if not isinstance(event, JobMoved | JobChanged):
-                continue
-            job_id = event.job_id if isinstance(event, JobMoved) else event.job.job_id
+        for job_id in (job_id for event in record.events for job_id in _moved(event)):
             if not live.get(job_id, self._lives(job_id)):
                 raise InvariantBroken(f"job {job_id} moved, but it is over or unknown")
 
@@ -193,8 +192,7 @@ class MemoryStore:
             case JobsSubmitted():
                 self._submit(event, record)
             case JobMoved():
-                number = self._numbers[event.job_id]
-                self._jobs[number - 1] = replace(self._jobs[number - 1], progress=event.progress)
+                self._move(event.job_id, event.progress)
             case JobChanged(_, job):
                 number = self._numbers[job.job_id]
                 self._jobs[number - 1] = replace(self._jobs[number - 1], job=job)
@@ -209,14 +207,25 @@ class MemoryStore:
                 self._usage[key] = self._usage.get(key, NO_USAGE) + event.usage
             case NodeSet():
                 self._nodes[event.node.node_id] = event.node
-            case BookingSet() | BookingRemoved() | MixSet():
-                pass  # kept as documents beside the journal's row
-            case SettingsSet():
-                pass  # nothing but the journal has it: replay reads it there
-            case TimePassed():
-                pass  # refused before
+            case ClockStepped():
+                self._jobs = [
+                    stored
+                    if stored.progress.state in TERMINAL
+                    else replace(stored, job=aged(stored.job, event.by))
+                    for stored in self._jobs
+                ]
+                for job_id, progress in event.moved:
+                    self._move(job_id, progress)
+            case BookingSet() | BookingRemoved() | MixSet() | SettingsSet() | TimePassed():
+                # Kept as documents beside the journal's row, in the journal alone, or refused
+                # before.
+                pass
             case _:
                 assert_never(event)
+
+    def _move(self, job_id: JobId, progress: Progress) -> None:
+        number = self._numbers[job_id]
+        self._jobs[number - 1] = replace(self._jobs[number - 1], progress=progress)
 
     def _set_document(self, kind: str, name: str, body: bytes | None) -> None:
         documents = self._documents.setdefault(kind, {})
@@ -253,6 +262,19 @@ class MemoryStore:
                 details[job.job_id] = self._jobs[self._numbers[job.job_id] - 1].detail
         payload = codec.event_text(event, details).encode()
         return JournalRow(row.seq, event.at, codec.kind_of(event), codec.job_of(event), payload)
+
+
+def _moved(event: Event) -> tuple[JobId, ...]:
+    """The jobs that it moves or changes."""
+    match event:
+        case JobMoved():
+            return (event.job_id,)
+        case JobChanged():
+            return (event.job.job_id,)
+        case ClockStepped():
+            return tuple(job_id for job_id, _ in event.moved)
+        case _:
+            return ()
 
 
 def _matches(stored: StoredJob, query: JobQuery) -> bool:

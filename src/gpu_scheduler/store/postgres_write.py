@@ -61,6 +61,7 @@ _MOVE_JOBS: Final = (
     "UPDATE jobs SET state = new.state, ended_at = new.ended_at, progress = new.progress"
     f" FROM {_record(_MOVE_COLUMNS)} WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
 ).encode()
+_AGE_JOBS: Final = b"UPDATE jobs SET submitted_at = submitted_at + %s WHERE ended_at IS NULL"
 _CHANGE_JOBS: Final = (
     f"UPDATE jobs SET facts = new.facts FROM {_record(('job_id', 'facts'))}"
     " WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
@@ -154,6 +155,8 @@ def _change(
     connection: Connection, rows: Rows
 ) -> tuple[tuple[Cursor | None, Collection[JobId]], ...]:
     """What was done to which jobs: as many rows as jobs, or some of them are over."""
+    if rows.aged_ms:
+        connection.execute(_AGE_JOBS, (rows.aged_ms,))
     facts = _flat(rows.changes.values())
     changed = _insert_rows(connection, _CHANGE_JOBS, ("job_id", "facts"), facts)
     moved = _insert_rows(connection, _MOVE_JOBS, _MOVE_COLUMNS, _flat(rows.moves.values()))

@@ -12,6 +12,7 @@ from gpu_scheduler.core.errors import InvariantBroken
 from gpu_scheduler.core.events import (
     BookingRemoved,
     BookingSet,
+    ClockStepped,
     JobChanged,
     JobMoved,
     JobsSubmitted,
@@ -100,6 +101,7 @@ class Rows:
     jobs: list[Value] = field(default_factory=list)
     # Only the last progress of a job counts, however often it moved within one commit.
     moves: dict[JobId, tuple[JobId, str, int | None, str]] = field(default_factory=dict)
+    aged_ms: int = 0  # when jobs came that are not over, is so much later
     changes: dict[JobId, tuple[JobId, str]] = field(default_factory=dict)  # the facts of jobs
     tenants: dict[TenantId, str] = field(default_factory=dict)
     queues: dict[tuple[str, str], str | None] = field(default_factory=dict)  # None deletes
@@ -154,6 +156,11 @@ def _add_setting(rows: Rows, event: codec.Setting) -> None:
             rows.usage[key] = rows.usage.get(key, NO_USAGE) + usage
         case NodeSet(_, node):
             rows.nodes[node.node_id] = codec.node_text(node)
+        case ClockStepped():
+            rows.aged_ms += event.by
+            for job_id, progress in event.moved:
+                text = codec.progress_text(progress)
+                rows.moves[job_id] = (job_id, progress.state.value, None, text)
         case BookingSet() | BookingRemoved() | MixSet():
             pass  # kept as documents beside the journal's row
         case SettingsSet():

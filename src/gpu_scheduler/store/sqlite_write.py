@@ -35,6 +35,7 @@ _MOVE_JOBS: Final = (
     f" FROM (VALUES {_ROWS}) AS moved"
     " WHERE jobs.job_id = moved.column1 AND jobs.ended_at IS NULL"
 )
+_AGE_JOBS: Final = "UPDATE jobs SET submitted_at = submitted_at + ? WHERE ended_at IS NULL"
 _CHANGE_JOBS: Final = (
     f"UPDATE jobs SET facts = changed.column2 FROM (VALUES {_ROWS}) AS changed"
     " WHERE jobs.job_id = changed.column1 AND jobs.ended_at IS NULL"
@@ -63,6 +64,8 @@ def write(connection: sqlite3.Connection, rows: Rows) -> None:
     try:
         _execute(connection, _ADD_ENVIRONMENTS, 2, rows.environments)
         _execute(connection, _INSERT_JOURNAL, len(JOURNAL_COLUMNS), rows.journal)
+        if rows.aged_ms:
+            connection.execute(_AGE_JOBS, (rows.aged_ms,))
         _insert_jobs(connection, rows)
         _change_jobs(connection, rows)
         _move_jobs(connection, rows)

@@ -90,6 +90,7 @@ class Counts(Observer):
         self.commits = Tally(QUICK)
         self.events = 0
         self.commit_failures = 0
+        self.clock_steps = 0  # the wall clock was set
         # What is left alone because it failed several times in a row.
         self.breakers = {"driver": BreakerState.CLOSED, "store": BreakerState.CLOSED}
 
@@ -136,6 +137,9 @@ class Counts(Observer):
         on_time = "p50" if told.started_at <= told.p50_at else "p90"
         self.estimated[on_time if told.started_at <= told.p90_at else "later"] += 1
         self.estimate_errors.add(abs(told.started_at - told.p50_at) / SECOND)
+
+    def clock_stepped(self, by: int) -> None:
+        self.clock_steps += 1
 
     def measured(self, node_id: NodeId, snapshot: Snapshot) -> None:
         self.snapshots[node_id] = snapshot

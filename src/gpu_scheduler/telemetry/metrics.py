@@ -377,6 +377,9 @@ class Metrics(Collector):
         yield counter(
             "commit_failures", "Commits that the store refused.", {(): counts.commit_failures}
         )
+        yield counter(
+            "clock_steps", "Times that the machine's clock was set.", {(): counts.clock_steps}
+        )
 
     def _service(self) -> Iterator[Metric]:
         yield gauge(

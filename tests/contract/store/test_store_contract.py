@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpu_scheduler.core.clock_step import shifted
 from gpu_scheduler.core.errors import Duplicate, InvariantBroken
 from gpu_scheduler.core.events import (
+    ClockStepped,
     Event,
     JobChanged,
     JobMoved,
@@ -453,6 +455,30 @@ async def test_a_learnt_mix_is_in_the_journal_as_it_was(store: Store) -> None:
     await store.commit(Record([event]))
     (row,) = await store.journal(0, 10)
     assert decode_event(row.kind, row.payload) == event
+
+
+async def test_a_step_of_the_clock_moves_the_jobs_it_names(store: Store) -> None:
+    await store.commit(submission("a", "b", "c"))
+    await store.commit(Record([started("a"), started("b")]))
+    moved = shifted(started("a").progress, 5_000)
+    event = ClockStepped(9_000, 5_000, ((JobId("a"), moved),))
+    await store.commit(Record([event]))
+    live = (await reopened(store)).live
+    found = {job.job_id: progress for job, progress in live}
+    assert found == {"a": moved, "b": started("b").progress, "c": PENDING}
+    assert {job.submitted_at for job, _ in live} == {5_010}  # as old as before
+    assert moved.started_at == 5_020
+    row = (await store.journal(0, 10))[-1]
+    assert (row.kind, row.at, row.job_id) == ("clock_stepped", 9_000, None)
+    assert decode_event(row.kind, row.payload) == event
+
+
+async def test_a_step_of_the_clock_moves_no_job_that_is_over(store: Store) -> None:
+    await store.commit(submission("a"))
+    await store.commit(Record([completed("a")]))
+    event = ClockStepped(9_000, 5_000, ((JobId("a"), started("a").progress),))
+    with pytest.raises(InvariantBroken):
+        await store.commit(Record([event]))
 
 
 async def test_documents_are_read_by_kind(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import os
 
+import psutil
 import pytest
 
 from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
@@ -11,6 +12,7 @@ from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.devices.api import GpuProcess
 from gpu_scheduler.devices.simulated import SimulatedProvider
 from gpu_scheduler.service.hardware import HardwareRules
+from gpu_scheduler.service.processes import booted_at
 from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
@@ -64,6 +66,28 @@ async def test_an_adopted_process_is_watched_over_a_restart() -> None:
     gpus.set(0, processes=[])
     async with a_box(provider=gpus, store=store, hardware_rules=RULES) as third:
         assert await third.state_of(job_id) is JobState.COMPLETED
+
+
+async def test_an_adopted_process_is_the_same_after_the_clock_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When the machine was started is another time of day then, as the kernel tells it."""
+    store, gpus = MemoryStore(), SimulatedProvider("sim:1xA100")
+    with a_process() as process:
+        gpus.set(0, processes=[GpuProcess(process.pid, 70_000)])
+        async with a_box(provider=gpus, store=store, hardware_rules=RULES) as first:
+            job_id = await adopt(first, process.pid)
+            started = psutil.boot_time()
+            monkeypatch.setattr(psutil, "boot_time", lambda: started + 5 * 3600)
+            await first.service.lookout.look()
+            assert await first.state_of(job_id) is JobState.RUNNING
+        booted_at.cache_clear()
+        try:
+            async with a_box(provider=gpus, store=store, hardware_rules=RULES) as second:
+                await second.service.lookout.look()
+                assert await second.state_of(job_id) is JobState.RUNNING
+        finally:
+            booted_at.cache_clear()
 
 
 async def test_a_cancelled_lease_leaves_its_process_alone() -> None:

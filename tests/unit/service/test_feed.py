@@ -155,7 +155,7 @@ async def test_tenants_queues_and_nodes_are_told_and_usage_is_not(world):
 
 
 async def test_every_move_of_a_job_has_a_kind_of_its_own():
-    assert len(set(KINDS)) == len(KINDS) == len(Move) + 8
+    assert len(set(KINDS)) == len(KINDS) == len(Move) + 9
 
 
 async def test_what_the_journal_tells_is_what_was_told_live(world):

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from gpu_scheduler.engines.ballast import FULL, give_up
+from gpu_scheduler.engines.local import steady
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop, Timer
 from gpu_scheduler.engines.local.paths import attempt_path
@@ -239,4 +239,4 @@ class Attempts:
 
 
 def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return steady.now_ms()

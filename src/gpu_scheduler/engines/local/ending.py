@@ -47,7 +47,7 @@ class Ending:
         self._pool = pool
 
     def arm(self, attempt: Attempt) -> None:
-        """Begin the end it was told before it ran, or set its time limit, by the wall clock."""
+        """Begin the end it was told before it ran, or set its time limit."""
         if attempt.cause is not None:
             self.begin(attempt)
         elif attempt.time_limit_ms is not None and attempt.limit is None:

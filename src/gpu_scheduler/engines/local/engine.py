@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,6 +34,7 @@ from gpu_scheduler.engines.local.protocol import (
     encode_launch,
 )
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
+from gpu_scheduler.engines.local.steady import boottime_ms, offset_of, wall_ms
 from gpu_scheduler.engines.local.trace import trace
 
 _FIRST_PAUSE_SECONDS = 0.02
@@ -56,6 +58,8 @@ class LocalEngine:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._directory = directory.absolute()
+        self._boot_id_file = boot_id_file
+        self._offset_ms: int | None = None
         self._command = [
             python,
             "-I",  # no environment, no user site, no working directory on the path
@@ -120,6 +124,10 @@ class LocalEngine:
 
     def traced(self, pids: Sequence[int]) -> Traced:
         return trace(self._directory, pids, self.supervisor_pid)
+
+    def now(self) -> int:
+        # Without an offset the supervisor is one of an older version, which goes by the wall clock.
+        return wall_ms() if self._offset_ms is None else boottime_ms() + self._offset_ms
 
     def log_dir(self, key: AttemptKey) -> str:
         return str(paths.attempt_dir(self._directory, key))
@@ -230,7 +238,15 @@ class LocalEngine:
             # through, and the one we start takes them over.
             connection.send(encode("quit"))
             raise EngineUnavailable(f"the supervisor speaks version {version}, not {VERSION}")
+        self._offset_ms = await asyncio.to_thread(self._read_offset)
         return connection
+
+    def _read_offset(self) -> int | None:
+        try:
+            boot = self._boot_id_file.read_text().strip()
+        except OSError:
+            return None
+        return offset_of(os.path.realpath(self._directory), boot)
 
     async def _start_supervisor(self) -> None:
         def run() -> int:

@@ -4,11 +4,11 @@ import heapq
 import itertools
 import os
 import selectors
-import time
 from collections.abc import Callable
 
 from gpu_scheduler.engines.local.descriptors import is_scarce
 from gpu_scheduler.engines.local.processes import CannotTell, is_alive
+from gpu_scheduler.engines.local.steady import boottime
 
 Callback = Callable[[], None]
 
@@ -16,6 +16,8 @@ Callback = Callable[[], None]
 ASK_AGAIN_SECONDS = 0.5
 # The last descriptors are for what cannot do without: runners, files, clients.
 _RESERVE = 128
+# So late a time limit may strike that passed while the machine slept.
+_LONGEST_SLEEP_SECONDS = 60.0
 
 
 class Timer:
@@ -87,7 +89,7 @@ class Loop:
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(callback)
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), timer))
+        heapq.heappush(self._timers, (boottime() + seconds, next(self._order), timer))
         return timer
 
     def cancel(self, timer: Timer) -> None:
@@ -105,7 +107,7 @@ class Loop:
         for key, _ in self._selector.select(self._timeout() if wait else 0):
             if key.fd in self._selector.get_map():  # else unwatched earlier in this turn
                 key.data()
-        now = time.monotonic()
+        now = boottime()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
             if timer.callback is not None:
@@ -116,7 +118,9 @@ class Loop:
         if not self._timers:
             return None
         # Rounded up to a millisecond, as epoll counts: else it wakes early and finds nothing due.
-        return max(0.0, self._timers[0][0] - time.monotonic() + 0.001)
+        # epoll's own clock stands still while the machine sleeps, ours does not.
+        left = self._timers[0][0] - boottime() + 0.001
+        return min(max(0.0, left), _LONGEST_SLEEP_SECONDS)
 
 
 def _descriptor_of(pid: int) -> int | None:

@@ -10,11 +10,10 @@ import os
 import resource
 import signal
 import socket
-import time
 from typing import Any
 
 from gpu_scheduler.engines.attempt_files import new_file
-from gpu_scheduler.engines.local import claiming, descriptors, record, switch
+from gpu_scheduler.engines.local import claiming, descriptors, record, steady, switch
 from gpu_scheduler.engines.local.commands import (
     CommandFailed,
     NotStarted,
@@ -301,4 +300,4 @@ def _start_of(pid: int) -> int:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return steady.now_ms()

@@ -8,7 +8,7 @@ import stat
 import sys
 from typing import NoReturn
 
-from gpu_scheduler.engines.local import descriptors, paths
+from gpu_scheduler.engines.local import descriptors, paths, steady
 from gpu_scheduler.engines.local.door import take
 from gpu_scheduler.engines.local.processes import adopt_orphans, set_name
 from gpu_scheduler.engines.local.supervisor import Supervisor, log
@@ -62,6 +62,7 @@ def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
     adopt_orphans()
     with open(arguments.boot_id_file) as file:
         boot = file.read().strip()
+    steady.begin(root, boot)
     try:
         supervisor = Supervisor(root, boot, door, arguments.idle_seconds)
         supervisor.run(ready=lambda: _tell(tell, _READY))
