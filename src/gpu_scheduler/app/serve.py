@@ -42,6 +42,7 @@ from gpu_scheduler.app.listen import (
 )
 from gpu_scheduler.app.refusal import CannotServe, EndedItself
 from gpu_scheduler.app.run_as import check_run_as
+from gpu_scheduler.app.secret_files import check_secret_files
 from gpu_scheduler.connections.budget import connection_limits
 from gpu_scheduler.connections.server import GuardedServer
 from gpu_scheduler.core.errors import SchedulerError
@@ -81,6 +82,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         raise CannotServe(f"cannot write the log to logging.file: {error}") from None
     door_rules(settings)  # before anything is listened on
     check_run_as(settings)
+    check_secret_files(settings)
     with (
         data_directory(settings) as data_dir,
         listen(settings) as listening,

@@ -26,6 +26,8 @@ def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
     from gpu_scheduler import app
 
     try:
+        if config is not None:
+            app.check_secret_files(loaded.settings, config, loaded.secrets_from(config))
         app.serve(loaded.settings, loaded.without_effect)
     except app.CannotServe as error:
         raise bad_input(str(error)) from error

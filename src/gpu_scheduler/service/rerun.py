@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from gpu_scheduler.core.job import Detail
-from gpu_scheduler.service.accounts import Account
 from gpu_scheduler.service.identity import Principal, Role
 from gpu_scheduler.service.run_as import RunAs, as_account, is_themselves
 from gpu_scheduler.store.api import StoredJob
@@ -17,18 +16,16 @@ async def rerun_detail(run_as: RunAs, caller: Principal, stored: StoredJob) -> t
     how, but none of its variables, and it is theirs.
     """
     detail = replace(stored.detail, rerun_of=stored.job.job_id)
-    tenant_id = stored.job.tenant_id
-    if not detail.argv:  # a lease runs nothing
-        return detail, False
-    if is_owner(caller, detail):
-        return as_account(detail, await run_as.of_caller(caller, tenant_id)), True
-    if caller.role is Role.ADMIN and caller.tenants is None:
+    is_own = is_owner(caller, detail)
+    is_for_owner = not is_own and caller.role is Role.ADMIN and caller.tenants is None
+    if not (is_own or is_for_owner):
+        detail = replace(as_account(detail, None), owner=caller.owner, user=caller.name)
+        detail = replace(detail, env_id=None, env=(), mail_to=(), mail_on=())
+    if stored.job.options.lease:  # it runs nothing
+        return detail, is_own or is_for_owner
+    if is_for_owner:
         return await _for_the_owner(run_as, stored, detail), True
-    account: Account | None = await run_as.of_caller(caller, tenant_id)
-    mine = replace(
-        detail, owner=caller.owner, user=caller.name, env_id=None, env=(), mail_to=(), mail_on=()
-    )
-    return as_account(mine, account), False
+    return as_account(detail, await run_as.of_caller(caller, stored.job.tenant_id)), is_own
 
 
 def is_owner(caller: Principal, detail: Detail) -> bool:

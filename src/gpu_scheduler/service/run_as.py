@@ -20,7 +20,6 @@ from gpu_scheduler.service.accounts import Account, account_named, account_of
 from gpu_scheduler.service.identity import Principal
 
 TENANT: Final = "{tenant}"  # in `engine.run_as`: the tenant's id
-_BY_THEMSELVES: Final = ("uid:", "file:")  # owners whom the kernel has named
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +219,14 @@ def as_account(detail: Detail, account: Account | None) -> Detail:
 
 
 def is_themselves(detail: Detail) -> bool:
-    """Whether a job runs as the local user who submitted it, and not as one it was lent."""
-    return detail.owner.startswith(_BY_THEMSELVES)
+    """Whether a job runs as the local user who submitted it, and not as one it was lent.
+
+    Those are the owners whom the kernel has named: of a connection, or of a file.
+    """
+    return bool(detail.account) and detail.owner in (
+        f"uid:{detail.account}",
+        f"file:{detail.account}",
+    )
 
 
 def users_of(tenants: Iterable[Tenant], fallback: str) -> Iterator[tuple[TenantId, str]]:

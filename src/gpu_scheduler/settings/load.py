@@ -70,6 +70,14 @@ class Loaded:
     origins: Mapping[str, str]  # by dotted key; a key that is not there has its default
     without_effect: tuple[WithoutEffect, ...]
 
+    def secrets_from(self, file: Path) -> list[str]:
+        """The keys of secrets that this file holds."""
+        return [
+            name
+            for name, origin in self.origins.items()
+            if origin.startswith(str(file)) and _is_secret(name)
+        ]
+
 
 def load_settings(
     config_file: Path | None = None,

@@ -11,6 +11,7 @@ from gpu_scheduler.core.job import Array, Detail
 from gpu_scheduler.core.lifecycle import PENDING, place
 from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
 from gpu_scheduler.engines.api import AttemptKey, Launch
+from gpu_scheduler.service.accounts import Account
 from gpu_scheduler.service.launch import inherited, launch_of
 from tests.builders import a_gpu, a_job, a_node, a_placement
 
@@ -34,6 +35,7 @@ def a_launch(
     base: dict[str, str] | None = None,
     gpus: tuple[int, ...] = (2, 3),
     array: Array | None = None,
+    account: Account | None = None,
     **job: Any,
 ) -> Launch:
     made = replace(a_job("j1", tenant="vision", gpus=2, **job), array=array)
@@ -46,6 +48,7 @@ def a_launch(
         log_dir="/logs/j1/1",
         grace_ms=1500,
         home="/home/me",
+        account=account,
     )
 
 
@@ -243,3 +246,15 @@ def test_the_gpus_stand_in_the_command_where_it_names_them() -> None:
 def test_the_command_of_a_gang_stays_as_it_is() -> None:
     launch = placed_launch(*GANG, argv=("x", "{TGPU_GPUS}"))
     assert launch.argv == ("x", "{TGPU_GPUS}")
+
+
+def test_a_user_that_a_job_was_lent_is_not_given_the_submitters_home() -> None:
+    account = Account(1000, 1000, (1000,), "tgpu-red", "/var/lib/tgpu-red", "/usr/sbin/nologin")
+    base = {"HOME": "/root", "USER": "root", "SHELL": "/bin/zsh", "SSH_AUTH_SOCK": "/s", "X": "1"}
+    lent = Detail(argv=("id",), env_id="e", uid=1000, account="tgpu-red", owner="uid:root")
+    login = {"HOME": "/var/lib/tgpu-red", "USER": "tgpu-red", "SHELL": "/bin/sh", "X": "1"}
+    found = a_launch(lent, base, account=account).env
+    assert found.items() >= login.items()
+    assert "SSH_AUTH_SOCK" not in found
+    own = Detail(argv=("id",), env_id="e", uid=1000, account="tgpu-red", owner="uid:tgpu-red")
+    assert a_launch(own, base, account=account).env.items() >= base.items()

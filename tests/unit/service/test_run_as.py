@@ -8,7 +8,7 @@ import pytest
 from gpu_scheduler.core.errors import Conflict, InvalidRequest
 from gpu_scheduler.core.events import TenantSet
 from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Detail, Job, Request
+from gpu_scheduler.core.job import Detail, Job, Options, Request
 from gpu_scheduler.core.lifecycle import PENDING
 from gpu_scheduler.core.state import State
 from gpu_scheduler.core.tenant import Tenant
@@ -193,6 +193,13 @@ def test_a_job_that_waits_does_not_start_as_a_user_its_tenant_has_no_more() -> N
     assert refusal(run_as, RED, own) == ""
 
 
+def test_what_root_submitted_was_lent_the_tenants_user() -> None:
+    of_root = Detail(uid=NOBODY, account="nobody", owner="uid:root")
+    assert refusal(a_run_as(OF_ROOT, RED_AS_NOBODY), RED, of_root) == ""
+    changed = a_run_as(OF_ROOT, Tenant(RED, run_as="backup"))
+    assert "now run as backup" in refusal(changed, RED, of_root)
+
+
 def test_a_user_whose_jobs_of_another_tenant_still_run_starts_none() -> None:
     run_as = a_run_as(OF_ROOT, RED_AS_NOBODY)
     uids = UidsInUse()
@@ -245,6 +252,23 @@ async def test_another_member_inherits_neither_environment_nor_user() -> None:
     assert (detail.uid, detail.account) == (GAMES, "games")
 
 
+async def test_a_local_member_runs_anothers_job_as_themselves() -> None:
+    run_as = a_run_as(OF_ROOT, Tenant(DEFAULT))
+    ada = replace(SECRETS, owner="uid:backup", uid=BACKUP, account="backup")
+    games = local("games", DEFAULT)
+    detail, with_environment = await rerun_detail(run_as, games, stored(ada, DEFAULT))
+    assert not with_environment
+    assert (detail.uid, detail.account, detail.owner) == (GAMES, "games", "uid:games")
+
+
+async def test_a_lease_of_another_is_taken_over_without_their_mail() -> None:
+    run_as = a_run_as(OF_ROOT, Tenant(RED))
+    lease = stored(replace(SECRETS, argv=()))
+    lease = replace(lease, job=replace(lease.job, options=Options(lease=True)))
+    detail, _ = await rerun_detail(run_as, replace(KEY, key_id="k2"), lease)
+    assert (detail.owner, detail.mail_to, detail.uid) == ("key:k2", (), None)
+
+
 async def test_a_key_of_the_same_name_is_not_the_owner() -> None:
     other = replace(KEY, key_id="k2")
     assert is_owner(KEY, SECRETS)
@@ -253,7 +277,7 @@ async def test_a_key_of_the_same_name_is_not_the_owner() -> None:
 
 
 async def test_a_user_of_the_same_name_and_another_number_is_not_the_owner() -> None:
-    mine = Detail(argv=("id",), owner="uid:games", uid=GAMES)
+    mine = Detail(argv=("id",), owner="uid:games", uid=GAMES, account="games")
     assert is_owner(local("games", RED), mine)
     assert not is_owner(local("games", RED), replace(mine, uid=BACKUP))
 
