@@ -99,6 +99,16 @@ def test_a_job_of_the_owner_is_no_admin(service: RealService, over: str, env: bo
     assert [status for status, _ in others] == [403, 404, 422, 403]
 
 
+@pytest.mark.parametrize("over", ["unix", "tcp"])
+def test_a_job_cannot_pass_for_what_a_gateway_passes_on(service: RealService, over: str) -> None:
+    with socket.create_connection(("127.0.0.1", service.port)) as owners:
+        inode = os.fstat(owners.fileno()).st_ino
+        passed_on = f'"X-Tgpu-Caller": "{inode}", "Content-Type"'
+        script = CALL.replace('"Content-Type"', passed_on)
+        ((_, who),) = InJob(service, script, (over, *WHO)).answers()
+    assert (who["kind"], who["tenants"]) == ("job", ["red"])
+
+
 def test_jobs_submit_jobs_in_their_tenant_for_their_owner(service: RealService) -> None:
     new = {"command": ["true"], "tenant_id": "red"}
     job = InJob(service, CALL, ("unix", "POST", "/api/v1/jobs", new))

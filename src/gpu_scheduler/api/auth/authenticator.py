@@ -41,7 +41,10 @@ class Authenticator:
         if shown is None:
             peer = self._rules.peer(origin, headers)
             principal = LOCAL if peer is None else self._of_peer(peer)
-            return await self._unless_a_job(behind_gateway(origin, headers), principal)
+            # Both ends of a gateway: or a job would name another's socket to pass for its owner.
+            principal = await self._unless_a_job(origin, principal)
+            behind = behind_gateway(origin, headers)
+            return principal if behind is origin else await self._unless_a_job(behind, principal)
         if shown.startswith(f"{PREFIX}_"):
             return await self.keys().check(shown)
         return await self._tokens.check(shown)
