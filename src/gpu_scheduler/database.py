@@ -9,11 +9,14 @@ from gpu_scheduler.store.address import (
 )
 from gpu_scheduler.store.api import Store
 from gpu_scheduler.store.memory import MemoryStore
+from gpu_scheduler.store.rows import Value
+from gpu_scheduler.store.tables import Table
 from gpu_scheduler.store.upkeep import (
     StoreStatus,
     Upgraded,
     copy,
     each_row,
+    rewrite,
     status,
     store_at,
     upgrade,
@@ -22,12 +25,15 @@ from gpu_scheduler.store.upkeep import (
 __all__ = [
     "Address",
     "StoreStatus",
+    "Table",
     "Upgraded",
+    "Value",
     "address_of",
     "copy",
     "each_row",
     "make_store",
     "parse_address",
+    "rewrite",
     "status",
     "upgrade",
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.app.run_as import run_as_rules
 from gpu_scheduler.app.scheduling import Foresight, Scheduling, recorded_values
+from gpu_scheduler.app.secret_key import load_sealer
 from gpu_scheduler.core.adjust import AdjustRules
 from gpu_scheduler.core.foreign import ForeignRules
 from gpu_scheduler.core.heat import HeatLimits
@@ -128,6 +129,7 @@ def make_service(
             jobs_file=_jobs_file(settings),
             size_table=settings.files.llm_config_file,
             estimates=_estimates(settings),
+            sealer=load_sealer(settings, data_dir),
             max_priority=settings.security.max_priority,
             mail_domains=_mail_domains(settings),
             recorded=recorded_values(settings),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpu_scheduler.database import Address
+    from gpu_scheduler.settings import Settings
 
 EPILOG = examples(
     "tgpu db status",
@@ -27,11 +28,12 @@ _COPY_EPILOG = examples(
     "tgpu db copy --to postgresql://tgpu@db.example.org/gpu_scheduler",
     "tgpu db copy --from sqlite:/srv/tgpu/tgpu.db --to postgresql:///gpu_scheduler",
 )
+_ROTATE_EPILOG = examples("tgpu db rotate-key", "tgpu db rotate-key --config tgpu.yaml")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 app = typer.Typer(
     name="db",
-    help="Look after the database: status, upgrade, copy to another.",
+    help="Look after the database: status, upgrade, copy to another, new key.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -137,6 +139,49 @@ def copy(
     note("to use it, name it in the settings: database.url, or GPU_SCHEDULER_DATABASE_URL")
 
 
+@app.command("rotate-key", epilog=_ROTATE_EPILOG)
+def rotate_key(
+    config: Config = None,
+    data_dir: DataDir = None,
+    lost_key: Annotated[
+        bool,
+        typer.Option("--lost-key", help="Go on without what an old key is missing for."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Encrypt the secrets in the database with a new key. Stop the service first.
+
+    Environments that an earlier version stored readable are encrypted too.
+    """
+    from gpu_scheduler.app import CannotServe
+    from gpu_scheduler.app.rotate_key import rotate_key as rotate
+
+    settings = _settings(config, data_dir)
+    try:
+        with _sentences():
+            done = rotate(settings, settings.data_directory, lost_key=lost_key)
+    except CannotServe as error:
+        raise Failure(str(error), code="DATABASE") from error
+    if as_json:
+        file = str(done.file)
+        show_json({"key": done.key_name, "file": file, "rows": done.rows, "lost": done.lost})
+        return
+    say(f"{done.rows:,} rows are encrypted with key {done.key_name} now")
+    if done.lost:
+        note(f"{done.lost:,} texts are lost; jobs that need them fail when they start")
+    note(f"keep a copy of {done.file} apart from copies of the database")
+
+
+def _settings(config: Path | None, data_dir: Path | None) -> "Settings":
+    from gpu_scheduler.settings import SettingsError, load_settings
+
+    flags = {"data_dir": None if data_dir is None else data_dir.expanduser().absolute()}
+    try:
+        return load_settings(config, flags)
+    except SettingsError as error:
+        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+
+
 def _address(
     text: str | None, option: str, config: Path | None, data_dir: Path | None
 ) -> "Address":
@@ -144,13 +189,7 @@ def _address(
 
     if text is not None:
         return read_option(option, databases.parse_address, text)
-    from gpu_scheduler.settings import SettingsError, load_settings
-
-    try:
-        flags = {"data_dir": None if data_dir is None else data_dir.expanduser().absolute()}
-        address = databases.address_of(load_settings(config, flags))
-    except SettingsError as error:
-        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+    address = databases.address_of(_settings(config, data_dir))
     if address is None:
         raise bad_input(
             "the settings keep jobs in memory, so there is no database", f"name one with {option}"

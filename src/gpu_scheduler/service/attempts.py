@@ -40,6 +40,7 @@ from gpu_scheduler.service.outcome import conclude
 from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.reconciler import beliefs, classify
 from gpu_scheduler.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse
+from gpu_scheduler.service.sealing import CannotUnseal, Sealer
 from gpu_scheduler.service.strangers import Strangers
 from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob, StoreUnavailable
@@ -91,6 +92,7 @@ class Attempts:
         settings: LaunchSettings,
         receipts: Receipts,
         lookout: EndCheck | None = None,
+        sealer: Sealer,
     ) -> None:
         self._state = state
         self._writer = writer
@@ -100,6 +102,7 @@ class Attempts:
         self._settings = settings
         self._receipts = receipts
         self._lookout = lookout
+        self._sealer = sealer
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
         self._to_stop: dict[AttemptKey, Notice | None] = {}
         self._work = asyncio.Event()
@@ -190,7 +193,12 @@ class Attempts:
                 continue
             if progress.state is JobState.SCHEDULED and not progress.stopping:
                 account = await self._account(stored.detail.uid)
-                launch = await self._launch_of(stored, account)
+                try:
+                    launch = await self._launch_of(stored, account)
+                except CannotUnseal as error:
+                    key = attempt_key(stored.job, progress.attempt)
+                    refused.append(self._not_started(key, _unreadable(error)))
+                    continue
                 problem = self._refusal(stored, account)
                 if problem is not None:
                     refused.append(self._not_started(launch.key, problem))
@@ -214,7 +222,7 @@ class Attempts:
         key = attempt_key(stored.job, stored.progress.attempt)
         return launch_of(
             stored.job,
-            stored.detail,
+            self._sealer.unsealed(stored.detail),
             stored.progress,
             await self._environment(stored.detail.env_id),
             log_dir=self._engine.log_dir(key) or "",
@@ -259,7 +267,7 @@ class Attempts:
             return self._settings.default_environment
         cached = self._environments.get(env_id)
         if cached is None:
-            found = inherited(await self._store.environment(env_id))
+            found = inherited(self._sealer.opened(await self._store.environment(env_id)))
             if len(self._environments) >= 256:
                 self._environments.clear()
             cached = self._environments[env_id] = found
@@ -390,3 +398,7 @@ class Attempts:
 def _newest(batch: Sequence[Observation]) -> list[Observation]:
     """One observation for each attempt, the last: a start and its end may come together."""
     return list({seen.key: seen for seen in batch}.values())
+
+
+def _unreadable(error: CannotUnseal) -> str:
+    return f"what it was given cannot be read, so it was not started: {error}"

@@ -1,7 +1,5 @@
 """The commands on jobs: submit, cancel, hold, release, rerank, complete, checkpoint, rerun."""
 
-import hashlib
-import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +26,8 @@ from gpu_scheduler.service.bookings import named
 from gpu_scheduler.service.by_memory import counted_by_memory
 from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
+from gpu_scheduler.service.sealing import CannotUnseal, Sealer
+from gpu_scheduler.service.sealing_key import key_document
 from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
 from gpu_scheduler.service.tenants import queues_of
 from gpu_scheduler.service.writer import Decide, Decision, Writer
@@ -74,12 +74,17 @@ class JobCommands:
         gangs: bool = True,
         prepare: Prepare | None = None,
         refuse: Callable[[], None] = lambda: None,
+        sealer: Sealer,
+        key_recorded: bool = False,
     ) -> None:
         """`prepare` makes the size and the command that a submission only describes; `refuse`
-        raises where nothing new can be taken.
+        raises where nothing new can be taken. `key_recorded`: whether the store has the name of
+        the sealer's key already.
         """
         self._prepare = prepare
         self._refuse = refuse
+        self._sealer = sealer
+        self._key_recorded = key_recorded
         self._state = state
         self._writer = writer
         self._store = store
@@ -136,10 +141,14 @@ class JobCommands:
 
     async def _submit(self, submission: Submission) -> Submitted:
         submission = await self._completed(submission)
-        env_id, environments = _environment(submission.base_environment)
+        env_id, environments = self._environment(submission.base_environment)
+        detail, params = self._sealer.sealed(
+            submission.detail, submission.params, submission.base_environment
+        )
         submission = replace(
             submission,
-            detail=replace(submission.detail, env_id=env_id),
+            detail=replace(detail, env_id=env_id),
+            params=params,
             nonce=secrets.token_hex(16),
         )
         while True:
@@ -184,11 +193,21 @@ class JobCommands:
                 [JobsSubmitted(now, jobs, held)],
                 {job.job_id: detail for job, detail in unfolded},
                 environments,
-                documents=submission.documents(base_id) if submission.documents else {},
+                documents=self._documents(submission, base_id),
             )
 
         touches = {*job_ids, *(d.job_id for d in submission.after)}
-        return await self._writer.do(decide, touches)
+        done = await self._writer.do(decide, touches)
+        self._key_recorded |= bool(submission.detail.env_id) or _is_sealed(submission)
+        return done
+
+    def _documents(
+        self, submission: Submission, base_id: JobId
+    ) -> Mapping[tuple[str, str], bytes | None]:
+        own = submission.documents(base_id) if submission.documents else {}
+        if self._key_recorded or not (submission.detail.env_id or _is_sealed(submission)):
+            return own
+        return {**own, **key_document(self._sealer)}
 
     async def submit_plain(self, jobs: Sequence[Job]) -> list[SchedulerError | None]:
         """Queue leases in bulk, each for itself: an error at the place of each refused one.
@@ -321,16 +340,27 @@ class JobCommands:
                 queue=job.queue,
                 options=self._once_more(job.options),
                 element_of=job.array,
-                detail=detail or replace(stored.detail, rerun_of=job_id),
-                base_environment=await self._store.environment(env_id)
-                if env_id and with_environment
-                else {},
+                detail=self._readable(detail or replace(stored.detail, rerun_of=job_id)),
+                base_environment=await self._variables(env_id if with_environment else None),
             )
         )
         if priority == job.priority:
             return submitted
         note = f"it has priority {priority}, the most you may give, and not {job.priority}"
         return replace(submitted, notes=(*submitted.notes, note))
+
+    def _readable(self, detail: Detail) -> Detail:
+        try:
+            return self._sealer.unsealed(detail)
+        except CannotUnseal as error:
+            raise _unreadable(error) from None
+
+    async def _variables(self, env_id: str | None) -> Mapping[str, str]:
+        try:
+            stored = await self._store.environment(env_id) if env_id else {}
+            return self._sealer.opened(stored)
+        except CannotUnseal as error:
+            raise _unreadable(error) from None
 
     # -- checks -------------------------------------------------------------------------------
 
@@ -500,7 +530,9 @@ class JobCommands:
             stored = await self._store.job(job.job_id)
             if stored is not None and await self._was_reranked(stored, job.priority):
                 job = replace(job, priority=stored.job.priority)
-            if stored is None or not self._is_same(stored, job, detail):
+            if stored is None or not self._is_same(
+                stored, job, detail, submission.base_environment
+            ):
                 raise Duplicate(min(known))
         return Submitted(submission.job_id, job_ids, repeated=True)
 
@@ -510,7 +542,9 @@ class JobCommands:
         rows = await self._store.journal(0, _MOST_ROWS, stored.job.job_id)
         return any(isinstance(decode_event(row.kind, row.payload), JobChanged) for row in rows)
 
-    def _is_same(self, stored: StoredJob, job: Job, detail: Detail) -> bool:
+    def _is_same(
+        self, stored: StoredJob, job: Job, detail: Detail, base: Mapping[str, str]
+    ) -> bool:
         was = stored.job
         asked, kept = _strictest(job.after), _strictest(was.after)
         if not kept.items() <= asked.items():
@@ -521,7 +555,25 @@ class JobCommands:
         same = replace(job, submitted_at=was.submitted_at, after=was.after, nonce=was.nonce)
         if not stored.detail.owner:  # of a version that did not write it down
             detail = replace(detail, owner="", account="", uid=stored.detail.uid)
-        return same == was and detail == stored.detail
+        return same == was and self._is_same_detail(stored.detail, detail, base)
+
+    def _is_same_detail(self, was: Detail, now: Detail, base: Mapping[str, str]) -> bool:
+        """Under whatever key each is sealed, and as an earlier version stored it, readable."""
+        if was.env_id != now.env_id and was.env_id in self._sealer.env_ids(base):
+            now = replace(now, env_id=was.env_id)
+        try:
+            return self._sealer.unsealed(was) == self._sealer.unsealed(now)
+        except CannotUnseal:
+            return was == now
+
+    def _environment(
+        self, base: Mapping[str, str]
+    ) -> tuple[str | None, dict[str, Mapping[str, str]]]:
+        """Stored once under its id: a thousand jobs from one shell share one row."""
+        if not base:
+            return None, {}
+        env_id, content = self._sealer.environment(base)
+        return env_id, {env_id: content}
 
     async def _new_id(self) -> JobId:
         """The next number that no caller has taken as a name."""
@@ -573,12 +625,12 @@ def _strictest(after: Sequence[Dependency]) -> dict[JobId, DependencyKind]:
     return found
 
 
-def _environment(
-    base: Mapping[str, str],
-) -> tuple[str | None, dict[str, Mapping[str, str]]]:
-    """Stored once under its digest: a thousand jobs from one shell share one row."""
-    if not base:
-        return None, {}
-    text = json.dumps(sorted(base.items()), ensure_ascii=True)
-    env_id = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return env_id, {env_id: dict(base)}
+def _is_sealed(submission: Submission) -> bool:
+    detail = submission.detail
+    values = (*detail.argv, *(value for _, value in detail.env), detail.name)
+    swept = (value for _, values in submission.params for value in values)
+    return any("sealed:" in text for text in (*values, *swept))
+
+
+def _unreadable(error: CannotUnseal) -> Conflict:
+    return Conflict(f"its secrets cannot be read: {error}; submit it anew")

@@ -12,6 +12,7 @@ from gpu_scheduler.engines.api import NO_LIMITS, Launch, Limits, RunAs
 from gpu_scheduler.service.accounts import Account
 from gpu_scheduler.service.attempt_key import attempt_key
 from gpu_scheduler.service.run_as import is_themselves
+from gpu_scheduler.wire.masking import mask_argv
 from gpu_scheduler.wire.script_command import ASSIGNED
 from gpu_scheduler.wire.session_name import session_name
 
@@ -76,7 +77,8 @@ def session_of(job: Job, detail: Detail, progress: Progress, multiplexer: str) -
     if placement is None or placement.others or not _multiplexer(detail, multiplexer):
         return ""
     gpus = ",".join(str(share.gpu_index) for share in placement.shares)
-    return session_name(gpus, detail.argv, job.job_id)
+    # Everybody sees the names of sessions, and asks for them without the secrets of the command.
+    return session_name(gpus, mask_argv(detail.argv), job.job_id)
 
 
 def _multiplexer(detail: Detail, default: str) -> str:

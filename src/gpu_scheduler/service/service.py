@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ from gpu_scheduler.service.prepare import Preparation
 from gpu_scheduler.service.quota_gate import QuotaGate, quota_info
 from gpu_scheduler.service.receipts import Receipt, Receipts
 from gpu_scheduler.service.run_as import RunAs
+from gpu_scheduler.service.sealing import KEY_BYTES, Sealer
+from gpu_scheduler.service.sealing_key import key_is_recorded
 from gpu_scheduler.service.settings_record import RecordedValues, record_settings
 from gpu_scheduler.service.sizes import Sizes
 from gpu_scheduler.service.spending import (
@@ -118,6 +121,7 @@ class ServiceSettings:
     size_table: Path | None = None  # of models
     estimates: EstimateSettings = ESTIMATES
     max_priority: int | None = None  # that users may give their jobs; None: any
+    sealer: Sealer | None = None  # None: with a key of its own, where nothing outlives it
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
     boot: Callable[[], str] = boot_id  # another one whenever the machine was started
     patience_seconds: float = 10.0  # that a caller is kept waiting for the store
@@ -207,6 +211,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()  # by itself: state and store are apart, see `writer.apart`
         self._attempts: Attempts | None = None
+        self.sealer = settings.sealer or Sealer([secrets.token_bytes(KEY_BYTES)])
         if engine is not None:
             self._attempts = Attempts(
                 self.state,
@@ -217,6 +222,7 @@ class Service:
                 settings=settings.launch,
                 receipts=self.receipts,
                 lookout=self.lookout,
+                sealer=self.sealer,
             )
             hardware.ownership.strangers = self._attempts.strangers.running.keys
         self.run_as = RunAs(self.state, settings.launch.run_as)
@@ -266,6 +272,8 @@ class Service:
             gangs=self.settings.gangs,
             prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
             refuse=self.disk.refuse_when_low,
+            sealer=self.sealer,
+            key_recorded=await key_is_recorded(self.store, self.sealer),
         )
         await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)

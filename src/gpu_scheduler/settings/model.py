@@ -842,6 +842,11 @@ class SecuritySettings(Section):
     max_open_files: Annotated[int, Field(ge=16, le=1_000_000_000), NOT_BOOL] | None = Field(
         default=None, description="Files that each process of a job may have open at once."
     )
+    secret_key_file: Annotated[FilePath, AfterValidator(_refuse_relative)] | None = Field(
+        default=None,
+        description="Keys that secrets in the database are encrypted with; secret.key in the data "
+        "directory by default.",
+    )
     max_priority: Priority | None = Field(
         default=1999,
         description="Highest priority that a job may get from who is not an operator or admin for "

@@ -90,6 +90,17 @@ class PostgresTables:
                 for row in batch:
                     copy.write_row(to_values(row))
 
+    def update(self, table: Table, rows: list[tuple[Value, ...]]) -> None:
+        """Whole rows in the place of those with the same key."""
+        names = ", ".join(f'"{column}" = %s' for column in table.columns)
+        key = " AND ".join(f'"{column}" = %s' for column in table.key)
+        places = [table.columns.index(column) for column in table.key]
+        sql = f"UPDATE {table.name} SET {names} WHERE {key}"
+        values = [to_values((*row, *(row[place] for place in places))) for row in rows]
+        if values:
+            with self._translated(), self._connection.cursor() as cursor:
+                cursor.executemany(sql.encode(), values)
+
     def commit(self) -> None:
         with self._translated():
             self._connection.commit()

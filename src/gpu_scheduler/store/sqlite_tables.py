@@ -91,6 +91,18 @@ class SqliteTables:
         except sqlite3.Error as error:
             raise unavailable(self._path, error) from error
 
+    def update(self, table: Table, rows: list[tuple[Value, ...]]) -> None:
+        """Whole rows in the place of those with the same key."""
+        names = ", ".join(f'"{column}" = ?' for column in table.columns)
+        key = " AND ".join(f'"{column}" = ?' for column in table.key)
+        places = [table.columns.index(column) for column in table.key]
+        sql = f"UPDATE {table.name} SET {names} WHERE {key}"
+        values = ((*row, *(row[place] for place in places)) for row in rows)
+        try:
+            self._connection.executemany(sql, values)
+        except sqlite3.Error as error:
+            raise unavailable(self._path, error) from error
+
     def commit(self) -> None:
         self._execute("COMMIT")
 

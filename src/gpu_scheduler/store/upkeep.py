@@ -31,6 +31,7 @@ class Tables(Protocol):
     def rows(self, table: Table) -> Iterator[Batch]: ...
     def begin(self) -> None: ...
     def add(self, table: Table, batches: Iterable[Batch]) -> None: ...
+    def update(self, table: Table, rows: Batch) -> None: ...
     def commit(self) -> None: ...
     def close(self) -> None: ...
 
@@ -96,6 +97,43 @@ def copy(source: Address, target: Address, progress: Progress) -> dict[str, int]
         copied.upgrade()
         _check_empty(copied)
         return _copy_all(tables, copied, progress)
+
+
+def rewrite(
+    address: Address,
+    change: Callable[[Table, tuple[Value, ...]], tuple[Value, ...]],
+    documents: Mapping[tuple[str, str], bytes],
+) -> int:
+    """Change rows in place, all or none, and set these documents; how many rows were changed."""
+    with closing(_own(address, is_new_fine=False)) as tables:
+        if tables.version() != tables.newest:
+            raise Conflict(
+                f"{tables.name} has schema version {tables.version()}, not {tables.newest}: run"
+                " `tgpu db upgrade` on it first"
+            )
+        tables.begin()
+        changed = sum(_rewrite(tables, table, change) for table in TABLES)
+        (table,) = (each for each in TABLES if each.name == "documents")
+        there = {row[:2] for batch in tables.rows(table) for row in batch}
+        rows: Batch = [(*name, body) for name, body in documents.items()]
+        tables.update(table, [row for row in rows if row[:2] in there])
+        tables.add(table, [[row for row in rows if row[:2] not in there]])
+        tables.commit()
+        return changed
+
+
+def _rewrite(
+    tables: Tables, table: Table, change: Callable[[Table, tuple[Value, ...]], tuple[Value, ...]]
+) -> int:
+    # Read to the end first: a row that is changed while it is looked for may come twice.
+    changed = [
+        new
+        for batch in tables.rows(table)
+        for row in batch
+        if (new := change(table, tuple(row))) != tuple(row)
+    ]
+    tables.update(table, changed)
+    return len(changed)
 
 
 def each_row(address: Address, name: str) -> Iterator[tuple[Value, ...]]:

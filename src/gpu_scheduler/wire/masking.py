@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 MASK: Final = "******"
+# What is on record encrypted, see service/sealing.py: the key's name, and the text.
+SEALED: Final = re.compile(r"sealed:([0-9a-f]{8}):([A-Za-z0-9_-]{22,}):")
 Hide = Callable[[str], str]
 
 # Variables: any that could be one. The value of a harmless one is no loss.
@@ -133,6 +135,8 @@ def mask_text(text: str, hide: Hide = lambda _: MASK) -> str:
     """A text with every secret in it hidden. Texts without one come back as they are."""
     if not _HINT.search(text):
         return text
+    if "sealed:" in text:
+        text = SEALED.sub(MASK, text)
     text = _hidden(_TOKENS, text, hide)
     if "://" in text:
         text = _hidden(_HOOK, _hidden(_QUERY, _hidden(_LOGIN, text, hide), hide), hide)

@@ -14,8 +14,10 @@ from gpu_scheduler.core.tenant import Tenant, TenantQueue
 from gpu_scheduler.core.usage import Usage
 from gpu_scheduler.store.address import Address, PostgresAddress, SqliteAddress
 from gpu_scheduler.store.api import JobQuery, Record, Store, StoreUnavailable
+from gpu_scheduler.store.rows import Value
 from gpu_scheduler.store.schema import migrate, migrations
-from gpu_scheduler.store.upkeep import copy, status, store_at, upgrade
+from gpu_scheduler.store.tables import Table
+from gpu_scheduler.store.upkeep import copy, rewrite, status, store_at, upgrade
 from tests.contract.store.builders import (
     a_job,
     audited,
@@ -233,3 +235,35 @@ def test_an_older_database_is_counted_after_its_upgrade(sqlite: SqliteAddress) -
     assert (status(sqlite).version, status(sqlite).counts) == (1, {})
     assert upgrade(sqlite).before == 1
     assert status(sqlite).counts["tenants"] == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_rows_are_changed_in_place_all_or_none(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(kind)
+    await fill(address)
+
+    def louder(table: Table, row: tuple[Value, ...]) -> tuple[Value, ...]:
+        if table.name != "tenants":
+            return row
+        return row[0], str(row[1]).replace("quote", "QUOTE")
+
+    assert rewrite(address, louder, {("key", "ci"): b"new", ("key", "other"): b"\0"}) == 1
+    store = store_at(address)
+    loaded = await store.open()
+    assert ODD.replace("quote", "QUOTE") in [tenant.name for tenant in loaded.tenants]
+    assert await store.documents("key") == {"ci": b"new", "other": b"\0"}
+    await store.close()
+
+    def failing(table: Table, row: tuple[Value, ...]) -> tuple[Value, ...]:
+        if table.name == "journal":
+            raise Conflict("not this one")
+        return louder(table, (row[0], *row[1:-1], row[-1]))
+
+    with pytest.raises(Conflict):
+        rewrite(address, failing, {("key", "ci"): b"lost"})
+    store = store_at(address)
+    await store.open()
+    assert (await store.documents("key"))["ci"] == b"new"
+    await store.close()

@@ -148,7 +148,9 @@ async def test_jobs_that_share_an_environment_store_it_once(box: Box) -> None:
     await box.submit(a_submission("true", job_id="b", base_environment=dict(shell)))
     env_ids = {(await box.service.job(job_id)).detail.env_id for job_id in ("a", "b")}
     assert len(env_ids) == 1
-    assert await box.service.store.environment(env_ids.pop() or "") == shell
+    stored = await box.service.store.environment(env_ids.pop() or "")
+    assert not any(word in str(stored) for word in ("PATH", "/bin"))  # on record, encrypted
+    assert box.service.sealer.opened(stored) == shell
 
 
 # -- the same request again --------------------------------------------------------------------

@@ -24,6 +24,7 @@ from gpu_scheduler.service.clock import Clock, ManualClock
 from gpu_scheduler.service.hardware import Hardware, HardwareRules
 from gpu_scheduler.service.observer import Observer
 from gpu_scheduler.service.predictions import Predictions
+from gpu_scheduler.service.sealing import Sealer
 from gpu_scheduler.service.service import Service, ServiceSettings
 from gpu_scheduler.service.submission import Submission
 from gpu_scheduler.store.api import Record, Store, StoreUnavailable
@@ -147,6 +148,7 @@ async def a_box(
                     grace_ms=1000, home="/", default_environment={"PATH": "/bin"}
                 ),
                 interval_seconds=0.05,
+                sealer=Sealer([b"a key of thirty-two bytes, for us"[:32]]),
                 monitor_seconds=60,
             ),
             **settings,

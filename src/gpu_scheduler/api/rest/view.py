@@ -101,7 +101,7 @@ def shown_cause(service: Service, stored: StoredJob) -> str | None:
     if cause is None:
         return None
     if named_in(cause) is None:
-        return shown_text(cause, stored.detail)
+        return shown_text(cause, service.sealer.readable(stored.detail))
     receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
     is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
     return cause if is_own else without_names(cause)
