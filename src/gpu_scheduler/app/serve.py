@@ -27,6 +27,7 @@ from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
 from gpu_scheduler.api.auth.web_pages import WebPages
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
 from gpu_scheduler.api.rest.app import make_app
+from gpu_scheduler.api.streams import Streams
 from gpu_scheduler.app.compose import make_notices, make_service
 from gpu_scheduler.app.disk_words import with_disk
 from gpu_scheduler.app.doors import door_rules
@@ -165,6 +166,7 @@ async def _serve(
     registry = make_registry(counts)
     exposition = Exposition(registry)
     app = make_app(data_dir=str(data_dir), exposition=exposition)
+    app.state.streams = Streams(settings.limits.streams_per_caller, settings.limits.streams)
     gate = _gate(settings, app)
     server = GuardedServer(
         RequestLog(gate),
@@ -264,6 +266,7 @@ async def _answering_grpc(
         interceptors=[gate],
         max_message_mib=limits.max_body_mb,
         max_connections=max(16, limits.connections // 4),
+        streams=app.state.streams,
     )
     certificate = _certificate(settings)
     try:

@@ -28,6 +28,8 @@ class GuardedServer(uvicorn.Server):
                 app,
                 http=protocol,
                 ws_max_size=_LARGEST_MESSAGE,
+                # Packing each message for each reader is most of what a stream would cost.
+                ws_per_message_deflate=False,
                 timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # a timer's
                 # Whoever sends X-Forwarded-For from this machine must not choose their address.
                 proxy_headers=False,

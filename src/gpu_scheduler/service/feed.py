@@ -20,8 +20,8 @@ from gpu_scheduler.core.gave_way import whose
 from gpu_scheduler.core.ids import JobId, TenantId
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.feed_event import FeedEvent, JobRef, feed_event, other_in
-from gpu_scheduler.store.api import JobQuery, JournalRow, Store
-from gpu_scheduler.store.codec import decode_event
+from gpu_scheduler.service.pages import JournalPages
+from gpu_scheduler.store.api import Store
 
 # Changes that a caught-up reader may be behind, counted in jobs: ten seconds of a busy service,
 # and some ten megabytes where all of them are bulk submissions.
@@ -33,7 +33,8 @@ RING_EVENTS: Final = 12_000
 STALL_SECONDS: Final = 30.0
 _CHUNK: Final = 256  # events that a reader takes out of the ring at once
 _CUT: Final = 1_000  # events that are gone, before their memory is given back
-_PAGE: Final = 500  # rows of the journal that a reader loads at once
+_PAGE: Final = 500  # rows of the journal about one job that a reader loads at once
+_HEAP: Final = 5_000  # jobs, of bulk submissions, that are looked at without a pause
 _MOST_ASIDES: Final = 1_000  # of what is not recorded: whoever is slow misses the oldest
 
 
@@ -95,6 +96,7 @@ class Feed:
         self._state = state
         self._store = store
         self._ring = _Ring(ring_jobs)
+        self.pages = JournalPages(state, store)
         self.stall_seconds = stall_seconds
         self.last_seq = 0  # the newest event that was published
         self.closed = False
@@ -166,7 +168,7 @@ class Feed:
         tenant_ids: Collection[TenantId] | None = None,
     ) -> list[FeedEvent]:
         """What the journal has about one job behind number `after`, oldest first."""
-        told = await self._told(await self._store.journal(after, limit, job_id))
+        told = await self.pages.told(await self._store.journal(after, limit, job_id))
         wanted = _Filter(job_id, None if tenant_ids is None else frozenset(tenant_ids))
         return [seen for event in told if (seen := wanted.seen(event)) is not None]
 
@@ -205,61 +207,31 @@ class Feed:
         read_to = entries[-1].seq if len(entries) == _CHUNK else self.last_seq
         return [told for entry in entries if (told := entry.told()) is not None], read_to
 
-    async def older(self, after: int, job_id: JobId | None) -> tuple[list[FeedEvent], int]:
+    async def older(self, after: int, job_id: JobId | None) -> tuple[Sequence[FeedEvent], int]:
         """The same from the journal. EventsGone where it no longer reaches back so far."""
         # Read before the journal is: a row may be there before it is published here, and would
         # come a second time from the ring.
         newest = self.last_seq
+        if job_id is not None:
+            return await self._older_of(job_id, after, newest)
+        page = await self.pages.page(after, newest)
+        # "All that is kept" is what 0 asks for. The stores number their rows without holes.
+        if after and page.first_seq is not None and page.first_seq > after + 1:
+            raise EventsGone(after, page.first_seq, self.last_seq)
+        return page.after(after), min(page.read_to, self.last_seq)
+
+    async def _older_of(
+        self, job_id: JobId, after: int, newest: int
+    ) -> tuple[Sequence[FeedEvent], int]:
         rows = await self._store.journal(after, _PAGE, job_id)
-        await self._check_kept(after, rows, job_id)
-        read_to = newest
-        if len(rows) == _PAGE:
-            read_to = min(rows[-1].seq, newest)
-        rows = [row for row in rows if row.seq <= read_to]
-        return await self._told(rows), read_to
+        first = await self._store.journal(after, 1) if after else []
+        if first and first[0].seq > after + 1:
+            raise EventsGone(after, first[0].seq, self.last_seq)
+        read_to = min(rows[-1].seq, newest) if len(rows) == _PAGE else newest
+        return await self.pages.told([row for row in rows if row.seq <= read_to]), read_to
 
     def guard(self, subscription: "Subscription", *, on: bool) -> None:
         (self._guarded.add if on else self._guarded.discard)(subscription)
-
-    async def _check_kept(
-        self, after: int, rows: Sequence[JournalRow], job_id: JobId | None
-    ) -> None:
-        if after == 0:  # "all that is kept"
-            return
-        first = rows if job_id is None else await self._store.journal(after, 1)
-        # The stores number their rows without holes.
-        if first and first[0].seq > after + 1:
-            raise EventsGone(after, first[0].seq, self.last_seq)
-
-    async def _told(self, rows: Sequence[JournalRow]) -> list[FeedEvent]:
-        events = [(row.seq, decode_event(row.kind, row.payload)) for row in rows]
-        movers = [e.job_id for _, e in events if isinstance(e, JobMoved)]
-        others = [named for _, e in events if (named := other_in(e)) is not None]
-        tenants = await self._tenants_of([*movers, *others])
-        told = []
-        for seq, event in events:
-            tenant_id = tenants.get(event.job_id) if isinstance(event, JobMoved) else None
-            named = other_in(event)
-            other = None if named is None else tenants.get(named) or whose(self._state, named)
-            words = feed_event(seq, event, tenant_id, other)
-            if words is not None:
-                told.append(words)
-        return told
-
-    async def _tenants_of(self, job_ids: Sequence[JobId]) -> dict[JobId, TenantId]:
-        found: dict[JobId, TenantId] = {}
-        over: dict[JobId, None] = {}
-        for job_id in job_ids:
-            entry = self._state.entry(job_id)
-            if entry is None:
-                over[job_id] = None
-            else:
-                found[job_id] = entry.job.tenant_id
-        if over:
-            query = JobQuery(job_ids=tuple(over), limit=len(over))
-            for stored in await self._store.jobs(query):
-                found[stored.job.job_id] = stored.job.tenant_id
-        return found
 
 
 class Subscription(AsyncIterator[FeedEvent]):
@@ -335,14 +307,21 @@ class Subscription(AsyncIterator[FeedEvent]):
         self._give_until(asyncio.get_running_loop().time() + self._feed.stall_seconds)
 
     async def batch(self) -> list[FeedEvent]:
-        """All that is ready, at least one event; none at the end."""
+        """Some of what is ready, at least one event; none at the end."""
         first = await anext(self, None)
         if first is None:
             return []
-        events = [first, *self._ready]
-        self._ready.clear()
+        events, weight = [first], 1 + len(first.jobs)
+        while self._ready and len(events) < _CHUNK and weight < _HEAP:
+            events.append(self._ready.popleft())
+            weight += 1 + len(events[-1].jobs)
         self.position = events[-1].seq
         return events
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a good deal that it has not been told yet."""
+        return self._feed.last_seq - self.position > _CHUNK
 
     def check(self) -> None:
         """Interrupt a reader that is stuck with an event while the ring moved past it."""
@@ -364,10 +343,22 @@ class Subscription(AsyncIterator[FeedEvent]):
                 await feed.changed()
                 return
             events, read_to = feed.recent(self._read_to)
+        await self._take_in(events)
         self._read_to = read_to
-        self._ready.extend(
-            seen for event in events if (seen := self._wanted.seen(event)) is not None
-        )
+
+    async def _take_in(self, events: Sequence[FeedEvent]) -> None:
+        """What of them is for this reader. Others are served between two heaps of jobs."""
+        weight = 0
+        seen_events = []
+        for event in events:
+            seen = self._wanted.seen(event)
+            if seen is not None:
+                seen_events.append(seen)
+            weight += 1 + len(event.jobs)
+            if weight >= _HEAP:
+                weight = 0
+                await asyncio.sleep(0)
+        self._ready.extend(seen_events)
 
     def _give_until(self, when: float | None) -> None:
         if self._guard is not None and not self._guard.expired():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpu_scheduler.core.events import (
     BookingRemoved,
@@ -77,6 +77,8 @@ class FeedEvent:
     data: Mapping[str, object] = field(default_factory=dict)
     jobs: tuple[JobRef, ...] = ()
     other: TenantId | None = None  # of the job that it gives way to
+    # What others made of it, to be made once: an event is sent to many. Never copied with it.
+    written: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without_other(self) -> "FeedEvent":
         """For those who may not know whom it gives way to."""

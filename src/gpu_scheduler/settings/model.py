@@ -319,6 +319,12 @@ class LimitSettings(Section):
         description="Connections of one address, or of one user of this machine; never more than "
         "half of all.",
     )
+    streams: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=1024, description="Streams of events and exports of the journal at once."
+    )
+    streams_per_caller: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
+        default=128, description="The same, of one caller."
+    )
     head_seconds: Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
         default=10, description="Time for the head of a request, and for the handshake of TLS."
     )

@@ -1,4 +1,4 @@
-"""Somebody holds connections with half of a request: everybody else is served all the same."""
+"""Somebody holds connections or streams: everybody else is served all the same."""
 
 import contextlib
 import socket
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from tests.real_service import RealService, eventually
 
@@ -28,6 +30,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealService]:
     limits: dict[str, object] = {
         "connections": MOST,
         "connections_per_caller": OF_A_CALLER,
+        "streams_per_caller": 2,
         "head_seconds": 2,
     }
     settings: dict[str, dict[str, object]] = {
@@ -100,3 +103,29 @@ def test_all_places_come_back(service: RealService, tmp_path: Path) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def test_streams_are_bounded_and_the_refusal_says_what_to_do(service: RealService) -> None:
+    eventually(lambda: is_served(service), "a place over TCP")
+    with service.client() as http, contextlib.ExitStack() as streams:
+        read: list[Iterator[bytes]] = []  # kept: a stream ends with its iterator
+        for _ in range(2):
+            stream = streams.enter_context(http.stream("GET", "/api/v1/events?after=0"))
+            assert stream.status_code == 200
+            read.append(stream.iter_bytes())
+            next(read[-1])
+        refused = http.get("/api/v1/events")
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "5"
+        assert "close one" in refused.json()["error"]["message"]
+        url = f"ws://127.0.0.1:{service.port}/api/v1/events"
+        with connect(url, proxy=None) as socket, pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.reason.startswith("RATE_LIMITED: 2 streams are open")
+
+    def has_place() -> bool:
+        with service.client() as http, http.stream("GET", "/api/v1/events") as stream:
+            return stream.status_code == 200
+
+    eventually(has_place, "a place for a stream")

@@ -17,6 +17,7 @@ from gpu_scheduler.api.rest.jobs import cancel_answer, states_of, submit_answer
 from gpu_scheduler.api.rest.prediction import predicted_job_model
 from gpu_scheduler.api.rest.tenants import core_fields, tenant_model
 from gpu_scheduler.api.rest.view import iso, job_model
+from gpu_scheduler.api.streams import Streams
 from gpu_scheduler.core.errors import InvalidRequest, Unavailable
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.service.feed_event import FeedEvent
@@ -37,9 +38,15 @@ _LONGEST_PAGE: Final = 1000
 class SchedulerServicer(rpc.SchedulerServiceServicer):
     """`service` gives None until the service has opened, and again once it is closing."""
 
-    def __init__(self, service: Callable[[], Service | None], data_dir: str | None) -> None:
+    def __init__(
+        self,
+        service: Callable[[], Service | None],
+        data_dir: str | None,
+        streams: Streams | None = None,
+    ) -> None:
         self._find_service = service
         self._data_dir = data_dir
+        self._streams = streams or Streams()
 
     @answering
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobReply:
@@ -128,11 +135,16 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             job_id=job_id,
             tenant_ids=grpc_caller().within(*request.tenant_ids),
         )
+        self._streams.check(grpc_caller())
         # Sent at once, so that the caller knows from when on it misses nothing.
         await context.send_initial_metadata(((LAST_SEQ, str(service.feed.last_seq)),))
-        async with subscription:
-            async for event in subscription:
-                await context.write(event_message(event))
+        with self._streams.held(grpc_caller()):
+            async with subscription:
+                while events := await subscription.batch():
+                    if subscription.is_behind:
+                        await self._streams.pace(len(events))
+                    for event in events:
+                        await context.write(_written(event))
         raise Unavailable("the service is stopping; connect again in a moment")
 
     def _service(self) -> Service:
@@ -140,6 +152,14 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         if service is None:
             raise NotReady
         return service
+
+
+def _written(event: FeedEvent) -> pb.Event:
+    """Made once for all who see it whole."""
+    message: pb.Event | None = event.written.get("grpc")
+    if message is None:
+        message = event.written["grpc"] = event_message(event)
+    return message
 
 
 def event_message(event: FeedEvent) -> pb.Event:

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection
 from gpu_scheduler.api.grpc.agents import AgentServicer
 from gpu_scheduler.api.grpc.decoding import Decoding
 from gpu_scheduler.api.grpc.scheduler import SchedulerServicer
+from gpu_scheduler.api.streams import Streams
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.wire import scheduler_pb2 as pb
 from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
@@ -47,6 +48,7 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         max_message_mib: int = 2,
         max_connections: int = 1024,
+        streams: Streams | None = None,
     ) -> None:
         bounds = (
             ("grpc.max_receive_message_length", max_message_mib * 1024 * 1024),
@@ -57,7 +59,7 @@ class GrpcServer:
         )
         self._health = health.aio.HealthServicer()
         rpc.add_SchedulerServiceServicer_to_server(
-            SchedulerServicer(service, data_dir), self._server
+            SchedulerServicer(service, data_dir, streams), self._server
         )
         rpc.add_AgentServiceServicer_to_server(AgentServicer(service), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

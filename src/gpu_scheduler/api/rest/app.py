@@ -39,7 +39,8 @@ from gpu_scheduler.api.rest.description import DescribedApi
 from gpu_scheduler.api.rest.problem import Problem
 from gpu_scheduler.api.rest.route import BadJson
 from gpu_scheduler.api.rest.wording import complaints, sentence
-from gpu_scheduler.core.errors import SchedulerError, Unavailable
+from gpu_scheduler.api.streams import Streams
+from gpu_scheduler.core.errors import RateLimited, SchedulerError, Unavailable
 from gpu_scheduler.telemetry.exposition import Exposition
 
 _log = structlog.get_logger("gpu_scheduler.api")
@@ -59,6 +60,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     app.state.service = None
     app.state.data_dir = data_dir
     app.state.notices = None
+    app.state.streams = Streams()
     app.state.authenticator = Authenticator(
         lambda: app.state.service, DoorRules(os.geteuid(), enabled=False)
     )
@@ -101,7 +103,7 @@ async def _scheduler_error(_: Request, error: Exception) -> JSONResponse:
     if found.status >= 500 and found.code == "INTERNAL_ERROR":
         _log.error("an invariant is broken", problem=error.message, details=error.details)
     answer = JSONResponse(body(found.code, error.message, error.details), found.status)
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | RateLimited):
         answer.headers["Retry-After"] = str(error.wait_seconds)
     return answer
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
@@ -14,6 +15,7 @@ from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.rest.access import caller_of, service_of, visible_job
 from gpu_scheduler.api.rest.parameters import Name
 from gpu_scheduler.api.rest.view import iso
+from gpu_scheduler.api.streams import HeldStream, Streams, streams_of
 from gpu_scheduler.core.errors import InvalidRequest, SchedulerError
 from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.devices.api import Snapshot
@@ -34,8 +36,7 @@ _REFUSED_CODE = 1008
 # After some events were sent, others may gather for so long: readers by the hundred take them in
 # one piece for each, and nobody sees the difference.
 _GATHER_SECONDS = 0.05
-# Events kept as text for all readers. They read what is newest, a few commits apart.
-_KEPT_TEXTS = 4096
+_AT_ONCE = 32  # messages to one reader before others have their turn
 _WIDEST = 10**16 - 1
 _LONGEST = 512  # characters of a name to filter by
 
@@ -55,10 +56,13 @@ async def watch(websocket: WebSocket) -> None:
     """Events as JSON messages. `after` resumes; a slow reader is closed with 1013."""
     await websocket.accept()
     try:
-        service = service_of(websocket)
+        service, streams = service_of(websocket), streams_of(websocket)
+        streams.check(caller_of(websocket))
+        telling = _Telling(service, streams, _wants_readings(websocket))
         subscription = _subscription(service, websocket)
-        async with _until_gone(websocket), subscription:
-            await _tell(service, subscription, _wants_readings(websocket), _sender(websocket))
+        with streams.held(caller_of(websocket)):
+            async with _until_gone(websocket), subscription:
+                await telling.tell(subscription, _sender(websocket))
     except SlowReader as error:
         await _close(websocket, _SLOW_CODE, error.message)
     except SchedulerError as error:
@@ -69,7 +73,7 @@ async def watch(websocket: WebSocket) -> None:
         await _close(websocket, 1001, "the service is stopping")
 
 
-class EventStream(StreamingResponse):
+class EventStream(HeldStream):
     media_type = "text/event-stream"
 
 
@@ -93,10 +97,11 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
 )
 async def stream(request: Request) -> StreamingResponse:
     """Follow every change as server-sent events; `Last-Event-ID` or `after` resumes."""
-    service = service_of(request)
+    service, streams = service_of(request), streams_of(request)
+    streams.check(caller_of(request))
     subscription = _subscription(service, request)
-    lines = _lines(service, subscription, _wants_readings(request))
-    return EventStream(lines, headers={"Cache-Control": "no-store"})
+    lines = _lines(_Telling(service, streams, _wants_readings(request)), subscription)
+    return EventStream(lines, streams, caller_of(request))
 
 
 @router.get("/api/v1/jobs/{job}/events")
@@ -145,26 +150,34 @@ def _wants_readings(connection: HTTPConnection) -> bool:
     return not any(query.get(name) for name in ("job_id", "tenant_id", "project_id"))
 
 
-async def _tell(service: Service, subscription: Subscription, readings: bool, send: Send) -> None:
-    """Until the service ends, the reader goes, or it turns out to be slow."""
-    async with asyncio.TaskGroup() as tasks:
-        others = [tasks.create_task(_tell_readings(service, send))] if readings else []
-        while events := await subscription.batch():
-            await send([_written.text(event) for event in events])
-            await asyncio.sleep(_GATHER_SECONDS)
-        for task in others:
-            task.cancel()
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """One stream: until the service ends, the reader goes, or it turns out to be slow."""
+
+    service: Service
+    streams: Streams
+    readings: bool
+
+    async def tell(self, subscription: Subscription, send: Send) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            others = [tasks.create_task(self._tell_readings(send))] if self.readings else []
+            while events := await subscription.batch():
+                if subscription.is_behind:
+                    await self.streams.pace(len(events))
+                for at in range(0, len(events), _AT_ONCE):
+                    await send([event_text(event) for event in events[at : at + _AT_ONCE]])
+                    await asyncio.sleep(0)
+                await asyncio.sleep(_GATHER_SECONDS)
+            for task in others:
+                task.cancel()
+
+    async def _tell_readings(self, send: Send) -> None:
+        while True:
+            snapshot = await self.service.hardware.next_reading()
+            await send([_text(_reading(self.service, snapshot))])
 
 
-async def _tell_readings(service: Service, send: Send) -> None:
-    while True:
-        snapshot = await service.hardware.next_reading()
-        await send([_text(_reading(service, snapshot))])
-
-
-async def _lines(
-    service: Service, subscription: Subscription, readings: bool
-) -> AsyncIterator[bytes]:
+async def _lines(telling: _Telling, subscription: Subscription) -> AsyncIterator[bytes]:
     lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
     begin = subscription.position
 
@@ -174,7 +187,7 @@ async def _lines(
     async def produce() -> None:
         try:
             async with subscription:
-                await _tell(service, subscription, readings, send)
+                await telling.tell(subscription, send)
         except* SchedulerError as errors:
             await lines.put(f"event: error\ndata: {_error_text(errors)}\n\n".encode())
         await lines.put(None)
@@ -241,25 +254,15 @@ async def _close(websocket: WebSocket, code: int, reason: str) -> None:
         await websocket.close(code, reason[:120])  # a close frame holds 123 bytes
 
 
-class _Written:
-    """Events as text, made once: the feed gives the same event to all who see it whole."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[FeedEvent, _Text]] = {}
-
-    def text(self, event: FeedEvent) -> _Text:
-        known = self._known.get(event.seq)
-        if known is not None and known[0] is event:
-            return known[1]
-        text = _text(_model(event))
-        if len(self._known) >= _KEPT_TEXTS:
-            self._known.clear()
-        self._known[event.seq] = (event, text)
-        return text
-
-
-_written = _Written()
 _UNNUMBERED = ("gpu_reading", ESTIMATED)
+
+
+def event_text(event: FeedEvent) -> _Text:
+    """Made once: the feed gives the same event to all who see it whole."""
+    text: _Text | None = event.written.get("text")
+    if text is None:
+        text = event.written["text"] = _text(_model(event))
+    return text
 
 
 def _text(event: EventModel) -> _Text:

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from gpu_scheduler.api.rest.access import service_of
+from gpu_scheduler.api.rest.access import caller_of, service_of
+from gpu_scheduler.api.streams import HeldStream, streams_of
 from gpu_scheduler.journal.lines import end_line, header_line, row_line
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.store import codec
@@ -15,11 +16,12 @@ from gpu_scheduler.store.api import JournalRow
 
 router = APIRouter(tags=["events"])
 
-# Rows at once: little enough that reading them keeps nobody else from the store for long.
-_PAGE: Final = 500
+# Rows at once: little enough that reading them keeps nobody else from the store for long, even if
+# each is a bulk submission of a megabyte.
+_PAGE: Final = 64
 
 
-class Lines(StreamingResponse):
+class Lines(HeldStream):
     media_type = "application/x-ndjson"
 
 
@@ -33,9 +35,10 @@ async def journal(
 
     Environment variables are never in it, commands only with `commands`.
     """
-    service = service_of(request)
+    service, streams = service_of(request), streams_of(request)
+    streams.check(caller_of(request))
     lines = _lines(service, after, commands, service.feed.last_seq)
-    return Lines(lines, headers={"Cache-Control": "no-store"})
+    return Lines(lines, streams, caller_of(request))
 
 
 async def _lines(
