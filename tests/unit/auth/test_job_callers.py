@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from gpu_scheduler.api.auth import job_callers
+from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.doors import DoorRules
 from gpu_scheduler.api.auth.job_callers import JobCallers
 from gpu_scheduler.core.errors import Forbidden
 from gpu_scheduler.core.ids import TenantId
@@ -149,3 +151,27 @@ async def test_where_nothing_is_run_nobody_is_a_job(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(job_callers, "lineage_of", lambda pid: UNSEEN)
     async with a_box(leases=True) as box:
         assert await known_as(box.service) is OWNER
+
+
+@pytest.mark.parametrize(("uid", "kind"), [(0, "job"), (GAMES, "uid")])
+async def test_only_the_owner_says_which_connection_a_gateway_passes_on(
+    monkeypatch: pytest.MonkeyPatch, uid: int, kind: str
+) -> None:
+    """Or any user could name the socket of another's job, and be that job."""
+
+    async def holders(peer: Peer) -> frozenset[int]:
+        return frozenset({peer.inode or 0})
+
+    def traced(pids: Sequence[int]) -> Traced:
+        return Traced(True, AttemptKey("7", 1)) if 777 in pids else NOT_OURS
+
+    async with a_service(monkeypatch, PLAIN, uid=GAMES + 1) as service:
+        monkeypatch.setattr(job_callers, "processes_of", holders)
+        monkeypatch.setattr(job_callers, "lineage_of", lambda pid: Lineage((pid, 1), is_whole=True))
+        monkeypatch.setattr(service.engine, "traced", traced)
+        rules = DoorRules(0, enabled=False, local_users=True)
+        connection = Origin("127.0.0.1", is_here=True, peer=Peer(uid, inode=50))
+        caller = await Authenticator(lambda: service, rules).authenticate(
+            {"x-tgpu-caller": "777"}, connection
+        )
+        assert caller.kind == kind

@@ -41,10 +41,12 @@ class Authenticator:
         if shown is None:
             peer = self._rules.peer(origin, headers)
             principal = LOCAL if peer is None else self._of_peer(peer)
-            # Both ends of a gateway: or a job would name another's socket to pass for its owner.
+            # Both ends of a gateway: or a job would name another's socket to pass for its owner. A
+            # gateway is the owner's, so what others say of one is their own invention.
             principal = await self._unless_a_job(origin, principal)
-            behind = behind_gateway(origin, headers)
-            return principal if behind is origin else await self._unless_a_job(behind, principal)
+            if principal.role is not Role.ADMIN:
+                return principal
+            return await self._unless_a_job(behind_gateway(origin, headers), principal)
         if shown.startswith(f"{PREFIX}_"):
             return await self.keys().check(shown)
         return await self._tokens.check(shown)

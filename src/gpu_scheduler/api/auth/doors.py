@@ -86,7 +86,8 @@ def behind_gateway(origin: Origin, headers: Mapping[str, str]) -> Origin:
     """The owner's own connection, where a gateway passes on what came over it.
 
     A job that runs as the owner is found out by it, so a gateway is no way around that. It is
-    asked beside the connection itself: who names a socket can lose rights by it, and wins none.
+    asked beside the connection itself, and of the owner alone, who can lose rights by it and wins
+    none: anybody else could name the socket of somebody's job, to pass for that.
     """
     inode = headers.get(_GATEWAY, "")
     if origin.peer is None or not (inode.isascii() and inode.isdigit()) or int(inode) == 0:
