@@ -1,7 +1,8 @@
-"""Where the kernel lets us limit the memory of a whole job: a part of the tree of control groups.
+"""Where the kernel lets us keep a job's processes together, and limit the memory of all of them.
 
-Only looks. Version 2 wants a part that was delegated to us (`Delegate=` of systemd): in any other,
-systemd or the user's desktop moves processes about. In version 1, permission is all it takes.
+That is a part of the tree of control groups. Only looks. Version 2 wants a part that was delegated
+to us (`Delegate=` of systemd): in any other, systemd or the user's desktop moves processes about.
+In version 1, permission is all it takes.
 """
 
 import os
@@ -12,8 +13,14 @@ from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
 OWN: Final = "tgpu-own"  # the group our own processes move to: above jobs' groups may be none
+RUNNER: Final = "tgpu-runner-"  # groups of runners begin with this: see `runner_group.py`
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")  # attributes that systemd sets
 _MEMORY: Final = "memory"
+_TRACKING: Final = (
+    "freezer",
+    "pids",
+    _MEMORY,
+)  # of version 1: where a group does nothing by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
         return f"control groups cannot be looked at: {error.strerror}"
     for mount in mounts:
         if mount.kind == "cgroup" and _MEMORY in mount.options.split(","):
-            path = _where(mount, _group(groups, _MEMORY))
+            path = _above(_where(mount, _group(groups, _MEMORY)))
             if os.access(path, os.W_OK):
                 return GroupTree(path, 1)
             return f"{path} is not ours to write"
@@ -58,12 +65,44 @@ def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     return _second(unified, _where(unified, _group(groups, "")))
 
 
-def _second(mount: _Mount, path: Path) -> GroupTree | str:
-    if path.name == OWN:
+def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
+    """Where processes can be kept together, with no limit; a string says why nowhere."""
+    folder = proc / ("self" if pid is None else str(pid))
+    try:
+        mounts = list(_mounts((folder / "mountinfo").read_text()))
+        groups = (folder / "cgroup").read_text()
+    except OSError as error:
+        return f"control groups cannot be looked at: {error.strerror}"
+    unified = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
+    if unified is not None:
+        path = _above(_where(unified, _group(groups, "")))
+        if _is_ours(path) and (path == unified.point or _is_delegated(path)):
+            return GroupTree(path, 2)
+    for controller in _TRACKING:
+        for mount in mounts:
+            if mount.kind == "cgroup" and controller in mount.options.split(","):
+                path = _above(_where(mount, _group(groups, controller)))
+                if os.access(path, os.W_OK):
+                    return GroupTree(path, 1)
+    return "no control group is ours to write"
+
+
+def _above(path: Path) -> Path:
+    """Without the groups that we made ourselves."""
+    while path.name == OWN or path.name.startswith(RUNNER):
         path = path.parent
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    return all(os.access(path / name, os.W_OK) for name in ("", "cgroup.procs"))
+
+
+def _second(mount: _Mount, path: Path) -> GroupTree | str:
+    path = _above(path)
     if _MEMORY not in _words(path / "cgroup.controllers"):
         return f"{path} has no memory controller"
-    if not all(os.access(path / name, os.W_OK) for name in ("", "cgroup.procs")):
+    if not _is_ours(path):
         return f"{path} is not ours to write"
     is_ready = _MEMORY in _words(path / "cgroup.subtree_control")
     if not (is_ready or path == mount.point or _is_delegated(path)):

@@ -1,8 +1,11 @@
 """kill -9 of the supervisor, alone, with the service, and with the runners."""
 
+import os
+from signal import SIGSTOP
+
 from tests.integration.crash.conftest import StartService
 from tests.integration.crash.test_service_killed import ENDS
-from tests.real_service import RealService, gate, kill_and_wait
+from tests.real_service import RealService, eventually, gate, kill_and_wait
 
 
 def start_jobs(service: RealService, **fields: object) -> dict[str, int]:
@@ -117,3 +120,23 @@ def test_killed_runners_leave_their_jobs_and_exit_codes_to_the_supervisor(
 def kill_all_but_jobs(service: RealService) -> None:
     """At once: a supervisor that outlives its runners would adopt their jobs."""
     kill_and_wait(service.pid, service.supervisor(), *service.runners())
+
+
+def test_a_gpu_is_given_on_only_when_nothing_of_the_last_job_is_left(start: StartService) -> None:
+    service = start()
+    daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 600' </dev/null >/dev/null 2>&1 &"
+    first = service.submit(f"{daemon} {gate()}", gpu_count=4)
+    service.running(first)
+    eventually(lambda: service.lines("daemon"), "the daemon to be up")
+    # One that only waits to be counted by init is gone.
+    lives = "grep -qs '^State:.[^ZX]' /proc/$(cat daemon)/status"
+    look = f"{lives} && echo there >> seen || echo gone >> seen"
+    second = service.submit(look, gpu_count=4)
+    assert service.job(second)["state"] == "pending"
+    supervisor, runners = service.supervisor(), service.runners()
+    os.kill(supervisor, SIGSTOP)  # or it would take over what its runners had
+    kill_and_wait(*runners, supervisor)
+    service.open_gate()
+    assert service.end(first)["state"] == "failed"
+    assert service.end(second)["state"] == "completed"
+    assert service.lines("seen") == ["gone"]

@@ -44,7 +44,8 @@ class Adoption:
         try:
             self._resolve(attempt)
         except NotPlain as error:
-            self._attempts.not_started(attempt, IN_THE_WAY.format(error.strerror), retry=True)
+            attempt.keeper, cause = Keeper.NOBODY, IN_THE_WAY.format(error.strerror)
+            self._ending.when_gone(attempt, lambda: self._not_started(attempt, cause))
         except OSError:
             # A full disk, no descriptors left: nothing is known yet, and nothing may be guessed.
             self._loop.call_later(_TRY_AGAIN_SECONDS, lambda: self.resolve(attempt))
@@ -133,12 +134,13 @@ class Adoption:
 
     def _without_runner(self, attempt: Attempt, claim: record.Claim) -> None:
         attempt.keeper = Keeper.NOBODY
+        attempt.learn(claim)
         if claim.runner == 0:
             self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
             return
         self._name_main(attempt, claim)
         if attempt.main == 0:
-            self._attempts.lost(attempt, KILLED_AT_START)
+            self._ending.when_gone(attempt, lambda: self._lost(attempt, KILLED_AT_START))
         elif is_alive(attempt.main, attempt.main_start):
             if attempt.stage is not Stage.RUNNING:
                 started_at = attempt.started_at or now_ms()
@@ -161,6 +163,14 @@ class Adoption:
         if writing:
             first = min(writing, key=lambda process: (process.start, process.pid))
             attempt.main, attempt.main_start = first.pid, first.start
+
+    def _not_started(self, attempt: Attempt, cause: str) -> None:
+        if attempt.stage is not Stage.ENDED:
+            self._attempts.not_started(attempt, cause, retry=True)
+
+    def _lost(self, attempt: Attempt, cause: str) -> None:
+        if attempt.stage is not Stage.ENDED:
+            self._attempts.lost(attempt, cause)
 
     def _close(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.ENDED:

@@ -14,7 +14,7 @@ from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import Loop, Timer
 from gpu_scheduler.engines.local.paths import attempt_path
 from gpu_scheduler.engines.local.protocol import Key, Notice, Seen
-from gpu_scheduler.engines.local.record import Exit
+from gpu_scheduler.engines.local.record import Claim, Exit
 
 STOPPED = "stopped"
 TIME_LIMIT = "time_limit"
@@ -58,6 +58,16 @@ class Attempt:
     ended: Exit | None = None  # how the command ended, though some of its processes may be left
     seen: Seen | None = None  # the end, as reported
     limit: Timer | None = None
+    # What its claim says, by which its processes are known when nobody is their parent any more.
+    group: str = ""
+    memory_group: str = ""
+    uid: int = -1
+    told_hidden: str = ""  # what was said of a process that cannot be looked at
+    since: int = 0  # nothing of it started before this, in clock ticks since boot
+
+    def learn(self, claim: Claim) -> None:
+        self.group, self.memory_group, self.uid = claim.group, claim.memory_group, claim.uid
+        self.since = claim.main_start or claim.runner_start
 
     @property
     def identity(self) -> str:

@@ -23,13 +23,13 @@ from gpu_scheduler.engines.local.pool import Pool
 from gpu_scheduler.engines.local.processes import (
     CannotTell,
     Process,
-    all_processes,
     descendants,
     is_alive,
     output_directories,
     read_process,
     send_signal,
 )
+from gpu_scheduler.engines.local.survivors import Survivors
 
 _REPEAT_SECONDS = 0.1
 # How long one round may chase processes that fork faster than they die; then others get a turn.
@@ -41,7 +41,8 @@ _STUCK_SECONDS = 5.0
 
 
 class Ending:
-    def __init__(self, loop: Loop, attempts: Attempts, pool: Pool) -> None:
+    def __init__(self, loop: Loop, attempts: Attempts, pool: Pool, survivors: Survivors) -> None:
+        self._survivors = survivors
         self._loop = loop
         self._attempts = attempts
         self._pool = pool
@@ -107,25 +108,29 @@ class Ending:
     def when_gone(self, attempt: Attempt, callback: Callable[[], None]) -> None:
         """For attempts no runner watches: end what is left, and call back when nothing is."""
         try:
-            members = self.members(attempt)
+            members = self.members(attempt) or self.members(attempt, fresh=True)
+            hidden = None if members else self._hidden(attempt)
         except CannotTell:
-            members = None  # what we cannot see may be there
-        if members is not None and not members:
-            callback()
-            return
-        if members:
-            self.begin(attempt)
+            pass  # what we cannot see may be there
+        else:
+            if members:
+                self.begin(attempt)
+            elif hidden is not None:
+                self._say_hidden(attempt, hidden)
+            else:
+                callback()
+                return
         self._loop.call_later(_REPEAT_SECONDS, lambda: self.when_gone(attempt, callback))
 
-    def members(self, attempt: Attempt) -> list[Process]:
-        """The attempt's living processes. Raises CannotTell."""
+    def members(self, attempt: Attempt, *, fresh: bool = False) -> list[Process]:
+        """The attempt's living processes, by nothing remembered if `fresh`. Raises CannotTell."""
         match attempt.keeper:
             case Keeper.RUNNER | Keeper.OLD_RUNNER:
                 return descendants(attempt.runner) if attempt.runner else []
             case Keeper.SUPERVISOR:
                 return self._orphans(attempt)
             case Keeper.NOBODY:
-                return _strays(attempt)
+                return self._survivors.of(attempt, skip=self._pool, fresh=fresh)
 
     def say_stuck(self, attempt: Attempt, process: Process) -> None:
         cause = (
@@ -133,6 +138,20 @@ class Ending:
             f"({process.name}, state {process.state}) yet"
         )
         self._attempts.news.append(self._attempts.running(attempt, cause))
+
+    def _hidden(self, attempt: Attempt) -> Process | None:
+        if attempt.keeper is not Keeper.NOBODY:
+            return None  # whoever is its parent knows all
+        return self._survivors.hidden(attempt, skip=self._pool)
+
+    def _say_hidden(self, attempt: Attempt, process: Process) -> None:
+        cause = (
+            f"its command is over, but process {process.pid} ({process.name}), started since then "
+            "by the same user, cannot be looked at and may be of it: end that process, or wait"
+        )
+        if cause != attempt.told_hidden:
+            attempt.told_hidden = cause
+            self._attempts.news.append(self._attempts.running(attempt, cause))
 
     def _limit_reached(self, attempt: Attempt) -> None:
         if attempt.stage is Stage.RUNNING and attempt.ended is None:
@@ -165,6 +184,9 @@ class Ending:
         live = self._attempts.live.values()
         for attempt in live:
             if attempt.main in (root.pid, root.session) or attempt.path in outputs:
+                return attempt
+        for attempt in live:
+            if attempt.keeper is Keeper.SUPERVISOR and self._survivors.is_marked(root, attempt):
                 return attempt
         # It cut all ties. If only one attempt has lost its runner it is that one's. With several
         # it stays unassigned until one is left: better late than killed with the wrong job.
@@ -239,21 +261,3 @@ def _notify(attempt: Attempt, number: int) -> None:
     main = read_process(attempt.main)
     if main is not None and main.start == attempt.main_start:
         send_signal(main, number)
-
-
-def _strays(attempt: Attempt) -> list[Process]:
-    """What can still be known as the attempt's when its parent is init."""
-    everyone = all_processes()
-    # Once the command's pid belongs to another process, so may its session.
-    reused = any(p.pid == attempt.main and p.start != attempt.main_start for p in everyone)
-    session = 0 if reused else attempt.main
-    roots = [
-        process
-        for process in everyone
-        if (session and process.session == session and process.start >= attempt.main_start)
-        or attempt.path in output_directories(process.pid)
-    ]
-    found = {process.pid: process for process in roots}
-    for root in roots:
-        found.update((process.pid, process) for process in descendants(root.pid))
-    return list(found.values())

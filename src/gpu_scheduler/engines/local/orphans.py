@@ -72,6 +72,7 @@ class Orphans:
         if claim.runner == 0:
             self._attempts.not_started(attempt, RUNNER_KILLED, retry=True)
             return False
+        attempt.learn(claim)
         if claim.main:
             self._name_main(attempt, claim.main, claim.main_start, claim.started_at)
         return True

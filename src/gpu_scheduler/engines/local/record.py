@@ -33,6 +33,9 @@ class Claim(NamedTuple):
     main_start: int = 0
     started_at: int = 0
     identity: str = ""  # of the job; "" also where an older version wrote it
+    group: str = ""  # the runner's control group, where it has one
+    memory_group: str = ""  # the attempt's, where its memory is limited by one
+    uid: int = -1  # whom the command runs as
 
     def is_of(self, identity: str) -> bool:
         """Whether it is the claim of an attempt of this job. One that says nothing may be."""

@@ -13,7 +13,14 @@ import socket
 from typing import Any
 
 from gpu_scheduler.engines.attempt_files import new_file
-from gpu_scheduler.engines.local import claiming, descriptors, record, steady, switch
+from gpu_scheduler.engines.local import (
+    claiming,
+    descriptors,
+    record,
+    runner_group,
+    steady,
+    switch,
+)
 from gpu_scheduler.engines.local.commands import (
     CommandFailed,
     NotStarted,
@@ -66,6 +73,7 @@ class _Runner:
             "runner_start": _start_of(self._pid),
             "boot": boot,
         }
+        self._name["group"] = runner_group.enter(_start_of(self._pid))
         self._null = patiently(lambda: os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
         self._ignored = [
             number
@@ -145,7 +153,11 @@ class _Runner:
     def _start(self, directory: int, paper: int, command: dict[str, Any]) -> int:
         try:
             # Only the names of variables: values are secrets.
-            name = self._name | {"identity": command["identity"]}
+            name = self._name | {
+                "identity": command["identity"],
+                "memory_group": os.path.dirname(command.get("group", "")),
+                "uid": command["user"][0] if "user" in command else os.geteuid(),
+            }
             record.write_claim(paper, name, command | {"env": sorted(command["env"])})
             stdout = patiently(lambda: new_file(STDOUT, _LOG, directory))
             stderr = patiently(lambda: new_file(STDERR, _LOG, directory))

@@ -64,7 +64,7 @@ def _supervise(root: str, arguments: argparse.Namespace, tell: int) -> int:
         boot = file.read().strip()
     steady.begin(root, boot)
     try:
-        supervisor = Supervisor(root, boot, door, arguments.idle_seconds)
+        supervisor = Supervisor(root, boot, door, arguments.idle_seconds, arguments.dir)
         supervisor.run(ready=lambda: _tell(tell, _READY))
     except (ValueError, OSError) as error:
         log(str(error))

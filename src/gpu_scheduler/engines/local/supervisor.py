@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from gpu_scheduler.engines.local import paths
+from gpu_scheduler.engines.local import paths, runner_group
 from gpu_scheduler.engines.local.adoption import Adoption
 from gpu_scheduler.engines.local.attempts import STOPPED, Attempt, Attempts, Stage, now_ms
 from gpu_scheduler.engines.local.clients import Clients
@@ -24,6 +24,7 @@ from gpu_scheduler.engines.local.pool import Pool, Runner
 from gpu_scheduler.engines.local.processes import CannotTell, is_alive, read_process
 from gpu_scheduler.engines.local.protocol import Key, Lines, Notice, Seen, decode
 from gpu_scheduler.engines.local.record import Exit
+from gpu_scheduler.engines.local.survivors import Survivors
 
 # A fork takes about a millisecond: a few at a time, so that ends are handled in between and
 # runners that become free take what is queued.
@@ -41,14 +42,18 @@ _FIRST_CLIENT_SECONDS = 10.0
 
 
 class Supervisor:
-    def __init__(self, root: str, boot: str, door: Door, idle_seconds: float) -> None:
+    def __init__(
+        self, root: str, boot: str, door: Door, idle_seconds: float, given: str = ""
+    ) -> None:
+        """`given` is the name of `root` that jobs know, which may have links in it."""
         self._loop = Loop()
         self._reports, reports = os.pipe()
         os.set_blocking(self._reports, False)
         journal = Journal(f"{root}/{paths.JOURNAL}")
         self._attempts = Attempts(self._loop, root, journal, boot)
         self._pool = Pool(root, boot, reports)
-        self._ending = Ending(self._loop, self._attempts, self._pool)
+        survivors = Survivors({root, given or root})
+        self._ending = Ending(self._loop, self._attempts, self._pool, survivors)
         self._adoption = Adoption(self._loop, self._attempts, self._ending)
         self._orphans = Orphans(
             self._loop, self._attempts, self._ending, self._adoption, self._pool
@@ -238,6 +243,7 @@ class Supervisor:
     def _keep_house(self) -> None:
         """Now and then: let spare runners go, and end when nobody needs us."""
         self._pool.retire()
+        runner_group.sweep()
         if self._door.is_shut:
             self._open_again()
         if self._attempts.live or len(self._clients):
