@@ -22,6 +22,7 @@ from fastapi import FastAPI
 from gpu_scheduler import __version__
 from gpu_scheduler.api.auth.authenticator import Authenticator
 from gpu_scheduler.api.auth.gate import Entrance, ForOperators, Gate
+from gpu_scheduler.api.auth.refusals import Refusals
 from gpu_scheduler.api.auth.tls import BadCertificate, Certificate, certificate_of
 from gpu_scheduler.api.auth.tokens import BadAuthSettings, tokens_of
 from gpu_scheduler.api.auth.web_pages import WebPages
@@ -123,10 +124,14 @@ def _gate(settings: Settings, app: FastAPI) -> Gate:
         raise CannotServe(str(error)) from None
     app.state.authenticator = Authenticator(lambda: app.state.service, door_rules(settings), tokens)
     limits = settings.limits
+    # One budget for each caller, whichever door they come through.
+    app.state.buckets = TokenBuckets(limits.requests_per_second, limits.burst)
+    app.state.refusals = Refusals()
     return Gate(
         app,
         app.state.authenticator,
-        buckets=TokenBuckets(limits.requests_per_second, limits.burst),
+        buckets=app.state.buckets,
+        refusals=app.state.refusals,
         body_limits=BodyLimits(limits.max_body_mb, limits.max_ingest_mb, limits.max_batch_mb),
         pages=WebPages(settings.api.allowed_hosts),
     )
@@ -179,6 +184,7 @@ async def _serve(
     service = make_service(settings, data_dir, detected, [counts, JobLog()])
     notices = app.state.notices = make_notices(settings, service)
     registry.register(NoticeMetrics(notices))
+    registry.register(app.state.refusals)
     registry.register(DiskMetrics(service.disk, service.log_reads))
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     watching = asyncio.create_task(_end_when_apart(service, server))
@@ -228,6 +234,7 @@ async def _answering_scrapes(
         ForOperators(
             MetricsPort(exposition),
             Entrance(app.state.authenticator, WebPages(settings.api.allowed_hosts)),
+            app.state.refusals,
         ),
         limits,
         **_tls(settings),
@@ -257,7 +264,8 @@ async def _answering_grpc(
     gate = GrpcGate(
         app.state.authenticator,
         lambda: app.state.service,
-        TokenBuckets(limits.requests_per_second, limits.burst),
+        app.state.buckets,
+        app.state.refusals,
         listening=(api.host, api.grpc_port),
     )
     server = GrpcServer(

@@ -1,7 +1,9 @@
 """The gateway as an ASGI application: who may ask, and where the answer comes from."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -9,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpu_scheduler import __version__
 from gpu_scheduler.gateway.answer import (
+    Answer,
     Headers,
     as_json,
     is_known,
@@ -17,7 +20,7 @@ from gpu_scheduler.gateway.answer import (
     send_whole,
     too_many,
 )
-from gpu_scheduler.gateway.fanout import reader_for, serve_sse, serve_websocket
+from gpu_scheduler.gateway.fanout import Lapsed, reader_for, serve_sse, serve_websocket
 from gpu_scheduler.gateway.feeder import Feeder, Leader
 from gpu_scheduler.gateway.headers import (
     Caller,
@@ -41,6 +44,8 @@ from gpu_scheduler.gateway.upstream import Upstream, UpstreamAway
 _log = structlog.get_logger("gpu_scheduler.gateway")
 
 _AFTER_A_BUG_SECONDS: Final = 1.0
+# How soon a watcher whose key was revoked is let go. Many watchers with one key ask once.
+_LOOK_SECONDS: Final = 1.0
 HEALTH_PATH: Final = "/gateway/health"
 _EVENTS_PATH: Final = b"/api/v1/events"
 _WHOAMI: Final = b"/api/v1/whoami"
@@ -129,7 +134,8 @@ class Gateway:
             elif is_cached(scope):
                 await self._read(scope, send, caller)
             elif reader := await self._reader(scope, caller, "GET"):
-                await self._watch(serve_sse(reader, receive, send, self._ending))
+                lapse = partial(self._until_lapsed, caller)
+                await self._watch(serve_sse(reader, receive, send, self._ending, lapse))
             else:
                 await self._relay.http(scope, receive, send, caller)
         except UpstreamAway:
@@ -156,7 +162,8 @@ class Gateway:
             # Before it is accepted this becomes an answer with status 403.
             await send({"type": "websocket.close", "code": 1013, "reason": "too many requests"})
         elif reader is not None:
-            await self._watch(serve_websocket(reader, receive, send, self._ending))
+            lapse = partial(self._until_lapsed, caller)
+            await self._watch(serve_websocket(reader, receive, send, self._ending, lapse))
         else:
             await self._relay.websocket(scope, receive, send, caller)
 
@@ -178,12 +185,30 @@ class Gateway:
         finally:
             self._ring.watchers -= 1
 
+    async def _until_lapsed(self, caller: Caller) -> None:
+        """Raises Lapsed when the service would no longer show this watcher everything.
+
+        A service that is away tells nothing about that, and watchers are kept meanwhile.
+        """
+        if not caller.digest:  # the owner, known by the connection: nothing that could lapse
+            await asyncio.Event().wait()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            with contextlib.suppress(UpstreamAway):
+                answer = await self._whoami(caller)
+                identity = identity_in(answer)
+                if answer.status < 500 and (identity is None or not identity.sees_all):
+                    raise Lapsed
+
     async def _identify(self, caller: Caller) -> Identity | None:
         """Whom the service takes them for: cached like any other read, and as short."""
+        return identity_in(await self._whoami(caller))
+
+    async def _whoami(self, caller: Caller) -> Answer:
         key = digest_of(standing(caller))
         headers = [*caller.credentials, *caller.page, *passed_on(caller)]
         answer, _ = await self._reads.get(_WHOAMI, headers, f"whoami:{key}")
-        return identity_in(answer)
+        return answer
 
     def _health(self) -> dict[str, object]:
         redis = "off" if self._shared is None else "away" if self._shared.is_away else "up"

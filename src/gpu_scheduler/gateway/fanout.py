@@ -6,7 +6,7 @@ The wording on the wire is the service's own: watchers cannot tell whom they are
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -22,7 +22,17 @@ _STALL_SECONDS: Final = 30.0
 # RFC 6455 and its registry: "try again later", "service restart", "going away".
 _SLOW_CODE, _AGAIN_CODE, _ENDING_CODE = 1013, 1012, 1001
 
+_LAPSED_CODE: Final = 1008  # "policy violation", as the service closes such streams
+
 Tell = Callable[[list[Event], bytes], Awaitable[None]]
+Lapse = Callable[[], Coroutine[Any, Any, None]]  # raises Lapsed when the watcher must go
+
+
+class Lapsed(Exception):
+    """The service no longer lets this watcher in as one who sees everything."""
+
+    def __init__(self) -> None:
+        super().__init__("what let you in is no longer valid: connect again to be told more")
 
 
 def reader_for(scope: dict[str, Any], ring: Ring) -> Reader | None:
@@ -42,7 +52,9 @@ def reader_for(scope: dict[str, Any], ring: Ring) -> Reader | None:
     return Reader(ring, after, readings=query.get("readings") not in ("0", "false"))
 
 
-async def serve_sse(reader: Reader, receive: Receive, send: Send, ending: asyncio.Event) -> None:
+async def serve_sse(
+    reader: Reader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
+) -> None:
     headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
     headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -61,9 +73,11 @@ async def serve_sse(reader: Reader, receive: Receive, send: Send, ending: asynci
     try:
         await write(b": connected\nid: %d\n\n" % reader.position)
         gone = _until_gone(receive, "http.disconnect")
-        await first_of(_tell(reader, tell), gone, ending.wait())
+        await first_of(_tell(reader, tell), gone, ending.wait(), lapse())
     except TooSlow as slow:
         rest = b"event: error\ndata: %b\n\n" % _too_slow(slow)
+    except Lapsed as lapsed:
+        rest = b"event: error\ndata: %b\n\n" % _error("UNAUTHENTICATED", str(lapsed))
     except (Over, TimeoutError):
         pass  # it comes back by itself, with the last id it was given
     with contextlib.suppress(TimeoutError):
@@ -71,7 +85,7 @@ async def serve_sse(reader: Reader, receive: Receive, send: Send, ending: asynci
 
 
 async def serve_websocket(
-    reader: Reader, receive: Receive, send: Send, ending: asyncio.Event
+    reader: Reader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
 ) -> None:
     await receive()  # websocket.connect
     await send({"type": "websocket.accept", "headers": []})
@@ -86,9 +100,11 @@ async def serve_websocket(
     code, reason = _ENDING_CODE, "the gateway is stopping"
     try:
         gone = _until_gone(receive, "websocket.disconnect")
-        await first_of(_tell(reader, tell), gone, ending.wait())
+        await first_of(_tell(reader, tell), gone, ending.wait(), lapse())
     except TooSlow as slow:
         code, reason = _SLOW_CODE, str(slow)
+    except Lapsed as lapsed:
+        code, reason = _LAPSED_CODE, str(lapsed)
     except Over as over:
         code, reason = _AGAIN_CODE, str(over)
     except TimeoutError:
@@ -114,5 +130,10 @@ async def _until_gone(receive: Receive, goodbye: str) -> None:
 
 
 def _too_slow(slow: TooSlow) -> bytes:
-    error = {"code": "SLOW_READER", "message": str(slow), "details": [{"after": slow.position}]}
-    return json.dumps({"error": error}).encode()
+    return _error("SLOW_READER", str(slow), {"after": slow.position})
+
+
+def _error(code: str, message: str, *details: dict[str, object]) -> bytes:
+    return json.dumps(
+        {"error": {"code": code, "message": message, "details": list(details)}}
+    ).encode()

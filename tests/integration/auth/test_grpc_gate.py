@@ -25,7 +25,7 @@ def known(role: str, *tenants: str) -> Metadata:
 async def a_port(
     buckets: TokenBuckets | None = None,
 ) -> AsyncIterator[tuple[Door, rpc.SchedulerServiceStub]]:
-    async with a_door() as door:
+    async with a_door(buckets=buckets) as door:
         service = door.box.service
         port = free_port()
         gate = GrpcGate(
@@ -126,12 +126,33 @@ async def test_changes_and_refusals_are_in_the_audit_log():
             pb.SubmitJobRequest(job_id="j", tenant_id=OURS), metadata=known("user")
         )
         await code_of(stub.CancelJob(pb.CancelJobRequest(job_id="none"), metadata=known("user")))
-        await code_of(stub.CancelJob(pb.CancelJobRequest(job_id="j")))
-        stranger, missing, submitted = await door.audited()
+        await code_of(stub.CancelJob(pb.CancelJobRequest(job_id="j"), metadata=known("viewer")))
+        for _ in range(20):
+            await code_of(stub.CancelJob(pb.CancelJobRequest(job_id="j")))
+        # However often they knock, strangers have one row in a while.
+        stranger, forbidden, missing, submitted = await door.audited()
+        assert (forbidden["actor"], forbidden["outcome"]) == ("user:viewer-ada", "FORBIDDEN")
         assert (submitted["actor"], submitted["action"]) == ("user:user-ada", "SubmitJob")
         assert (submitted["target"], submitted["outcome"]) == ("j", "ok")
         assert (missing["action"], missing["outcome"]) == ("CancelJob", "NOT_FOUND")
         assert (stranger["actor"], stranger["outcome"]) == ("nobody", "UNAUTHENTICATED")
+
+
+async def test_a_caller_has_one_budget_over_both_doors():
+    buckets = TokenBuckets(0.01, 2)
+    async with a_port(buckets) as (door, stub):
+        user = known("user")
+        assert (await door.get("/api/v1/jobs", headers=as_role("user"))).status_code == 200
+        assert await code_of(stub.ListJobs(pb.ListJobsRequest(), metadata=user)) == "OK"
+        code = await code_of(stub.ListJobs(pb.ListJobsRequest(), metadata=user))
+        assert code == "RESOURCE_EXHAUSTED"
+        assert (await door.get("/api/v1/jobs", headers=as_role("user"))).status_code == 429
+
+
+async def test_strangers_have_a_budget_too():
+    async with a_port(TokenBuckets(0.01, 2)) as (_, stub):
+        codes = [await code_of(stub.ListJobs(pb.ListJobsRequest())) for _ in range(3)]
+        assert codes == ["UNAUTHENTICATED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED"]
 
 
 async def test_who_calls_too_often_is_told_to_wait():

@@ -100,9 +100,12 @@ def test_a_revoked_key_opens_nothing_any_more(gateway: RealGateway) -> None:
     ).json()
     key = {"Authorization": f"Bearer {made['key']}"}
     assert gateway.get("/jobs", **key).status_code == 200
+    watcher = Watcher(gateway.url, **key)
     gateway.http.delete(f"/api/v1/keys/{made['id']}", headers=ROOT).raise_for_status()
     assert gateway.get("/jobs", **key).status_code == 401
     assert Watcher(gateway.url, **key).status == 401
+    eventually(lambda: gateway.health()["watchers"] == 0, "the watcher to be let go")
+    watcher.close()
 
 
 def test_watchers_bound_to_a_tenant_see_that_tenant_alone(gateway: RealGateway) -> None:

@@ -6,14 +6,18 @@ from typing import Final
 from gpu_scheduler.api.auth.doors import DoorRules, behind_gateway, user_name
 from gpu_scheduler.api.auth.job_callers import JobCallers
 from gpu_scheduler.api.auth.keys import PREFIX, KeyRing
+from gpu_scheduler.api.auth.open_calls import Lapse
 from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
 from gpu_scheduler.core.errors import Unauthenticated, Unavailable
 from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.peers.peer import Origin, Peer
+from gpu_scheduler.service.clock import WallClock
 from gpu_scheduler.service.identity import LOCAL, Principal, Role
 from gpu_scheduler.service.service import Service
 
 _BEARER: Final = "bearer "
+_EXPIRED: Final = "this token has expired; get a new one"
+_MOVED: Final = "you belong to another tenant now: ask again"
 
 
 class Authenticator:
@@ -50,6 +54,23 @@ class Authenticator:
         if shown.startswith(f"{PREFIX}_"):
             return await self.keys().check(shown)
         return await self._tokens.check(shown)
+
+    def lapse(self, headers: Mapping[str, str], principal: Principal) -> Lapse:
+        """What tells when this caller, who was let in, would no longer be the same."""
+        shown = (_credential(headers) if self._rules.enabled else None) or ""
+        match principal.kind:
+            case "key":
+                return lambda: self.keys().lapse(shown) if self._service() else None
+            case "user":
+                until = self._tokens.expires_at(shown)
+                return lambda: _EXPIRED if WallClock().now() >= until else None
+            case "uid" if principal.tenants is not None:
+                return lambda: _MOVED if self._has_moved(principal) else None
+            case _:
+                return lambda: None
+
+    def _has_moved(self, user: Principal) -> bool:
+        return self._service() is not None and self._tenants_of(user.name) != user.tenants
 
     async def _unless_a_job(self, origin: Origin, principal: Principal) -> Principal:
         service = self._service()

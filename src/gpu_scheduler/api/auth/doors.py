@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_scheduler.core.errors import Forbidden, Unauthenticated
 from gpu_scheduler.peers.peer import Origin, Peer
+from gpu_scheduler.service.identity import Principal, Role
 
 HOW: Final = (
     "this service asks callers who they are: send the header Authorization: Bearer KEY "
@@ -17,6 +18,9 @@ _PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", 
 # A gateway says by this that its own user, or root, sent the request. It lends them its own
 # connection where nobody has a key, and never where callers could show one.
 _GATEWAY: Final = "x-tgpu-caller"
+
+
+NOBODY: Final = Principal("nobody", Role.VIEWER, frozenset(), kind="anonymous")
 
 
 class NotServed(Forbidden):

@@ -1,5 +1,6 @@
 """Around the whole application: who calls, how often, how much, and what is kept about it."""
 
+import contextlib
 import json
 from typing import Any, Final
 
@@ -10,12 +11,16 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
-from gpu_scheduler.api.auth.doors import NotServed
+from gpu_scheduler.api.auth.doors import NOBODY, NotServed
+from gpu_scheduler.api.auth.open_calls import OpenCalls
+from gpu_scheduler.api.auth.refusals import Refusals
 from gpu_scheduler.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
+from gpu_scheduler.api.auth.unfinished import Unfinished
 from gpu_scheduler.api.auth.web_pages import WebPages, host_name
 from gpu_scheduler.api.errors import body, http_error
 from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited, refusal_of, too_large
 from gpu_scheduler.core.errors import (
+    Malformed,
     RateLimited,
     SchedulerError,
     Unauthenticated,
@@ -24,11 +29,13 @@ from gpu_scheduler.core.errors import (
 from gpu_scheduler.core.state import State
 from gpu_scheduler.peers.protocol import origin_of
 from gpu_scheduler.service.audit import OK, Trail, following
-from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
+from gpu_scheduler.service.identity import LOCAL, Permission, Principal
 from gpu_scheduler.service.writer import Decision
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 
+# Paths of calls that may last: streams, and those that wait for something.
+_LASTING: Final = ("/events", "/wait", "/logs", "/journal", "/ingest")
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
@@ -38,12 +45,8 @@ _HEADERS: Final = (
 )
 _REFUSED_CODES: Final = {415: "UNSUPPORTED_ENCODING", 422: "VALIDATION_ERROR"}
 _HSTS: Final = "max-age=31536000"
-# Callers whom nobody knows cannot fill the audit log: so many rows for each address, then a row
-# every so often.
-_STRANGERS_PER_SECOND, _STRANGERS_BURST = 1.0, 30
 
 _SHOWN: Final = frozenset({"key", "user"})  # callers who are known by what they show
-NOBODY: Final = Principal("nobody", Role.VIEWER, frozenset(), kind="anonymous")
 
 
 class Entrance:
@@ -75,12 +78,15 @@ class Gate:
         buckets: TokenBuckets | None = None,
         body_limits: BodyLimits | None = None,
         pages: WebPages | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._app = app
+        self._authenticator = authenticator
+        self._refusals = refusals or Refusals()
+        self._calls = OpenCalls()
         self._entrance = Entrance(authenticator, pages or WebPages())
         self._buckets = buckets or TokenBuckets(0, 1)
         self._body_limits = body_limits or BodyLimits()
-        self._strangers = TokenBuckets(_STRANGERS_PER_SECOND, _STRANGERS_BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -101,34 +107,61 @@ class Gate:
                 trail.actor = principal.actor
             self._count(principal, scope)
             _check_mounted(scope, principal)
+            limit = self._checked_length(scope, headers)
         except SchedulerError as error:
+            self._refusals.count("rest", http_error(error).code)
             await _refuse(error, scope, receive, send)
             return
         if refused := refusal_of(scope):
             code = _REFUSED_CODES[refused.status_code]
             await _answer(refused.status_code, code, refused.detail)(scope, receive, send)
             return
-        limit = self._body_limits.of(scope["path"])
-        if int(headers.get("content-length", "0") or 0) > limit:
-            await _answer(413, "TOO_LARGE", too_large(limit).detail)(scope, receive, send)
+        if limit is None:
+            most = too_large(self._body_limits.of(scope["path"])).detail
+            await _answer(413, "TOO_LARGE", most)(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal
         if trail is None:
-            await self._app(scope, receive, send)
+            await self._serve_http(scope, receive, send, principal)
         else:
             with following(trail):
-                await self._app(scope, limited(receive, limit), send)
+                await self._serve_http(scope, limited(receive, limit), send, principal)
+
+    def _checked_length(self, scope: Scope, headers: Headers) -> int | None:
+        """How long the body may be; None where it says that it is longer. Malformed."""
+        said = headers.get("content-length", "") or "0"
+        if not (said.isascii() and said.isdigit() and len(said) <= 20):
+            raise Malformed("Content-Length", said, "must be a number of bytes")
+        limit = self._body_limits.of(scope["path"])
+        return None if int(said) > limit else limit
+
+    async def _serve_http(
+        self, scope: Scope, receive: Receive, send: Send, principal: Principal
+    ) -> None:
+        if not scope["path"].endswith(_LASTING):
+            await self._app(scope, receive, send)
+            return
+        answer = Unfinished(send)
+        lapse = self._authenticator.lapse(Headers(scope=scope), principal)
+        sentence = await self._calls.run(_call(self._app, scope, receive, answer.send), lapse)
+        if sentence is not None and not await answer.tell(sentence):
+            await _refuse(Unauthenticated(sentence), scope, receive, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             principal = await self._identify(scope, Headers(scope=scope))
             self._count(principal, scope)
         except SchedulerError as error:
+            self._refusals.count("rest", http_error(error).code)
             # Before it is accepted this becomes an answer with status 403.
             await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
         scope.setdefault("state", {})["principal"] = principal
-        await self._app(scope, receive, send)
+        lapse = self._authenticator.lapse(Headers(scope=scope), principal)
+        sentence = await self._calls.run(_call(self._app, scope, receive, send), lapse)
+        if sentence is not None:
+            with contextlib.suppress(RuntimeError, OSError):  # it is closed already
+                await send({"type": "websocket.close", "code": 1008, "reason": sentence})
 
     async def _identify(self, scope: Scope, headers: Headers) -> Principal:
         try:
@@ -171,11 +204,13 @@ class Gate:
 
     async def _record(self, trail: Trail, status: int, content: bytes) -> None:
         code, detail = (OK, "nothing was changed") if status < 400 else _error_in(content)
-        is_stranger = code == "UNAUTHENTICATED"
-        if code == "RATE_LIMITED" or (is_stranger and self._strangers.take(trail.origin)):
+        if code == "RATE_LIMITED":
             return  # it is refused because there are too many of them
+        is_stranger = status >= 400 and trail.actor == NOBODY.name
+        row = self._refusals.row(trail, code, detail) if is_stranger else trail.row(code, detail)
+        if row is None:
+            return
         trail.recorded = True
-        row = trail.row(code, detail)
 
         def decide(_: State) -> Decision[None]:
             return Decision(None, audit=[row])
@@ -188,12 +223,17 @@ class Gate:
             _log.warning("cannot record a refused call", problem=error.message, row=str(row))
 
 
+async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
+
+
 class ForOperators:
     """ASGI around what tells of everybody's jobs and has no routes of its own: the metrics port."""
 
-    def __init__(self, app: ASGIApp, entrance: "Entrance") -> None:
+    def __init__(self, app: ASGIApp, entrance: "Entrance", refusals: Refusals) -> None:
         self._app = app
         self._entrance = entrance
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -201,6 +241,7 @@ class ForOperators:
                 principal = await self._entrance.identify(scope, Headers(scope=scope))
                 principal.require(Permission.SEE_CLUSTER)
             except SchedulerError as error:
+                self._refusals.count("metrics", http_error(error).code)
                 await _refuse(error, scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -1,19 +1,28 @@
 """The gate of the gRPC port: the same identities, roles, limits and audit log as for REST."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import grpc
 
 from gpu_scheduler.api.auth.authenticator import Authenticator
+from gpu_scheduler.api.auth.doors import NOBODY, NotServed
 from gpu_scheduler.api.auth.grpc_origin import GrpcOrigins
+from gpu_scheduler.api.auth.open_calls import OpenCalls
+from gpu_scheduler.api.auth.refusals import Refusals
 from gpu_scheduler.api.errors import http_error
 from gpu_scheduler.api.grpc.refusal import refuse as end_call
 from gpu_scheduler.api.limits import TokenBuckets
-from gpu_scheduler.core.errors import Forbidden, RateLimited, SchedulerError, Unavailable
+from gpu_scheduler.core.errors import (
+    Forbidden,
+    RateLimited,
+    SchedulerError,
+    Unauthenticated,
+    Unavailable,
+)
 from gpu_scheduler.core.state import State
-from gpu_scheduler.peers.peer import NOWHERE
+from gpu_scheduler.peers.peer import NOWHERE, Origin
 from gpu_scheduler.service.audit import OK, Trail, following
 from gpu_scheduler.service.identity import LOCAL, Permission, Principal, Role
 from gpu_scheduler.service.service import Service
@@ -42,7 +51,7 @@ _caller: ContextVar[Principal] = ContextVar("grpc_caller", default=LOCAL)
 if TYPE_CHECKING:  # the first is generic for the type checker alone
     Handler = grpc.RpcMethodHandler[Any, Any]
     Context = grpc.aio.ServicerContext[Any, Any]
-    Call = Callable[[Any, Context], Awaitable[Any]]
+    Call = Callable[[Any, Context], Coroutine[Any, Any, Any]]
 
 
 def grpc_caller() -> Principal:
@@ -56,13 +65,17 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         authenticator: Authenticator,
         service: Callable[[], Service | None],
         buckets: TokenBuckets | None = None,
+        refusals: Refusals | None = None,
         *,
         listening: tuple[str, int],
     ) -> None:
+        """`buckets` and `refusals` are those of REST: a caller has one budget over both doors."""
         self._authenticator = authenticator
         self._service = service
         self._buckets = buckets or TokenBuckets(0, 1)
+        self._refusals = refusals or Refusals()
         self._origins = GrpcOrigins(listening)
+        self._calls = OpenCalls()
 
     def close(self) -> None:
         self._origins.close()
@@ -79,46 +92,73 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         package, _, name = path.partition("/")
         call, make = _parts(handler)
         return make(
-            self._guarded(call, package.rpartition(".")[2], name),
+            self._guarded(
+                call, (package.rpartition(".")[2], name), lasts=bool(handler.response_streaming)
+            ),
             handler.request_deserializer,
             handler.response_serializer,
         )
 
-    def _guarded(self, call: "Call", service: str, name: str) -> "Call":
+    def _guarded(self, call: "Call", method: tuple[str, str], *, lasts: bool) -> "Call":
         """For those who may make the call. Inside of it, where the caller's address is known."""
+        name = method[1]
 
         async def guarded(request: Any, context: "Context") -> Any:
+            trail = Trail(NOBODY.name, name, context.peer() or "")
             try:
-                principal = await self._admit(context, service, name)
+                origin = self._origins.of(context.peer())
+                headers, principal = await self._identify(context, origin)
+                trail.actor = principal.actor
+                self._check(principal, method, origin)
             except SchedulerError as error:
-                await self._refuse(context, name, error)
+                await self._refuse(context, trail, error)
             _caller.set(principal)
+            if lasts:
+                return await self._lasting(call(request, context), context, headers, principal)
             if name not in _CHANGES:
                 return await call(request, context)
-            return await self._audited(call, request, context, principal, name)
+            return await self._audited(call, request, context, trail)
 
         return guarded
 
-    async def _admit(self, context: "Context", service: str, method: str) -> Principal:
+    async def _identify(
+        self, context: "Context", origin: Origin
+    ) -> tuple[dict[str, str], Principal]:
         metadata = context.invocation_metadata() or ()
         headers = {str(key).lower(): _text(value) for key, value in metadata}
-        origin = self._origins.of(context.peer())
         if context.cancelled():  # another connection may have its address by now
             origin = NOWHERE
-        principal = await self._authenticator.authenticate(headers, origin)
-        permission = RULES.get((service, method))
+        try:
+            return headers, await self._authenticator.authenticate(headers, origin)
+        except (Unauthenticated, NotServed, Unavailable) as error:
+            self._take(f"from {origin.address}", error)
+            raise
+
+    def _check(self, principal: Principal, method: tuple[str, str], origin: Origin) -> None:
+        self._take(principal.actor if principal != LOCAL else f"from {origin.address}")
+        permission = RULES.get(method)
         if permission is not None:
             principal.require(permission)
         elif principal.role is not Role.ADMIN or principal.tenants is not None:
             raise Forbidden("this call is for admins", [{"needs": str(Role.ADMIN)}])
-        if wait := self._buckets.take(principal.actor):
-            raise RateLimited(wait)
-        return principal
 
-    async def _audited(
-        self, call: "Call", request: Any, context: "Context", principal: Principal, name: str
-    ) -> Any:
-        with following(Trail(principal.actor, name, context.peer() or "")) as trail:
+    def _take(self, caller: str, cause: SchedulerError | None = None) -> None:
+        if wait := self._buckets.take(caller):
+            raise RateLimited(wait) from cause
+
+    async def _lasting(
+        self,
+        call: Coroutine[Any, Any, Any],
+        context: "Context",
+        headers: dict[str, str],
+        principal: Principal,
+    ) -> None:
+        sentence = await self._calls.run(call, self._authenticator.lapse(headers, principal))
+        if sentence is not None:
+            await end_call(context, Unauthenticated(sentence))
+
+    async def _audited(self, call: "Call", request: Any, context: "Context", trail: Trail) -> Any:
+        with following(trail):
             try:
                 return await call(request, context)
             finally:
@@ -126,14 +166,23 @@ class GrpcGate(grpc.aio.ServerInterceptor):
                     code = context.code()
                     await self._record(trail, OK if not code else _name(code))
 
-    async def _refuse(self, context: "Context", name: str, error: SchedulerError) -> NoReturn:
-        if name in _CHANGES:
-            trail = Trail("nobody", name, context.peer() or "")
-            await self._record(trail, http_error(error).code, error.message)
+    async def _refuse(self, context: "Context", trail: Trail, error: SchedulerError) -> NoReturn:
+        code = http_error(error).code
+        self._refusals.count("grpc", code)
+        if trail.action in _CHANGES and not isinstance(error, RateLimited):
+            await self._record(trail, code, error.message)
         await end_call(context, error)
 
     async def _record(self, trail: Trail, outcome: str, detail: str = "") -> None:
-        row = trail.row(outcome, detail or ("nothing was changed" if outcome == OK else ""))
+        detail = detail or ("nothing was changed" if outcome == OK else "")
+        is_stranger = trail.actor == NOBODY.name
+        row = (
+            self._refusals.row(trail, outcome, detail)
+            if is_stranger
+            else trail.row(outcome, detail)
+        )
+        if row is None:
+            return
 
         def decide(_: State) -> Decision[None]:
             return Decision(None, audit=[row])

@@ -145,6 +145,16 @@ class KeyRing:
             task.add_done_callback(self._tasks.discard)
         return key.principal
 
+    def lapse(self, text: str) -> str | None:
+        """Why a key that was good lets nobody in any more; None where it still does."""
+        found = _KEY.fullmatch(text)
+        key = (self._keys or {}).get(found[1]) if found is not None else None
+        if key is None or key.revoked_at is not None:
+            return "this API key has been revoked"
+        if not key.is_valid(WallClock().now()):
+            return "this API key has expired; ask for another"
+        return None
+
     async def _is_secret(self, key: ApiKey, text: str, secret: str) -> bool:
         digest = hashlib.sha256(text.encode()).digest()
         if self._verified.get(digest) == key.key_id:
