@@ -42,7 +42,7 @@ from gpu_scheduler.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
-from gpu_scheduler.app.refusal import CannotServe, EndedItself
+from gpu_scheduler.app.refusal import CannotServe, CannotServeYet, EndedItself
 from gpu_scheduler.app.run_as import check_run_as
 from gpu_scheduler.app.secret_files import check_secret_files
 from gpu_scheduler.connections.budget import connection_limits
@@ -58,7 +58,7 @@ from gpu_scheduler.notices.metrics import NoticeMetrics
 from gpu_scheduler.service.service import Service
 from gpu_scheduler.service.writer import StateApart
 from gpu_scheduler.settings import NO_EFFECT, Settings, WithoutEffect
-from gpu_scheduler.store.api import StoreUnavailable
+from gpu_scheduler.store.api import StoreAway, StoreUnavailable
 from gpu_scheduler.telemetry.counts import Counts
 from gpu_scheduler.telemetry.disk import DiskMetrics
 from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
@@ -208,7 +208,7 @@ async def _serve(
             await notices.close()
             await service.close()
             _log.info("stopped; running jobs go on")
-    if service.writer.apart is not None:
+    if service.ended.is_set() and service.writer.apart is not None:
         raise EndedItself(service.writer.apart.cause)
 
 
@@ -308,6 +308,9 @@ async def _open(
     except StateApart:
         server.should_exit = True
         return  # `_serve` says so
+    except StoreAway as error:
+        server.should_exit = True
+        raise CannotServeYet(str(error)) from error
     except (StoreUnavailable, EngineUnavailable, SchedulerError) as error:
         server.should_exit = True
         raise CannotServe(with_disk(str(error), data_dir)) from error

@@ -29,6 +29,9 @@ def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
         if config is not None:
             app.check_secret_files(loaded.settings, config, loaded.secrets_from(config))
         app.serve(loaded.settings, loaded.without_effect)
+    except app.CannotServeYet as error:
+        # Not the code of bad input, after which systemd would not try again.
+        raise Failure(str(error), exit_code=ExitCode.NO_SERVICE, code="UNAVAILABLE") from error
     except app.CannotServe as error:
         raise bad_input(str(error)) from error
     except app.EndedItself as error:

@@ -347,6 +347,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop deciding; what was taken is recorded first. Jobs go on."""
+        self.is_ending = True
         self.feed.close()
         self.writer.close()
         if self._urgent is not None:
@@ -745,7 +746,7 @@ class Service:
         self._tasks.append(asyncio.create_task(guarded(), name=name))
 
     def _end(self, apart: StateApart) -> None:
-        if not self.ended.is_set():
+        if not self.is_ending:
             _log.critical(
                 "the service ends, to start clean from its database; running jobs go on",
                 problem=apart.cause,

@@ -35,6 +35,10 @@ class StoreUnavailable(Unavailable):
         self.is_outcome_known = is_outcome_known
 
 
+class StoreAway(StoreUnavailable):
+    """A server that does not answer, or not yet: a start that is tried again may work."""
+
+
 class StoreChanged(StoreUnavailable):
     """The store has changes that this service does not know of: only a new start reads them."""
 

@@ -14,7 +14,7 @@ from typing import Final
 import psycopg
 from psycopg import conninfo, errors
 
-from gpu_scheduler.store.api import StoreUnavailable
+from gpu_scheduler.store.api import StoreAway, StoreUnavailable
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -63,6 +63,12 @@ _REFUSALS: Final = (
     (r"refused|No such file|timeout|timed out|unreachable|No route", "is not reachable: start it, "
      "or check host and port"),
 )  # fmt: skip
+
+# What may pass by itself, where somebody starts the service again and again.
+_PASSES: Final = (
+    r"refused|timeout|timed out|unreachable|No route|starting up|shutting down|in recovery mode"
+    r"|too many clients|remaining connection slots|too many connections|name resolution"
+)
 
 _FAILURES: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
     (errors.DiskFull, "cannot be written, the server's disk is full: free some space there"),
@@ -204,7 +210,8 @@ class Server:
             if re.search(pattern, text):
                 words = remedy.format(**self._facts)
                 break
-        return StoreUnavailable(f"{self.name} {words} ({self._first_line(error)})")
+        kind = StoreAway if re.search(_PASSES, text) else StoreUnavailable
+        return kind(f"{self.name} {words} ({self._first_line(error)})")
 
     def _first_line(self, error: psycopg.Error) -> str:
         primary = error.diag.message_primary

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
-from gpu_scheduler.store.api import StoreUnavailable
+from gpu_scheduler.store.api import StoreAway, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class StoreThread:
         except TimeoutError:
             if self._give_up is not None:
                 self._give_up()
-            raise StoreUnavailable(
+            raise StoreAway(
                 f"{self._store} has not answered for {seconds:g} s: check it, and try again in a"
                 " moment"
             ) from None

@@ -1,12 +1,14 @@
-"""The service with a bug behind its commits: `python faulty_service.py STEP serve …`.
+"""The service with a fault: `python faulty_service.py STEP serve …`.
 
-The bug strikes at the commit of a job named "boom", once it is durable.
+A bug behind the commits strikes at the commit of a job named "boom", once it is durable.
 """
 
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpu_scheduler.cli.main import run
@@ -14,6 +16,8 @@ from gpu_scheduler.core.events import Event, JobsSubmitted
 from gpu_scheduler.core.state import State
 from gpu_scheduler.service.feed import Feed
 from gpu_scheduler.service.service import Service
+from gpu_scheduler.store.api import Record
+from gpu_scheduler.store.sqlite import SqliteStore
 
 
 def strikes(events: Sequence[Event]) -> bool:
@@ -45,10 +49,24 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def hang() -> None:
+    """Commits of SQLite, for as long as a file is there: a disk that does not answer."""
+    real = SqliteStore._commit
+    frozen = Path(os.environ["FAULTY_FROZEN"])
+
+    def slow(self: SqliteStore, record: Record) -> int:
+        while frozen.exists():
+            time.sleep(0.01)
+        return real(self, record)
+
+    SqliteStore._commit = slow  # type: ignore[method-assign]  # for the test alone
+
+
 STEPS: dict[str, Callable[[], None]] = {
     "publish": lambda: before(Feed, "publish", lambda _, events, __: events, bug),
     "apply": lambda: before(State, "apply", lambda _, event: [event], bug),
     "published": lambda: before(Service, "_published", lambda _, events: events, bug),
+    "hang": hang,
     "killed": lambda: before(State, "apply", lambda _, event: [event], die),
 }
 

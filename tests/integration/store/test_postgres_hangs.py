@@ -15,7 +15,7 @@ from gpu_scheduler.service.writer import Decision
 from gpu_scheduler.store.api import JobQuery, StoreUnavailable
 from gpu_scheduler.store.postgres import PostgresStore
 from tests.builders import a_job
-from tests.real_service import RealService, eventually
+from tests.real_service import RealService, eventually, free_port
 from tests.servers.postgres import PostgresServer
 from tests.unit.service.eventually import eventually as soon
 from tests.unit.service.world import a_box, a_submission
@@ -80,6 +80,14 @@ async def test_a_store_that_hangs_still_closes_and_one_that_cannot_be_opened_say
         await store.close()
         with pytest.raises(StoreUnavailable):
             await PostgresStore(freezing.url() + "?connect_timeout=2").open()
+
+
+def test_a_start_without_its_database_is_worth_another_try(tmp_path: Path) -> None:
+    """Not the exit code after which systemd gives up: the server may only be late."""
+    database = {"url": f"postgresql://me@127.0.0.1:{free_port()}/jobs"}
+    with RealService(tmp_path, settings={"database": database}) as service:
+        assert service.launch().wait(40) == 3
+        assert "is not reachable: start it" in service.log_text()
 
 
 def test_a_service_whose_database_hangs_is_degraded_answers_everybody_and_ends(
