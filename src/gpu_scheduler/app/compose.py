@@ -342,6 +342,10 @@ def _disk(settings: Settings, data_dir: Path) -> Disk:
 def _engine(settings: Settings, data_dir: Path) -> Engine | None:
     if settings.engine.kind == "none":
         return None
+    return local_engine(data_dir)
+
+
+def local_engine(data_dir: Path) -> LocalEngine:
     # Where pids start anew without a boot, as in a container, its runtime can say so in a file.
     boot_id_file = process_environ().get("TGPU_BOOT_ID_FILE") or BOOT_ID_FILE
     return LocalEngine(data_dir / "engine", boot_id_file=Path(boot_id_file))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpu_scheduler.cli import pair as pairing
 from gpu_scheduler.cli.failures import Failure, bad_input
 from gpu_scheduler.cli.options import DataDir, Json, examples, read_option
 from gpu_scheduler.cli.output import note, say, show_json
@@ -33,7 +34,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 app = typer.Typer(
     name="db",
-    help="Look after the database: status, upgrade, copy to another, new key.",
+    help="Look after the database: status, upgrade, copy, new key, its data directory.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -82,6 +83,9 @@ def status(
     for table, count in found.counts.items():
         say(f"  {table:<14}  {count:,}")
     say(f"  size            {size(found.size_bytes)}")
+
+
+app.command("pair", epilog=pairing.EPILOG)(pairing.pair)
 
 
 @app.command("upgrade", epilog=_UPGRADE_EPILOG)

@@ -103,6 +103,21 @@ class Observation:
     started_at: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """An engine's own name, and what it knows of the database it is used with."""
+
+    engine: str  # random
+    database: str = ""  # the name of the database; "" where it has not been used with any
+    is_durable: bool = False  # that one outlives its service
+    machine: str = ""  # on which the two were made partners; "" where it has no name
+    place: str = ""  # for people: its directory
+    seq: int = 0  # of the database's journal, when the last attempt was launched
+    number: int = 0  # of the newest job then
+    is_new: bool = True  # it has no name on record yet
+    this_machine: str = ""  # as `machine`, now
+
+
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
@@ -172,6 +187,15 @@ class Engine(Protocol):
 
         Never the folder of an attempt of the same name and another identity.
         """
+
+    async def pairing(self) -> Pairing | None:
+        """Asked before it is opened. None: what it knows ends with the service, as in a test."""
+
+    async def pair(self, pairing: Pairing) -> None:
+        """Keep its name, the database's name, and the mark, durably. Raises EngineUnavailable."""
+
+    async def mark(self, seq: int, number: int) -> None:
+        """Note durably how far the database is, before launches. Raises EngineUnavailable."""
 
     async def close(self) -> None:
         """Let go of the engine. What runs goes on running."""

@@ -15,6 +15,7 @@ from gpu_scheduler.engines.api import (
     Launch,
     Notice,
     Observation,
+    Pairing,
     Phase,
     Traced,
     Usage,
@@ -47,6 +48,7 @@ class FakeEngine:
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
         self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
+        self.paired: Pairing | None = None  # a test that wants partners sets one
         self.starts = starts
         self.stops = stops
         self._logs = logs
@@ -121,6 +123,16 @@ class FakeEngine:
 
     def find_logs(self, key: AttemptKey) -> str | None:
         return self.log_dir(key)
+
+    async def pairing(self) -> Pairing | None:
+        return self.paired
+
+    async def pair(self, pairing: Pairing) -> None:
+        self.paired = replace(pairing, is_new=False)
+
+    async def mark(self, seq: int, number: int) -> None:
+        if self.paired is not None:
+            self.paired = replace(self.paired, seq=seq, number=number)
 
     async def close(self) -> None:
         self._is_open = False

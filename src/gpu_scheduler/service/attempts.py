@@ -7,7 +7,7 @@ and stops may be repeated, and an end is forgotten by the engine only once it is
 import asyncio
 import contextlib
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -93,7 +93,11 @@ class Attempts:
         receipts: Receipts,
         lookout: EndCheck | None = None,
         sealer: Sealer,
+        high_water: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
+        """`high_water` is the last number of the journal, and that of the jobs."""
+        self._high_water = high_water
+        self._marked = (0, 0)
         self._state = state
         self._writer = writer
         self._store = store
@@ -206,9 +210,18 @@ class Attempts:
                 self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id)
                 launches.append(launch)
         if launches:
-            await self._engine.launch(launches)
+            await self._hand_over(launches)
         if refused:
             await self.record(refused)
+
+    async def _hand_over(self, launches: list[Launch]) -> None:
+        """Only as the one who writes the database, and never ahead of what is on record there."""
+        await self._store.ping()
+        mark = self._high_water()
+        if mark != self._marked:
+            await self._engine.mark(*mark)
+            self._marked = mark
+        await self._engine.launch(launches)
 
     async def _account(self, uid: int | None) -> Account | None:
         """In a thread: the list of users may be on another machine."""

@@ -91,7 +91,7 @@ class JobCommands:
         self._clock = clock
         self._max_queue_size = max_queue_size
         self._leases_only = leases_only  # there is no engine: commands are kept, not run
-        self._last_number = last_number
+        self.last_number = last_number
         self._step_millis = step_millis
         self._gangs = gangs  # whether jobs may have several workers
 
@@ -578,8 +578,8 @@ class JobCommands:
     async def _new_id(self) -> JobId:
         """The next number that no caller has taken as a name."""
         while True:
-            self._last_number += 1
-            candidate = JobId(str(self._last_number))
+            self.last_number += 1
+            candidate = JobId(str(self.last_number))
             if self._state.entry(candidate) is None and not await self._store.known([candidate]):
                 return candidate
 

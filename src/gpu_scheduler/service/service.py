@@ -38,8 +38,9 @@ from gpu_scheduler.core.state import State, doom_cause
 from gpu_scheduler.core.tenant import Tenant
 from gpu_scheduler.core.units import GPU_STEP
 from gpu_scheduler.devices.watch import DeviceWatch
-from gpu_scheduler.engines.api import Engine, EngineUnavailable
+from gpu_scheduler.engines.api import Engine, EngineUnavailable, Phase
 from gpu_scheduler.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
+from gpu_scheduler.service import pairing
 from gpu_scheduler.service.accounting import METER, read_meters
 from gpu_scheduler.service.adjust import Adjuster, AdjustSettings
 from gpu_scheduler.service.agents import Agents
@@ -223,6 +224,7 @@ class Service:
                 receipts=self.receipts,
                 lookout=self.lookout,
                 sealer=self.sealer,
+                high_water=lambda: (self.feed.last_seq, self.jobs.last_number),
             )
             hardware.ownership.strangers = self._attempts.strangers.running.keys
         self.run_as = RunAs(self.state, settings.launch.run_as)
@@ -259,6 +261,7 @@ class Service:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
         self._observer.opening(self.state)
         loaded = await self.store.open()
+        last_number = await self._find_partner(loaded)
         await self._restore(loaded)
         self.jobs = JobCommands(
             self.state,
@@ -267,7 +270,7 @@ class Service:
             self.clock,
             max_queue_size=self.settings.max_queue_size,
             leases_only=self.engine is None,
-            last_number=loaded.last_number,
+            last_number=last_number,
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
             prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
@@ -291,7 +294,6 @@ class Service:
         self.newest = newest[0].job.job_id if newest else None
         if self._attempts is not None and self.engine is not None:
             await self._attempts.open()
-            await self.engine.open()
             self._spawn("carry out", self._attempts.carry_out)
             self._spawn("observe", self._attempts.observe)
             self._spawn("reconcile", self._keep_reconciling)
@@ -313,6 +315,18 @@ class Service:
             await self.jobs_file.open()
             self._spawn("jobs file", self._keep_reading_jobs_file)
             self._spawn("jobs file events", self.jobs_file.follow)
+
+    async def _find_partner(self, loaded: Loaded) -> int:
+        """Before anything else is read, mended or started: the highest job number so far."""
+        if self.engine is None or self._attempts is None:
+            return loaded.last_number
+        number = await pairing.check(self.store, self.engine, loaded)
+        await self.engine.open()
+        # Known before the GPUs are looked at: what runs there is not ours to sweep away.
+        await self._attempts.strangers.take_out(
+            [seen for seen in await self.engine.observe() if seen.phase is Phase.RUNNING]
+        )
+        return number
 
     async def _restore(self, loaded: Loaded) -> None:
         """The state as the store has it, at the time it had."""

@@ -44,13 +44,13 @@ class Strangers:
             part = doubtful[start : start + _ASKED_AT_ONCE]
             ids = tuple({JobId(key.job_id) for key in part})
             stored = await self._store.jobs(JobQuery(job_ids=ids, limit=len(ids)))
-            identities = {each.job.job_id: each.job.identity for each in stored}
-            found |= {key for key in part if identities.get(JobId(key.job_id)) != key.identity}
+            known = {each.job.job_id: (each.job.identity, each.progress.attempt) for each in stored}
+            found |= {key for key in part if not _is_ours(key, known.get(JobId(key.job_id)))}
         return found
 
     def _lives(self, key: AttemptKey) -> bool:
         entry = self._state.entry(JobId(key.job_id))
-        return entry is not None and entry.job.identity == key.identity
+        return entry is not None and _is_ours(key, (entry.job.identity, entry.progress.attempt))
 
     def _note(self, seen: Observation) -> None:
         if seen.phase is Phase.RUNNING:
@@ -81,6 +81,12 @@ class Strangers:
             f"jobs run that this database does not know: {names}{more}; they are left alone until"
             " they end. To end them: tgpu stop, tgpu db pair --end-unknown, tgpu start"
         ]
+
+
+def _is_ours(key: AttemptKey, known: tuple[str, int] | None) -> bool:
+    """An attempt that the job has not come to yet was decided by nobody who is on record here:
+    the database was put back from a backup. When it comes to it, it finds that it runs."""
+    return known is not None and known[0] == key.identity and key.attempt <= known[1]
 
 
 def _named(seen: Observation) -> dict[str, object]:

@@ -135,6 +135,7 @@ class JournalRow:
 
 class Store(Protocol):
     name: str  # for people: "SQLite at /home/me/.local/share/tgpu/tgpu.db"
+    is_durable: bool  # what it has is there again when it is opened by another process
 
     async def open(self) -> Loaded:
         """Make or migrate the tables and load. Raises StoreUnavailable with the remedy."""

@@ -55,6 +55,7 @@ class _Row(NamedTuple):
 
 class MemoryStore:
     name = "memory (nothing is kept when the service ends)"
+    is_durable = False
 
     def __init__(self, journal_rows: int = JOURNAL_ROWS) -> None:
         self._jobs: list[StoredJob] = []  # number n at n - 1

@@ -45,6 +45,8 @@ _TAKE_SECONDS: Final = 30.0  # to connect and become the writer
 class PostgresStore:
     """Commits wait for one another, reads for one another; a read never waits for a commit."""
 
+    is_durable = True
+
     def __init__(
         self,
         url: str,

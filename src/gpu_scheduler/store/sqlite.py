@@ -43,6 +43,8 @@ _LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
 class SqliteStore:
     """Commits wait for one another, reads for one another; a read never waits for a commit."""
 
+    is_durable = True
+
     def __init__(
         self, path: Path, *, busy_seconds: float = 5.0, read_seconds: float = READ_SECONDS
     ) -> None:

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from gpu_scheduler.engines.api import (
     NO_LIMITS,
@@ -17,11 +18,12 @@ from gpu_scheduler.engines.api import (
     Launch,
     Notice,
     Observation,
+    Pairing,
     Phase,
     Traced,
     Usage,
 )
-from gpu_scheduler.engines.local import paths, record
+from gpu_scheduler.engines.local import pairing_file, paths, record
 from gpu_scheduler.engines.local.descriptors import inherited_limit
 from gpu_scheduler.engines.local.door import connect
 from gpu_scheduler.engines.local.processes import CannotTell
@@ -36,6 +38,8 @@ from gpu_scheduler.engines.local.protocol import (
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 from gpu_scheduler.engines.local.steady import boottime_ms, offset_of, wall_ms
 from gpu_scheduler.engines.local.trace import trace
+
+T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -141,6 +145,24 @@ class LocalEngine:
         return (
             path if claim is None or claim.is_of(key.identity) else paths.aside(path, key.identity)
         )
+
+    async def pairing(self) -> Pairing:
+        found = await self._with_files(lambda: pairing_file.read_pairing(self._directory))
+        return replace(found, this_machine=pairing_file.machine_id())
+
+    async def pair(self, pairing: Pairing) -> None:
+        await self._with_files(lambda: pairing_file.write_pairing(self._directory, pairing))
+
+    async def mark(self, seq: int, number: int) -> None:
+        await self._with_files(lambda: pairing_file.write_mark(self._directory, seq, number))
+
+    async def _with_files(self, call: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(call)
+        except OSError as error:
+            where = f"the engine's directory {self._directory}"
+            message = f"{where} cannot be read or written: {error.strerror or error}"
+            raise EngineUnavailable(message) from error
 
     async def close(self) -> None:
         self._is_closed = True
