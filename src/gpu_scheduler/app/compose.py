@@ -114,6 +114,7 @@ def make_service(
                 limits=_limits(settings),
                 multiplexer=_multiplexer(settings),
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
+                log_limit_mib=settings.jobs.log_limit_mb or None,
             ),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             patience_seconds=settings.database.timeout_seconds,

@@ -9,6 +9,7 @@ from gpu_scheduler.engines.ballast import Room, give_up, room_at
 from gpu_scheduler.service.disk import free_of
 
 _LITTLE: Final = 256 * 1024  # less than this is too little to open a database with
+_PLACE: Final = "the file system at "
 _ELSEWHERE: Final = "or choose another directory with --data-dir"
 _CAUSES: Final = {
     errno.ENOTDIR: "a file is in its way: move it, ",
@@ -30,7 +31,7 @@ def why_unwritable(path: Path, error: OSError) -> str:
         )
     if error.errno == errno.EROFS or (room is not None and room.read_only):
         return (
-            f"the file system at {mount} is read-only: mount it for writing again (`dmesg` may say "
+            f"{_PLACE}{mount} is read-only: mount it for writing again (`dmesg` may say "
             f"why it is not), {_ELSEWHERE}"
         )
     if error.errno == errno.ENOSPC:
@@ -46,7 +47,7 @@ def no_room(path: Path) -> str:
         "there are no inodes left" if room is not None and room.free_inodes == 0 else "it is full"
     )
     return (
-        f"{what} on the file system at {mount}{left}: delete something there (`du -xh {mount} |"
+        f"{what} on {_PLACE}{mount}{left}: delete something there (`du -xh {mount} |"
         f" sort -h | tail` shows what is large; logs of jobs are in {path}/engine/jobs), "
         f"{_ELSEWHERE}"
     )
@@ -55,7 +56,7 @@ def no_room(path: Path) -> str:
 def with_disk(sentence: str, path: Path) -> str:
     """A sentence about a failed start, with what the disk has to do with it, if anything."""
     room = _room(_nearest(path))
-    if room is None:
+    if room is None or _PLACE in sentence:  # it says so already
         return sentence
     if room.read_only:
         return f"{sentence}; {why_unwritable(path, OSError(errno.EROFS, ''))}"

@@ -102,7 +102,10 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         _log.info("gpus", found=detected.sentence)
         _warn_of_settings(settings, detected, without_effect)
         raise_limit()  # a connection is a descriptor, and there may be thousands
-        uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
+        try:
+            uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
+        except CannotServe as error:  # whatever it was that could not be written
+            raise CannotServe(with_disk(str(error), data_dir)) from error
 
 
 def _warn_of_settings(

@@ -44,7 +44,12 @@ def print_log(client: Client, wanted: Wanted, as_json: bool) -> None:
             for part in parts:
                 write_bytes(stream, part)
     if as_json:
-        show_json({"job_id": job.job_id, "attempt": attempt, **texts})
+        left_out = {name: _left_out(client, job.job_id, name, attempt) for name in wanted.streams}
+        show_json({"job_id": job.job_id, "attempt": attempt, **texts, "left_out_bytes": left_out})
+
+
+def _left_out(client: Client, job_id: str, stream: str, attempt: int) -> int:
+    return client.read_log(job_id, stream, offset=-1, limit=1, attempt=attempt).left_out
 
 
 def follow_log(client: Client, wanted: Wanted) -> None:

@@ -63,6 +63,7 @@ _OPTIONS: Final = {
     "uv": "--uv",
     "screen": "--screen",
     "tmux": "--tmux",
+    "log_limit_mb": "--log-limit",
     "mail_to": "--mail-user",
     "mail_on": "--mail-type",
 }
@@ -116,6 +117,7 @@ class Typed:
     size_by: str = "given"
     screen: bool = False
     tmux: bool = False
+    log_limit: str | None = None
     mail_user: Sequence[str] = ()
     mail_type: Sequence[str] = ()
 
@@ -241,7 +243,18 @@ def _surroundings(typed: Typed) -> dict[str, object]:
         "uv": typed.uv,
         "screen": typed.screen,
         "tmux": typed.tmux,
+        "log_limit_mb": _log_limit(typed.log_limit),
     }
+
+
+def _log_limit(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return 0 if text.lower() in ("0", "none") else read_option("--log-limit", parse_log, text)
+
+
+def parse_log(text: str) -> int:
+    return max(1, amounts.parse_mebibytes(text))
 
 
 def _mail(typed: Typed) -> dict[str, object]:

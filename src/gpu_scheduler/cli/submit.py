@@ -288,6 +288,15 @@ def submit(
             "--tmux", help="Run in a tmux session: `tgpu attach`.", rich_help_panel=_SETTING
         ),
     ] = False,
+    log_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--log-limit",
+            metavar="SIZE",
+            help="Keep the beginning and the end of each log, no more than this: 100MB.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
     mail_user: Annotated[
         list[str] | None,
         typer.Option(
@@ -388,6 +397,7 @@ def submit(
         uv=uv,
         screen=screen,
         tmux=tmux,
+        log_limit=log_limit,
         mail_user=mail_user or (),
         mail_type=mail_type or (),
     )

@@ -37,6 +37,7 @@ class LogChunk:
     offset: int  # of the first byte of `data`
     size: int  # of the whole log when it was read
     complete: bool
+    left_out: int = 0  # bytes of it that are not there: taken out of its middle, over its limit
 
     @property
     def end(self) -> int:
@@ -62,7 +63,8 @@ def log_chunk(content: bytes, headers: Headers) -> LogChunk:
     except (KeyError, ValueError):
         raise ValueError("a log without X-Log-Offset and X-Log-Size") from None
     complete = headers.get("x-log-complete", "").lower() == "true"
-    return LogChunk(content, offset, size, complete)
+    left_out = headers.get("x-log-left-out", "")
+    return LogChunk(content, offset, size, complete, int(left_out) if left_out.isdecimal() else 0)
 
 
 def said(body: BaseModel) -> bytes:

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _LOOK_SECONDS: Final = 0.5
+_MOST_BYTES: Final = 10_000_000  # of a log in one answer
 _T = TypeVar("_T")
 Write = Callable[[str, bytes], None]  # stream, bytes
 Notice = Callable[[JobModel], None]
@@ -112,15 +113,17 @@ def read_log(
     """What the log holds now, its last `tail_lines` only if given, and the offset after it."""
     if tail_lines is None:
         return _read_on(client, job_id, stream, attempt, 0)
-    size = 64 * 1024
+    size, before = 64 * 1024, -1
     while True:
         chunk = _chunk(client, job_id, stream, attempt, -size)
         if chunk is None:
             return [], 0
         lines = chunk.data.splitlines(keepends=True)
-        if chunk.offset == 0 or len(lines) > tail_lines:
+        # Where the middle was left out, there is no more before it however far back one asks.
+        is_all = chunk.offset in (0, before) or size == _MOST_BYTES
+        if is_all or len(lines) > tail_lines:
             return lines[-tail_lines:] if tail_lines else [], chunk.end
-        size *= 8
+        size, before = min(size * 8, _MOST_BYTES), chunk.offset
 
 
 def patiently(call: Callable[[], _T]) -> _T:

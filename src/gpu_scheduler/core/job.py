@@ -140,6 +140,7 @@ class Detail:
     mail_to: tuple[str, ...] = ()  # addresses that are told of it
     mail_on: tuple[str, ...] = ()  # … of these: "start", "end", "failure", …
     tmux: bool = False  # the same with tmux
+    log_limit_mib: int | None = None  # of each of its logs; None: as the service is set, 0: none
     owner: str = ""  # who submitted it, as the audit log names them; empty: an older version
     account: str = ""  # the name of `uid` when it was submitted
     run_in: tuple[str, str] | None = None  # "conda", "venv" or "uv", and its name or path

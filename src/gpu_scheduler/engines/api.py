@@ -66,6 +66,8 @@ class Launch:
     environment: tuple[str, str] | None = None
     script_folders: tuple[str, ...] = ()
     home: str = "/"
+    # Of each of its two logs: beginning and end are kept, the middle is taken out. None: no limit.
+    log_limit_bytes: int | None = None
 
 
 class Phase(StrEnum):

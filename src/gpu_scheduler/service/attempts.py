@@ -65,6 +65,7 @@ class LaunchSettings:
     limits: Limits = NO_LIMITS
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
+    log_limit_mib: int | None = None  # of each log, for jobs that ask for less or none
 
 
 class EndCheck(Protocol):
@@ -246,6 +247,7 @@ class Attempts:
             limits=self._settings.limits,
             multiplexer=self._settings.multiplexer,
             script_folders=self._settings.script_folders,
+            log_limit_mib=self._settings.log_limit_mib,
         )
 
     def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:

@@ -16,6 +16,7 @@ from gpu_scheduler.wire.masking import mask_argv
 from gpu_scheduler.wire.script_command import ASSIGNED
 from gpu_scheduler.wire.session_name import session_name
 
+_MIB: Final = 1024**2
 _NO_NODES: Final[Mapping[NodeId, Node]] = {}
 
 
@@ -33,10 +34,12 @@ def launch_of(
     limits: Limits = NO_LIMITS,
     multiplexer: str = "",
     script_folders: tuple[str, ...] = (),
+    log_limit_mib: int | None = None,
 ) -> Launch:
     """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
 
     With a `multiplexer` all jobs run in its sessions, and not only those that ask for one.
+    `log_limit_mib` is for those that ask for no limit of their own.
     """
     if account is not None:
         home = account.home
@@ -53,6 +56,7 @@ def launch_of(
     elif parts:
         assigned |= _devices(job, parts[0], _gpus_of(parts[0], nodes))
     env = {**base, **dict(detail.env), **assigned, "TGPU_LOG_DIR": log_dir}
+    log_limit = log_limit_mib if detail.log_limit_mib is None else detail.log_limit_mib
     return Launch(
         key=attempt_key(job, progress.attempt),
         argv=_with_gpus(detail.argv, assigned["TGPU_GPUS"]) if len(parts) == 1 else detail.argv,
@@ -68,6 +72,7 @@ def launch_of(
         environment=detail.run_in,
         script_folders=script_folders,
         home=home,
+        log_limit_bytes=None if log_limit is None else log_limit * _MIB,
     )
 
 

@@ -31,6 +31,7 @@ class Preparation:
         """As it will be queued, and what the caller should know of it."""
         self._check_memory(submission)
         self._check_mail(submission.detail.mail_to)
+        self._check_log_limit(submission.detail.log_limit_mib)
         submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
         _check_session(submission)
@@ -41,6 +42,13 @@ class Preparation:
         if limit is None or options.time_limit_ms is not None or options.lease:
             return submission
         return replace(submission, options=replace(options, time_limit_ms=limit))
+
+    def _check_log_limit(self, asked: int | None) -> None:
+        """A disk has room for so much, whoever asks."""
+        most = self._launch.log_limit_mib
+        if asked is not None and most is not None and not 0 < asked <= most:
+            remedy = f"at most {most} here, by jobs.log_limit_mb; left out, it is that"
+            raise InvalidRequest("log_limit_mb", asked, remedy)
 
     def _check_memory(self, submission: Submission) -> None:
         most = self._launch.limits.memory_bytes

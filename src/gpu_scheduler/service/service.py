@@ -652,7 +652,7 @@ class Service:
 
     async def _open_for_full_disks(self) -> None:
         if self.engine is not None:
-            self._urgent = UrgentStops(self.state, self.engine, self.jobs.cancel)
+            self._urgent = UrgentStops(self.state, self.engine, self.writer, self.jobs.cancel)
         await self._look_at_disk()
         self._spawn("disk", self._keep_looking_at_disk)
 

@@ -7,6 +7,7 @@ itself.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +19,9 @@ from gpu_scheduler.core.ids import JobId
 from gpu_scheduler.core.lifecycle import PLACED, JobState
 from gpu_scheduler.core.state import State
 from gpu_scheduler.engines.api import Engine, EngineUnavailable
+from gpu_scheduler.service import audit
 from gpu_scheduler.service.attempt_key import attempt_key
+from gpu_scheduler.service.writer import Decision, Writer
 from gpu_scheduler.store.api import StoreUnavailable
 
 _log = structlog.get_logger("gpu_scheduler.attempts")
@@ -34,11 +37,16 @@ class Cancelled:
 
 class UrgentStops:
     def __init__(
-        self, state: State, engine: Engine, record: Callable[[JobId], Awaitable[object]]
+        self,
+        state: State,
+        engine: Engine,
+        writer: Writer,
+        record: Callable[[JobId], Awaitable[object]],
     ) -> None:
         """`record` puts a cancel on record, and raises StoreUnavailable while it cannot."""
         self._state = state
         self._engine = engine
+        self._writer = writer
         self._record = record
         self._recording: dict[JobId, asyncio.Task[None]] = {}
 
@@ -81,4 +89,13 @@ class UrgentStops:
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
             except SchedulerError:  # over by now: its end is on record, as one that was stopped
+                await self._name_who_asked()
                 return
+
+    async def _name_who_asked(self) -> None:
+        trail = audit.current()
+        if trail is None:
+            return
+        row = trail.row(audit.OK, "ended before it could be recorded")
+        with contextlib.suppress(SchedulerError):
+            await self._writer.do(lambda _: Decision(None, audit=[row]), [])

@@ -786,6 +786,11 @@ class JobSettings(Section):
             "none.",
         )
     )
+    log_limit_mb: Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL] = Field(
+        default=1024,
+        description="MiB that each of a job's two logs may take up, and the most that a job may "
+        "ask for: its beginning and its end are kept; 0 for no limit.",
+    )
     max_assignment_attempts: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=5,
         description="A line whose job failed is tried again when the file is saved, this often "

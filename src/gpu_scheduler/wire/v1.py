@@ -145,6 +145,8 @@ class SubmitRequest(RequestModel):
     uv: Text = ""  # the directory of a project
     screen: bool = False  # runs in a GNU screen session, for `tgpu attach`
     tmux: bool = False  # the same with tmux
+    # MiB of each of its two logs: beginning and end are kept. 0 for none, where that may be
+    log_limit_mb: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     mail_to: Annotated[
         list[MailAddress], Field(max_length=20), FailFast()
     ] = []  # addresses told of it
@@ -268,6 +270,7 @@ class JobModel(_Model):
     failure: str | None = None
     session: str | None = None  # of screen or tmux, while it runs in one
     runs_in: str | None = None  # its Python environment, as "conda ml" or "venv .venv"
+    log_limit_mb: int | None = None  # of each of its two logs, where it asked for one
     prediction: PredictionModel | None = None  # only where one job is asked for that is not over
     estimate: EstimateModel | None = None  # of its start, while it waits and somebody can tell
 

@@ -1,5 +1,6 @@
 """A full disk under the data directory: nothing new is taken, jobs go on and end, none is lost."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from tests.integration.crash.conftest import StartService
-from tests.real_service import RealService, eventually, gate
+from tests.real_service import RealService, eventually, gate, kill_and_wait
 
 _DISK_MIB = 16
 _BALLAST = {"database": {"ballast_mb": 32}}  # a twentieth of the disk, as it is small
@@ -122,7 +123,9 @@ def test_a_cancel_reaches_a_job_that_the_store_cannot_record(
             problems = service.get("/health")["problems"]
             assert any("cancels carried out and not on record yet: 1" in p for p in problems)
             free(disk)
-            assert service.end(first)["cause"] == "cancelled by its owner"
+            # Its end may be recorded before the cancel is: either way it is one, and whose it was.
+            assert service.end(first)["state"] == "cancelled"
+            eventually(lambda: cancels(service) == [first], "the audit row of the cancel")
             fill(disk)
     refused = service.http.delete(f"/api/v1/jobs/{waiting}")  # nothing runs that could be ended
     assert refused.status_code == 503
@@ -161,6 +164,57 @@ def test_a_start_that_cannot_be_says_what_is_wrong(
         assert f"{disk / 'data'}" in log
         assert "--data-dir" in log
         assert "Traceback" not in log
+
+
+_CHATTER = "i=0; while [ $i -lt 40 ]; do yes line | head -c 1000000; sleep 0.1; i=$((i+1)); done"
+
+
+def test_jobs_that_write_more_than_the_disk_holds_keep_within_their_log_limit(
+    disk: Path, start: StartService
+) -> None:
+    """A plain one, a gang, and one whose runner is killed, of 40 MB each on a disk of 16 MiB."""
+    service = start(data_dir=disk / "data", settings=_BALLAST | {"jobs": {"log_limit_mb": 1}})
+    refused = service.http.post("/api/v1/jobs", json=service.request("exit 0", log_limit_mb=2))
+    assert refused.status_code == 422
+    assert "at most 1 here, by jobs.log_limit_mb" in refused.text
+    plain = service.submit(f"echo first; {_CHATTER}; echo last", log_limit_mb=1)
+    gang = service.submit(f"echo first; {_CHATTER}; echo last", workers=2)
+    orphan = service.submit(f"echo first; {gate()}; {_CHATTER}; echo last")
+    service.running(orphan)
+    kill_and_wait(runner_of(service, orphan))
+    service.open_gate()
+    for job_id in (plain, gang, orphan):
+        assert service.end(job_id)["state"] == "completed"
+        log = service.data_dir / "engine" / "jobs" / job_id / "1" / "stdout.log"
+        assert log.stat().st_size >= 40_000_000
+        assert log.stat().st_blocks * 512 < 8_000_000  # the orphan's is looked at once a second
+        text = whole_log(service, job_id)
+        assert text.startswith("first\n")
+        assert text.endswith("last\n")
+        assert text.count("of output left out: the log limit is 1 MiB") == 1
+    assert service.get("/health")["status"] == "healthy"
+    assert service.job(plain)["log_limit_mb"] == 1
+
+
+def runner_of(service: RealService, job_id: str) -> int:
+    record = service.data_dir / "engine" / "jobs" / job_id / "1" / "attempt.jsonl"
+    return int(json.loads(record.read_text().splitlines()[0])["runner"])
+
+
+def whole_log(service: RealService, job_id: str) -> str:
+    text, offset = "", 0
+    while True:
+        answer = service.http.get(f"/api/v1/jobs/{job_id}/logs", params={"offset": offset})
+        if not answer.content:
+            return text
+        assert int(answer.headers["x-log-left-out"]) > 30_000_000
+        text += answer.text
+        offset = int(answer.headers["x-log-offset"]) + len(answer.content)
+
+
+def cancels(service: RealService) -> list[str]:
+    rows = service.get("/audit")["entries"]
+    return [row["target"] for row in rows if row["action"].startswith("DELETE")]
 
 
 def remount(disk: Path, option: str) -> None:

@@ -188,3 +188,14 @@ def test_giving_way_is_sent():
 def test_without_a_priority_the_tenant_s_tier_decides():
     assert request_of(Typed(["x"])).priority is None
     assert request_of(Typed(["x"], priority=7)).priority == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [(None, None), ("100MB", 100), ("2G", 2048), ("none", 0), ("0", 0)]
+)
+def test_a_log_limit_is_a_size(text, limit):
+    assert request_of(Typed(["t"], log_limit=text)).log_limit_mb == limit
+
+
+def test_a_log_limit_without_a_unit_is_refused():
+    assert "has no unit" in refused(Typed(["t"], log_limit="100")).message

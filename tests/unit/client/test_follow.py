@@ -1,9 +1,11 @@
 import time
+from typing import cast
 
 import httpx
 import pytest
 
 from gpu_scheduler.client import follow, steps
+from gpu_scheduler.client.call import LogChunk
 from gpu_scheduler.client.errors import NoService
 from gpu_scheduler.client.http import Client
 from gpu_scheduler.client.target import parse_target
@@ -124,3 +126,17 @@ def test_a_long_log_is_read_to_its_end():
     with service.client() as client:
         parts, end = follow.read_log(client, "12", "stdout", 1, None)
     assert (parts, end) == ([b"x" * 10, b"y" * 10], 20)
+
+
+def test_a_tail_does_not_look_for_what_was_left_out():
+    """Where the middle of a log is missing, the piece before the end never begins at 0."""
+    asked = []
+
+    class Cut:
+        def read_log(self, job_id, stream, *, offset, limit, attempt):
+            asked.append(offset)
+            return LogChunk(b"b\nc\n", 9_000_000, 9_000_004, True, 8_000_000)
+
+    parts, end = follow.read_log(cast(Client, Cut()), "12", "stdout", 1, 9)
+    assert (b"".join(parts), end) == (b"b\nc\n", 9_000_004)
+    assert len(asked) == 2

@@ -258,3 +258,25 @@ def test_a_user_that_a_job_was_lent_is_not_given_the_submitters_home() -> None:
     assert "SSH_AUTH_SOCK" not in found
     own = Detail(argv=("id",), env_id="e", uid=1000, account="tgpu-red", owner="uid:tgpu-red")
     assert a_launch(own, base, account=account).env.items() >= base.items()
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "limit"),
+    [(None, None, None), (None, 1024, 1024 << 20), (100, 1024, 100 << 20), (0, None, 0)],
+    ids=["none", "the service's", "its own", "none, asked for"],
+)
+def test_the_log_limit_is_the_jobs_own_or_the_services(
+    asked: int | None, default: int | None, limit: int | None
+) -> None:
+    job = a_job("j")
+    launch = launch_of(
+        job,
+        Detail(argv=("t",), log_limit_mib=asked),
+        place(job.job_id, PENDING, a_placement(0), at=5),
+        {},
+        log_dir="/logs",
+        grace_ms=1,
+        home="/",
+        log_limit_mib=default,
+    )
+    assert launch.log_limit_bytes == limit

@@ -71,6 +71,7 @@ def submission_of(body: SubmitRequest) -> Submission:
             image=body.image,
             screen=body.screen,
             tmux=body.tmux,
+            log_limit_mib=body.log_limit_mb,
             mail_to=tuple(body.mail_to),
             mail_on=_mail_on(body),
         ),

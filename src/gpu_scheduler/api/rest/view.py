@@ -91,6 +91,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         failure=progress.fault,
         session=_session(service, stored),
         runs_in=None if detail.run_in is None else " ".join(detail.run_in),
+        log_limit_mb=detail.log_limit_mib,
         estimate=estimate_model(service.estimates.of(job.job_id)),
     )
 

@@ -378,6 +378,8 @@ def _encode_launch(launch: Launch) -> bytes:
         command["home"] = launch.home
     if launch.script_folders:
         command["script_folders"] = launch.script_folders
+    if launch.log_limit_bytes is not None:
+        command["log_limit"] = launch.log_limit_bytes
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

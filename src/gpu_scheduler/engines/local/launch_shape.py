@@ -88,4 +88,5 @@ _OPTIONAL: Final[dict[str, Callable[[object], bool]]] = {
     "environment": _is_environment,
     "script_folders": _are_words,
     "home": _is_text,
+    "log_limit": _is_number,
 }

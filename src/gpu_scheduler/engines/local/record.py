@@ -129,6 +129,16 @@ def read_exit(path: str, identity: str) -> Exit | None:
     return Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
 
 
+def read_log_limit(path: str) -> int | None:
+    """The limit in bytes that the attempt's logs were given."""
+    for line in _lines(path) or ():
+        spec = line.get("spec")
+        limit = spec.get("log_limit") if isinstance(spec, dict) else None
+        if isinstance(limit, int):
+            return limit
+    return None
+
+
 def write_claim(record: int, runner: dict[str, object], spec: dict[str, object]) -> None:
     os.write(record, json.dumps(runner | {"spec": spec}).encode() + b"\n")
 

@@ -30,6 +30,7 @@ from gpu_scheduler.engines.local.commands import (
 )
 from gpu_scheduler.engines.local.descriptors import patiently
 from gpu_scheduler.engines.local.launch_shape import read_launch
+from gpu_scheduler.engines.local.log_limit import Watch
 from gpu_scheduler.engines.local.memory_group import MemoryGroup, memory_group
 from gpu_scheduler.engines.local.paths import JOBS, STDERR, STDOUT
 from gpu_scheduler.engines.local.processes import (
@@ -135,7 +136,9 @@ class _Runner:
             self._close_group(group, directory)
             self._not_started(paper, reason)
         else:
+            watch = Watch(directory, command.get("log_limit"))
             ended = self._wait(paper, main)
+            watch.end()
             # Before the end is told: who hears of it looks why.
             self._close_group(group, directory)
             self._end(paper, ended)

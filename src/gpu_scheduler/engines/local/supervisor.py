@@ -19,6 +19,7 @@ from gpu_scheduler.engines.local.door import Door
 from gpu_scheduler.engines.local.ending import Ending
 from gpu_scheduler.engines.local.journal import Journal
 from gpu_scheduler.engines.local.loop import ASK_AGAIN_SECONDS, Loop
+from gpu_scheduler.engines.local.orphan_logs import OrphanLogs
 from gpu_scheduler.engines.local.orphans import EndedChild, Orphans
 from gpu_scheduler.engines.local.pool import Pool, Runner
 from gpu_scheduler.engines.local.processes import CannotTell, is_alive, read_process
@@ -60,6 +61,7 @@ class Supervisor:
         )
         self._door = door
         self._clients = Clients(self._loop, door.listen(), self)
+        self._logs = OrphanLogs(self._loop, self._attempts)
         self._report_lines = Lines()
         self._idle_seconds = idle_seconds
         self._busy_at = time.monotonic() + _FIRST_CLIENT_SECONDS
