@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-BENCHMARKS = ("cycle", "scale", "simulate", "store", "launch", "ingest", "load")
+BENCHMARKS = ("cycle", "scale", "simulate", "store", "launch", "ingest", "load", "hostile")
 
 
 def main(argv: Sequence[str]) -> int:

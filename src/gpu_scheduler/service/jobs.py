@@ -28,7 +28,13 @@ from gpu_scheduler.service.clock import Clock
 from gpu_scheduler.service.fit import refuse_what_never_fits
 from gpu_scheduler.service.sealing import CannotUnseal, Sealer
 from gpu_scheduler.service.sealing_key import key_document
-from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, unfold
+from gpu_scheduler.service.submission import (
+    MAX_CHARACTERS,
+    MAX_ELEMENTS,
+    TOO_MUCH,
+    Submission,
+    unfold,
+)
 from gpu_scheduler.service.tenants import queues_of
 from gpu_scheduler.service.writer import Decide, Decision, Writer
 from gpu_scheduler.store.api import JobQuery, Store, StoredJob
@@ -369,6 +375,8 @@ class JobCommands:
             raise InvalidRequest("job_id", submission.job_id, f"an id is {JOB_ID_RULE}")
         if submission.size > MAX_ELEMENTS:
             raise InvalidRequest("array", submission.size, f"at most {MAX_ELEMENTS} jobs at once")
+        if submission.characters > MAX_CHARACTERS:
+            raise InvalidRequest("array", submission.size, TOO_MUCH)
         each, _, _ = submission.request.of_a_worker()
         if each % GPU % self._step_millis:  # whole GPUs are always possible
             step = gpus_text(self._step_millis)

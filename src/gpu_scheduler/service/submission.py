@@ -20,8 +20,17 @@ from gpu_scheduler.core.job import (
     Request,
 )
 
-# A slip of the finger (1-10000000) must not fill the queue; a real sweep this large is ten calls.
-MAX_ELEMENTS: Final = 100_000
+# A slip of the finger (1-10000000) must not fill the queue, and nobody shall wait while a hundred
+# thousand jobs are made of one line; a real sweep this large is ten calls.
+MAX_ELEMENTS: Final = 10_000
+# Characters of the commands and variables of all its jobs together: each is stored with its own.
+MAX_CHARACTERS: Final = 64 * 1024 * 1024
+_LONGEST_ARGUMENT: Final = 131_071  # bytes that the kernel takes
+
+TOO_MUCH: Final = (
+    f"the commands and variables of all these jobs have more than {MAX_CHARACTERS // 1024**2} MiB; "
+    "submit fewer at once, or put what they share into a file"
+)
 
 Documents = Mapping[tuple[str, str], bytes | None]
 
@@ -77,6 +86,13 @@ class Submission:
         return size
 
     @property
+    def characters(self) -> int:
+        """Of the commands and variables of all its jobs, before parameters are put in."""
+        detail = self.detail
+        variables = sum(len(name) + len(value) for name, value in detail.env)
+        return self.size * (sum(map(len, detail.argv)) + variables)
+
+    @property
     def is_many(self) -> bool:
         return bool(self.indexes or self.params)
 
@@ -100,6 +116,7 @@ def unfold(submission: Submission, base_id: JobId, submitted_at: int) -> list[tu
     width = len(str(max(indexes)))
     point_width = len(str(len(points)))
     jobs = []
+    characters = 0
     for position, (index, point) in enumerate(elements):
         suffix = f"{index:0{width}}"
         if several:
@@ -107,6 +124,9 @@ def unfold(submission: Submission, base_id: JobId, submitted_at: int) -> list[tu
         job_id = JobId(f"{base_id}.{suffix}")
         array = Array(str(base_id), index, submission.max_running)
         detail = _with_point(submission.detail, point) if point else submission.detail
+        characters += sum(map(len, detail.argv)) if point else 0
+        if characters > MAX_CHARACTERS:
+            raise InvalidRequest("params", len(elements), TOO_MUCH)
         jobs.append((_job(submission, job_id, submitted_at, array), detail))
     return jobs
 
@@ -153,6 +173,10 @@ def _with_point(detail: Detail, point: tuple[tuple[str, str], ...]) -> Detail:
     for argument in detail.argv:
         text = argument
         for name, value in point:
+            grown = len(text) + text.count("{" + name + "}") * len(value)
+            if grown > _LONGEST_ARGUMENT:
+                most = f"makes an argument of more than {_LONGEST_ARGUMENT} bytes"
+                raise InvalidRequest(f"params.{name}", value, most)
             # Literal replacement: other braces, JSON above all, pass through untouched.
             text = text.replace("{" + name + "}", value)
         argv.append(text)

@@ -32,7 +32,7 @@ _TOLD: Final = 60  # characters of such a name that a sentence quotes
 MOST_ARGUMENTS: Final = 32_768  # of a command: all of them have two megabytes in the kernel
 MOST_VARIABLES: Final = 8_192  # of an environment
 MOST_PARAMETERS: Final = 64  # of a sweep
-MOST_VALUES: Final = 100_000  # of a sweep, which has no more jobs than that
+MOST_VALUES: Final = 10_000  # of a sweep, which has no more jobs than that
 
 Word = Annotated[str, Field(max_length=256, pattern=NO_NUL)]
 Text = Annotated[str, Field(max_length=4096, pattern=NO_NUL)]

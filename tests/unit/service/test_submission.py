@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.ids import JobId, is_job_id
-from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission, parse_indexes, unfold
+from gpu_scheduler.core.ids import JobId, TenantId, is_job_id
+from gpu_scheduler.core.job import Detail, Request
+from gpu_scheduler.service.submission import (
+    MAX_CHARACTERS,
+    MAX_ELEMENTS,
+    Submission,
+    parse_indexes,
+    unfold,
+)
 from tests.unit.service.world import a_submission
 
 
@@ -138,12 +145,30 @@ def test_indexes_are_read(text: str, indexes: tuple[int, ...]) -> None:
         ("5-1", "write 1-5"),
         ("1,1", "twice"),
         ("1-3,2", "twice"),
-        ("1-10000000", "at most 100000"),
-        (f"0-{MAX_ELEMENTS}", "at most 100000"),
-        (f"1-{MAX_ELEMENTS - 1},{MAX_ELEMENTS},{MAX_ELEMENTS + 1}", "at most 100000"),
+        ("1-10000000", "at most 10000 "),
+        (f"0-{MAX_ELEMENTS}", "at most 10000 "),
+        (f"1-{MAX_ELEMENTS - 1},{MAX_ELEMENTS},{MAX_ELEMENTS + 1}", "at most 10000 "),
     ],
 )
 def test_indexes_that_cannot_be_are_refused_with_what_would_do(text: str, remedy: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^array: ") as caught:
         parse_indexes(text)
     assert remedy in caught.value.message
+
+
+def test_a_parameter_cannot_make_an_argument_that_no_program_takes() -> None:
+    detail = Detail(argv=("x", "{a}" * 40_000))
+    submission = Submission(
+        Request(1000), TenantId("t"), detail=detail, params=(("a", ("v" * 100_000,)),)
+    )
+    with pytest.raises(InvalidRequest, match=r"params.a: makes an argument of more than 131071"):
+        unfold(submission, JobId("j"), 0)
+
+
+def test_what_all_jobs_of_a_sweep_have_together_is_bounded() -> None:
+    detail = Detail(argv=("x", "{a}" + "y" * 100_000))
+    values = tuple(str(number) for number in range(1000))
+    submission = Submission(Request(1000), TenantId("t"), detail=detail, params=(("a", values),))
+    assert submission.characters > MAX_CHARACTERS
+    with pytest.raises(InvalidRequest, match="more than 64 MiB"):
+        unfold(submission, JobId("j"), 0)

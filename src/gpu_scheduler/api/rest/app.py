@@ -37,7 +37,7 @@ from gpu_scheduler.api.rest import (
 )
 from gpu_scheduler.api.rest.description import DescribedApi
 from gpu_scheduler.api.rest.problem import Problem
-from gpu_scheduler.api.rest.route import BadJson
+from gpu_scheduler.api.rest.route import BadJson, Turnstile
 from gpu_scheduler.api.rest.wording import complaints, sentence
 from gpu_scheduler.api.streams import Streams
 from gpu_scheduler.core.errors import RateLimited, SchedulerError, Unavailable
@@ -61,6 +61,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     app.state.data_dir = data_dir
     app.state.notices = None
     app.state.streams = Streams()
+    app.state.large_bodies = Turnstile()
     app.state.authenticator = Authenticator(
         lambda: app.state.service, DoorRules(os.geteuid(), enabled=False)
     )

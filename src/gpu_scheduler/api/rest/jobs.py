@@ -13,6 +13,7 @@ from gpu_scheduler.api.rest.access import (
     visible_job_id,
 )
 from gpu_scheduler.api.rest.convert import submission_of
+from gpu_scheduler.api.rest.job_page import job_page
 from gpu_scheduler.api.rest.logs import read_log
 from gpu_scheduler.api.rest.parameters import Name, Words
 from gpu_scheduler.api.rest.prediction import predicted_job_model
@@ -55,7 +56,7 @@ async def submit(request: Request, response: Response, body: SubmitRequest) -> S
     return submit_answer(submitted)
 
 
-@router.get("")
+@router.get("", response_model=JobList)
 async def list_jobs(
     request: Request,
     *,
@@ -66,7 +67,7 @@ async def list_jobs(
     array_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
-) -> JobList:
+) -> Response:
     """Jobs, newest first. `state` takes several, with commas."""
     service = service_of(request)
     query = JobQuery(
@@ -80,11 +81,7 @@ async def list_jobs(
         limit=limit,
     )
     await service.look_ahead()
-    found = await service.store.jobs(query)
-    return JobList(
-        jobs=[job_model(service, stored) for stored in found],
-        next_cursor=found[-1].number if len(found) == limit else None,
-    )
+    return Response(await job_page(service, query), media_type="application/json")
 
 
 @router.get("/{job}")
