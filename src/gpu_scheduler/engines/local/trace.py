@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from gpu_scheduler.engines.api import AttemptKey, Traced
+from gpu_scheduler.engines.local.descriptors import SCARCE
 from gpu_scheduler.engines.local.paths import JOBS
 
 _RUNNER: Final = b"tgpu-runner"
+_UNKNOWN: Final = b"?"
 _NAMES: Final = (b"tgpu-supervisor", _RUNNER)
 
 
@@ -36,8 +38,9 @@ def _our_name(pid: int, folders: set[str]) -> bytes | None:
         if name not in _NAMES:
             return None
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return None
+    except OSError as error:
+        # Without descriptors nobody can say that it is none of ours, and rights hang on that.
+        return _UNKNOWN if error.errno in SCARCE else None
     return name if any(os.fsencode(f"--dir={folder}") in words for folder in folders) else None
 
 
