@@ -238,6 +238,7 @@ async def _answering_scrapes(
             MetricsPort(exposition),
             Entrance(app.state.authenticator, WebPages(settings.api.allowed_hosts)),
             app.state.refusals,
+            app.state.buckets,
         ),
         limits,
         **_tls(settings),

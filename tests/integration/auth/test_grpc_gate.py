@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gpu_scheduler.api.auth.grpc_gate import RULES, GrpcGate
 from gpu_scheduler.api.grpc.server import GrpcServer
@@ -35,7 +38,9 @@ async def a_port(
         await server.start("127.0.0.1", port)
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                yield door, rpc.SchedulerServiceStub(channel)
+                stub: Any = rpc.SchedulerServiceStub(channel)
+                stub.address = f"127.0.0.1:{port}"
+                yield door, stub
         finally:
             await server.stop()
             gate.close()
@@ -153,6 +158,22 @@ async def test_strangers_have_a_budget_too():
     async with a_port(TokenBuckets(0.01, 2)) as (_, stub):
         codes = [await code_of(stub.ListJobs(pb.ListJobsRequest())) for _ in range(3)]
         assert codes == ["UNAUTHENTICATED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED"]
+
+
+async def test_health_and_reflection_answer_everybody_and_nobody_without_end():
+    async with a_port(TokenBuckets(0.01, 3)) as (_, stub):
+        address = vars(stub)["address"]
+        async with grpc.aio.insecure_channel(address) as opened:
+            channel: Any = opened
+            health: Any = health_pb2_grpc.HealthStub(channel)
+            asked = health_pb2.HealthCheckRequest()
+            assert await code_of(health.Check(asked)) == "OK"
+            reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+            listed = reflection_pb2.ServerReflectionRequest(list_services="")
+            answers = [each async for each in reflection.ServerReflectionInfo(iter([listed]))]
+            assert answers[0].list_services_response.service
+            assert await code_of(health.Check(asked)) == "OK"
+            assert await code_of(health.Check(asked)) == "RESOURCE_EXHAUSTED"
 
 
 async def test_who_calls_too_often_is_told_to_wait():

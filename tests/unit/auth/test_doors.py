@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.api.auth.doors import DoorRules, NotServed
+from gpu_scheduler.api.auth.doors import DoorRules, NotServed, behind_gateway
 from gpu_scheduler.app.doors import door_rules
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.core.errors import Unauthenticated
@@ -70,6 +70,21 @@ def test_those_who_insisted_serve_other_machines_and_still_know_this_one():
     for unwanted, headers in ((tcp(None), {}), (tcp(OTHER), {}), (tcp(OTHER), {"via": "x"})):
         with pytest.raises(NotServed):
             rules.peer(unwanted, headers)
+
+
+def test_behind_a_gateway_the_callers_own_socket_tells_whether_it_is_a_job():
+    gateways = unix(OWNER)
+    assert behind_gateway(gateways, {}) is gateways
+    for said in ("0", "", "x", "-7", "²"):
+        assert behind_gateway(gateways, {"x-tgpu-caller": said}) is gateways
+    told = behind_gateway(gateways, {"x-tgpu-caller": "4711"})
+    assert told.peer == Peer(OWNER, inode=4711)
+    assert told.facts is not gateways.facts
+
+
+def test_with_keys_a_gateway_lends_nothing():
+    with pytest.raises(Unauthenticated):
+        DoorRules(ROOT, enabled=True, local_users=True).peer(unix(ROOT), {"x-tgpu-caller": "7"})
 
 
 def settings(**sections) -> Settings:

@@ -230,14 +230,19 @@ async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> Non
 class ForOperators:
     """ASGI around what tells of everybody's jobs and has no routes of its own: the metrics port."""
 
-    def __init__(self, app: ASGIApp, entrance: "Entrance", refusals: Refusals) -> None:
+    def __init__(
+        self, app: ASGIApp, entrance: "Entrance", refusals: Refusals, buckets: TokenBuckets
+    ) -> None:
         self._app = app
+        self._buckets = buckets
         self._entrance = entrance
         self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
+                if wait := self._buckets.take(f"from {origin_of(scope).address}"):
+                    raise RateLimited(wait)
                 principal = await self._entrance.identify(scope, Headers(scope=scope))
                 principal.require(Permission.SEE_CLUSTER)
             except SchedulerError as error:

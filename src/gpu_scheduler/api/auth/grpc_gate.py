@@ -1,6 +1,7 @@
 """The gate of the gRPC port: the same identities, roles, limits and audit log as for REST."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -87,10 +88,14 @@ class GrpcGate(grpc.aio.ServerInterceptor):
     ) -> "Handler | None":
         path = str(handler_call_details.method).lstrip("/")
         handler = await continuation(handler_call_details)
-        if handler is None or path.startswith(_PUBLIC):
-            return handler
+        if handler is None:
+            return None
         package, _, name = path.partition("/")
         call, make = _parts(handler)
+        if path.startswith(_PUBLIC):
+            return make(
+                self._counted(call), handler.request_deserializer, handler.response_serializer
+            )
         return make(
             self._guarded(
                 call, (package.rpartition(".")[2], name), lasts=bool(handler.response_streaming)
@@ -98,6 +103,27 @@ class GrpcGate(grpc.aio.ServerInterceptor):
             handler.request_deserializer,
             handler.response_serializer,
         )
+
+    def _counted(self, call: Any) -> Any:
+        """Of health and reflection: anybody may, and nobody more often than anything else."""
+
+        async def counted(request: Any, context: "Context") -> Any:
+            await self._take_of_address(context)
+            return await call(request, context)
+
+        async def counted_stream(requests: Any, context: "Context") -> AsyncIterator[Any]:
+            await self._take_of_address(context)
+            async for answer in call(requests, context):
+                yield answer
+
+        return counted_stream if inspect.isasyncgenfunction(call) else counted
+
+    async def _take_of_address(self, context: "Context") -> None:
+        try:
+            self._take(f"from {self._origins.of(context.peer()).address}")
+        except RateLimited as error:
+            self._refusals.count("grpc", http_error(error).code)
+            await end_call(context, error)
 
     def _guarded(self, call: "Call", method: tuple[str, str], *, lasts: bool) -> "Call":
         """For those who may make the call. Inside of it, where the caller's address is known."""
