@@ -21,6 +21,10 @@ _WINDOW_SECONDS: Final = 10.0
 # Chunks of a body that may be as small as one byte; more must have so many bytes on average.
 _SMALL_CHUNKS: Final = 4_096
 _BYTES_OF_A_CHUNK: Final = 64
+# What still comes of a body after it was answered, which is thrown away bit by bit: as fast as it
+# can be sent it would take all of the loop's time.
+_MOST_PASSED_OVER: Final = 16 * 1024 * 1024
+_PASS_SECONDS: Final = 0.02
 # An answer of which nothing is taken for so long is for nobody. Event streams are ended sooner.
 _WRITE_SECONDS: Final = 60.0
 
@@ -37,6 +41,7 @@ class GuardedProtocol(PeerProtocol):
         self._body_since: float | None = None
         self._body_bytes = 0
         self._chunks = 0
+        self._passed_over = 0
         self._window: tuple[float, int] = (0.0, 0)  # when it began, and the bytes there were
         self._unwritable_since: float | None = None
         self._refused: tuple[HTTPStatus, str, str] | None = None
@@ -74,6 +79,7 @@ class GuardedProtocol(PeerProtocol):
         self._head_since, self._head_bytes = None, 0
         now = self.loop.time()
         self._body_since, self._body_bytes, self._chunks = now, 0, 0
+        self._passed_over = 0
         self._window = (now, 0)
         super().on_headers_complete()
 
@@ -82,7 +88,22 @@ class GuardedProtocol(PeerProtocol):
         self._chunks += 1
         if self._chunks > _SMALL_CHUNKS and self._body_bytes < self._chunks * _BYTES_OF_A_CHUNK:
             self._refuse(HTTPStatus.BAD_REQUEST, "BAD_REQUEST", _SMALL_PIECES)
+        if self.cycle is not None and self.cycle.response_complete:
+            self._pass_over(len(body))
         super().on_body(body)
+
+    def _pass_over(self, count: int) -> None:
+        """Of a body that was refused already: some of it, so that its sender reads the answer."""
+        self._passed_over += count
+        if self._passed_over > _MOST_PASSED_OVER:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(_PASS_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         self._body_since = None

@@ -12,6 +12,7 @@ from gpu_scheduler.connections.budget import Budget, ConnectionLimits
 from gpu_scheduler.connections.server import GuardedServer
 
 STREAM = "/stream"
+REFUSED = "/refused"  # answered by its head alone
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -23,16 +24,17 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         return
     length = 0
-    while True:
+    while scope["path"] != REFUSED:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
         length += len(message["body"])
         if not message["more_body"]:
             break
+    status = 413 if scope["path"] == REFUSED else 200
     content = b"x" * 50_000_000 if scope["path"] == "/large" else str(length).encode()
     headers = [(b"content-length", str(len(content)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from gpu_scheduler.connections import protocol
 from gpu_scheduler.connections.acceptor import Acceptor
 from gpu_scheduler.connections.budget import Budget
-from tests.unit.connections.serving import GET, STREAM, Fixed, serving
+from tests.unit.connections.serving import GET, REFUSED, STREAM, Fixed, serving
 
 QUICK = Fixed(head_seconds=0.3, body_seconds=0.5, streams=frozenset({STREAM}))
 
@@ -192,3 +193,20 @@ async def test_a_want_of_descriptors_is_waited_out(
     async with serving(tmp_path, Fixed()) as served:
         assert (await (await served.connect()).ask()).startswith(b"HTTP/1.1 200 OK")
         assert made[0].times == 0
+
+
+async def test_a_body_that_was_refused_is_not_taken_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "_MOST_PASSED_OVER", 200_000)
+    head = f"POST {REFUSED} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n".encode()
+    async with serving(tmp_path, Fixed()) as served:
+        caller = await served.connect()
+        assert (await caller.ask(head)).startswith(b"HTTP/1.1 413 ")
+        async with asyncio.timeout(20):
+            with suppress(ConnectionError):
+                while not caller.writer.transport.is_closing():
+                    caller.writer.write(b"x" * 10_000)
+                    await caller.writer.drain()
+                    await asyncio.sleep(0)
+        assert await caller.ended() == b""
