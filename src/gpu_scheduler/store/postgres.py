@@ -234,6 +234,7 @@ class PostgresStore:
         connection = self._writer = self._server.connect(writes=True)
         try:
             with self._translated(connection):
+                self._refuse_if_replaced(connection)
                 self._server.take_lock(connection)
                 # FOR UPDATE waits for a commit of ours that the server is still busy with.
                 row = connection.execute(
@@ -244,6 +245,12 @@ class PostgresStore:
             raise
         return "" if row is None else str(row[0])
 
+    def _refuse_if_replaced(self, connection: Connection) -> None:
+        """Whoever holds the lock by now: with another one's mark we are not the writer for good."""
+        row = connection.execute("SELECT value FROM meta WHERE key = 'writer'").fetchone()
+        if row is None or not str(row[0]).startswith(f"{self._session}:"):
+            raise self._fenced()
+
     def _settle(self) -> bool:
         """Whether the commit whose answer was lost went through."""
         deadline = time.monotonic() + self._settle_seconds
@@ -251,6 +258,8 @@ class PostgresStore:
             try:
                 found = self._found_mark()
                 break
+            except StoreChanged:
+                raise
             except StoreUnavailable as error:
                 # Never reported as failed and found recorded later: the service would then
                 # decide on less than what is true. `_connected` refuses to go on in that case.
