@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gpu_scheduler.app.disk_words import with_disk
 from gpu_scheduler.app.refusal import CannotServe
 from gpu_scheduler.service.sealing import KEY_BYTES, Sealer
 from gpu_scheduler.settings import Settings
@@ -79,7 +80,8 @@ def write_keys(path: Path, keys: Sequence[bytes], *, is_new: bool = False) -> No
     except FileExistsError:
         raise
     except OSError as error:
-        raise CannotServe(f"cannot write the key file {path}: {error.strerror}") from None
+        sentence = f"cannot write the key file {path}: {error.strerror}"
+        raise CannotServe(with_disk(sentence, path.parent)) from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
