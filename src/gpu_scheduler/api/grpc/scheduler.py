@@ -96,8 +96,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             raise InvalidRequest("tenant_id", "", "is required")
         patch = TenantPatch.model_validate(_lifted(given.pop("lift", [])) | given)
         price = service.settings.cost_per_gpu_hour
-        changes = core_fields(patch.model_dump(exclude_unset=True), price)
-        await service.tenants.change(tenant_id, changes)
+        given = patch.model_dump(exclude_unset=True, exclude={"system_user"})
+        changes = core_fields(given, price)
+        await service.tenants.change(tenant_id, changes, system_user=patch.system_user)
         return fill(pb.Tenant(), tenant_model(service, tenant_use(service.state, tenant_id)))
 
     @answering
