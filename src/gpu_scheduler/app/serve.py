@@ -52,6 +52,7 @@ from gpu_scheduler.devices.api import NoDriver
 from gpu_scheduler.devices.detect import SIM_STATE_FILE, Detected, detect
 from gpu_scheduler.engines.api import EngineUnavailable
 from gpu_scheduler.engines.local.descriptors import raise_limit
+from gpu_scheduler.engines.local.processes import keep_memory_private
 from gpu_scheduler.log import set_up_logging
 from gpu_scheduler.notices.dispatch import Dispatch
 from gpu_scheduler.notices.metrics import NoticeMetrics
@@ -101,6 +102,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
             raise CannotServe(f"GPUs: {error}") from None
         _log.info("gpus", found=detected.sentence)
         _warn_of_settings(settings, detected, without_effect)
+        keep_memory_private()  # environments of jobs are in it, and keys
         raise_limit()  # a connection is a descriptor, and there may be thousands
         try:
             uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))

@@ -65,6 +65,9 @@ def test_it_runs_with_its_secrets_and_the_database_has_none_under_any_key(
         assert (service.work / "seen").read_text() == f"{SECRETS[0]} {SECRETS[1]} {SECRETS[2]}"
         service.terminate()
         assert secrets_in_database(service.data_dir) == []
+        record = service.data_dir / "engine" / "jobs" / job_id / "1" / "attempt.jsonl"
+        assert "--password" in record.read_text()
+        assert not any(secret in record.read_text() for secret in SECRETS)
         assert not any(secret in service.log_text() for secret in SECRETS)
         key = service.data_dir / "secret.key"
         assert key.stat().st_mode & 0o777 == 0o600

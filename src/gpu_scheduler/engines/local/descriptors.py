@@ -17,6 +17,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.01
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 _inherited: int | None = None  # the soft limit before we raised it
+_core: tuple[int, int] | None = None  # the limit of core dumps before we had none
 
 
 def raise_limit(inherited: int | None = None) -> None:
@@ -31,8 +32,18 @@ def raise_limit(inherited: int | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def no_core_dumps() -> None:
+    """For this process, which has the secrets of jobs in its memory; `restore` is for theirs."""
+    global _core
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    _core = soft, hard
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def restore() -> None:
-    """The soft limit as it was: programs that use select() break with more than they expect."""
+    """The soft limits as they were: programs that use select() break with more than they expect."""
+    if _core is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, _core)
     if _inherited is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -38,6 +38,7 @@ from gpu_scheduler.engines.local.protocol import (
 from gpu_scheduler.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 from gpu_scheduler.engines.local.steady import boottime_ms, offset_of, wall_ms
 from gpu_scheduler.engines.local.trace import trace
+from gpu_scheduler.wire.masking import mask_argv, mask_values, secret_values
 
 T = TypeVar("T")
 
@@ -357,6 +358,12 @@ class _Connection(asyncio.Protocol):
             answer.set_result(fields)
 
 
+def _shown(launch: Launch) -> tuple[str, ...]:
+    """The command for records and lists of processes, which others read: without its secrets."""
+    secrets = secret_values(launch.env)
+    return tuple(mask_values(word, secrets) for word in mask_argv(launch.argv))
+
+
 def _encode_launch(launch: Launch) -> bytes:
     paths.check_job_id(launch.key.job_id)
     command: dict[str, object] = {
@@ -364,6 +371,9 @@ def _encode_launch(launch: Launch) -> bytes:
         "cwd": launch.cwd,
         "env": dict(launch.env),
     }
+    shown = _shown(launch)
+    if shown != tuple(launch.argv):
+        command["shown"] = shown
     if launch.user is not None:
         command["user"] = launch.user
     if launch.workers:

@@ -44,7 +44,7 @@ NOT_PASSED_ON: Final = frozenset(
 def lead(command: dict[str, Any], tell: int) -> NoReturn:
     """Become the gang's process; `tell` is closed as soon as nothing can be said against it."""
     set_name("tgpu-gang")
-    set_command_line("tgpu-gang", *command["argv"])
+    set_command_line("tgpu-gang", *command.get("shown", command["argv"]))
     # What the runner has open: its lock above all, which must not outlive it here.
     close_all_but({0, 1, 2, tell})
     env = dict(command["env"])

@@ -83,6 +83,7 @@ _OPTIONAL: Final[dict[str, Callable[[object], bool]]] = {
     "user": _is_user,
     "workers": _are_workers,
     "limits": _are_limits,
+    "shown": _are_words,
     "session": _is_text,
     "multiplexer": _is_text,
     "environment": _is_environment,

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+_PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -50,6 +51,14 @@ def adopt_orphans() -> None:
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+
+
+def keep_memory_private() -> None:
+    """No core dumps, and nobody but root reads or traces this process, not its own user either.
+
+    What it starts with another program does not inherit that.
+    """
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def set_name(name: str) -> None:

@@ -155,13 +155,15 @@ class _Runner:
 
     def _start(self, directory: int, paper: int, command: dict[str, Any]) -> int:
         try:
-            # Only the names of variables: values are secrets.
+            # Only the names of variables: values are secrets. So are some words of the command.
+            spec = {key: value for key, value in command.items() if key != "shown"}
+            spec |= {"argv": command.get("shown", command["argv"]), "env": sorted(command["env"])}
             name = self._name | {
                 "identity": command["identity"],
                 "memory_group": os.path.dirname(command.get("group", "")),
                 "uid": command["user"][0] if "user" in command else os.geteuid(),
             }
-            record.write_claim(paper, name, command | {"env": sorted(command["env"])})
+            record.write_claim(paper, name, spec)
             stdout = patiently(lambda: new_file(STDOUT, _LOG, directory))
             stderr = patiently(lambda: new_file(STDERR, _LOG, directory))
         except OSError as error:

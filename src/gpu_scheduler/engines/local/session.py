@@ -40,7 +40,7 @@ _KEPT_BYTES: Final = 2048  # a terminal that nobody reads holds 4095; some becom
 def lead(command: dict[str, Any], tell: int) -> NoReturn:
     """Become the session's process; `tell` is closed as soon as the command was started."""
     set_name("tgpu-session")
-    set_command_line("tgpu-session", *command["argv"])
+    set_command_line("tgpu-session", *command.get("shown", command["argv"]))
     close_all_but({0, 1, 2, tell})
     session = Session(
         command["argv"], dict(command["env"]), command["session"], command["multiplexer"]

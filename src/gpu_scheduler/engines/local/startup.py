@@ -26,6 +26,7 @@ _ANOTHER = b"another"
 def main() -> NoReturn:
     arguments = _arguments()
     descriptors.raise_limit(arguments.open_files)
+    descriptors.no_core_dumps()
     root = os.path.realpath(arguments.dir)
     os.makedirs(root, 0o700, exist_ok=True)
     if not arguments.detach:
