@@ -202,6 +202,7 @@ def _may(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
             other
             for other, _ in holdings
             if other.array is not None
+            and other.tenant_id == job.tenant_id
             and other.array.max_running is not None
             and other.array.array_id == job.array.array_id
         ]

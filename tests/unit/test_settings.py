@@ -97,6 +97,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "devices.gpus": "sim:2xH100",
         "engine.kind": "none",
         "engine.jobs_as_service_user": "true",
+        "security.secret_key_file": "/etc/tgpu/secret.key",
         "engine.screen": "true",
         "engine.tmux": "true",
         "tenants": '[{"tenant_id": "vision"}]',

@@ -107,7 +107,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
         try:
             uvloop.run(_serve(settings, data_dir, listening, scrapes, detected))
         except CannotServe as error:  # whatever it was that could not be written
-            raise CannotServe(with_disk(str(error), data_dir)) from error
+            raise type(error)(with_disk(str(error), data_dir)) from error
 
 
 def _warn_of_settings(

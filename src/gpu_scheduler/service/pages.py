@@ -82,17 +82,22 @@ class JournalPages:
 
     async def _make(self, number: int, last: int) -> Page:
         async with self._turn:
-            rows, first_seq = await self._rows(number, last)
+            # The newest page grows with every commit: what it has is not made again for each.
+            begun = self._kept.get(number)
+            rows, first_seq = await self._rows(begun.read_to if begun else number * ROWS, last)
             self.made += 1
             read_to = last
             if not rows and first_seq is not None:
                 read_to = first_seq - 1  # what is before that is no longer kept
-            page = Page(tuple(await self.told(rows)), first_seq, read_to)
+            events = tuple(await self.told(rows))
+            if begun is not None and begun.first_seq is not None:
+                events, first_seq = begun.events + events, begun.first_seq
+            page = Page(events, first_seq, read_to)
         self._keep(number, page)
         return page
 
-    async def _rows(self, number: int, last: int) -> tuple[list[JournalRow], int | None]:
-        position, rows = number * ROWS, list[JournalRow]()
+    async def _rows(self, position: int, last: int) -> tuple[list[JournalRow], int | None]:
+        rows = list[JournalRow]()
         first_seq: int | None = None
         while position < last:
             some = await self._store.journal(position, min(_STEP, last - position))

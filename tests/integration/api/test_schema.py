@@ -33,6 +33,7 @@ CHECKS = [
     response_schema_conformance,
     unsupported_method,
 ]
+TOO_LONG = 414
 # These answer 200 and tell for each job what is wrong with it: one bad job stops no other.
 ANSWERS_FOR_EACH = ("/jobs/batch", "/ingest")
 DOCUMENT: dict[str, Any] = make_app(data_dir=None).openapi()
@@ -70,8 +71,11 @@ def test_the_service_shows_the_document(service):
 )
 def test_the_service_answers_as_its_document_says(case, service):
     case.query = {name: _brief(name, value) for name, value in (case.query or {}).items()}
-    refused = [] if case.path in ANSWERS_FOR_EACH else [negative_data_rejection]
-    case.call_and_validate(base_url=service.url, checks=[*CHECKS, *refused])
+    answer = case.call(base_url=service.url)
+    # 414 is a refusal too, of which the check does not know.
+    is_judged = case.path not in ANSWERS_FOR_EACH and answer.status_code != TOO_LONG
+    refused = [negative_data_rejection] if is_judged else []
+    case.validate_response(answer, checks=[*CHECKS, *refused])
 
 
 def _brief(name: str, value: object) -> object:

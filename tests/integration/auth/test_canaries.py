@@ -17,11 +17,10 @@ import websockets
 
 from gpu_scheduler.api.auth.grpc_gate import GrpcGate
 from gpu_scheduler.api.grpc.server import GrpcServer
-from gpu_scheduler.core.ids import JobId, TenantId
+from gpu_scheduler.core.ids import TenantId
 from gpu_scheduler.core.lifecycle import JobState
 from gpu_scheduler.core.rules import PreemptionRules, Rules
 from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.engines.api import AttemptKey
 from gpu_scheduler.wire import scheduler_pb2 as pb
 from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
@@ -102,7 +101,7 @@ class World:
         await self._reserve(word("reservation"), NOW + 4_000_000)
         await self._reserve(None, NOW + 8_000_000)
         await box.tick(NOW + 80_000)
-        box.engine.finish(AttemptKey(JobId(urgent), 1), exit_code=3)
+        box.engine.finish(await box.key(urgent), exit_code=3)
         await box.until(urgent, JobState.FAILED)
         await box.tick(NOW + 90_000)
 

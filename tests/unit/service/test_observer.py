@@ -25,6 +25,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "commit_failed": ("disk full",),
     "breaker_changed": ("store", BreakerState.OPEN),
     "cycled": (Plan(), 0.1),
+    "clock_stepped": (5_000,),
     "measured": (NodeId("n0"), Snapshot("simulated", ())),
     "budget_reached": (TenantId("t"), 80),
     "start_scored": (Announced(JobId("j"), TenantId("t"), "default", 0, 1, 2, 3),),

@@ -21,7 +21,8 @@ ERRORS: Final[dict[int, tuple[str, str, str]]] = {
     404: ("There is no such thing, or not for this caller", "JOB_NOT_FOUND", _MISSING),
     409: ("Not in the state that it is in", "INVALID_STATE", "job 7 is completed"),
     410: ("These events are no longer kept", "EVENTS_GONE", "the events after 5 are not here"),
-    413: ("The body is too large", "TOO_LARGE", "a body has at most 67108864 bytes"),
+    413: ("The body is too large", "TOO_LARGE", "the body has more than 2 MiB; send it in parts"),
+    414: ("The address is too long", "TOO_LARGE", "the address has more than 8 KiB"),
     422: ("A field has a value that cannot be", "VALIDATION_ERROR", _WRONG),
     429: ("The caller asks too often", "RATE_LIMITED", "too many requests; wait 1 s"),
     500: ("A bug of the service", "INTERNAL_ERROR", "the service met a bug of its own"),
@@ -87,6 +88,8 @@ def _statuses(method: str, path: str, operation: Operation) -> set[int]:
     found = {*_ALWAYS, *_ALSO.get((method, path), ())}
     if operation.get("parameters") or "requestBody" in operation:
         found.add(422)
+    if operation.get("parameters"):
+        found.add(414)
     if "{" in path:
         found.add(404)
     if method != "get":
