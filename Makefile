@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Newer than the requirements when .venv holds them, so that nothing is installed twice.
 STAMP := $(VENV)/.installed
-PROTO := src/gpu_scheduler/wire/scheduler.proto
+PROTO := src/tgpu/wire/scheduler.proto
 SERIAL := $(addprefix tests/integration/,crash engines gateway telemetry) tests/acceptance
 CODE := src tests benchmarks examples
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \

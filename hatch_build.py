@@ -6,7 +6,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROTOS = ("gpu_scheduler/wire/scheduler.proto",)
+PROTOS = ("tgpu/wire/scheduler.proto",)
 MADE = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 

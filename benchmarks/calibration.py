@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_scheduler.core.calibration import LastTwo, PastJob, Score, outcomes, score
-from gpu_scheduler.core.predict import Predictor
-from gpu_scheduler.predictors import Gbm, load_predictor
-from gpu_scheduler.simulate.past import read_past_jobs
+from tgpu.core.calibration import LastTwo, PastJob, Score, outcomes, score
+from tgpu.core.predict import Predictor
+from tgpu.predictors import Gbm, load_predictor
+from tgpu.simulate.past import read_past_jobs
 
 
 @dataclass(frozen=True)

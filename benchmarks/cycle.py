@@ -17,17 +17,17 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Request
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Request
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan
+from tgpu.core.policies import order_policy
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant
 
 # Promised: the same 100 starts cost at most this much more with 100 times the jobs waiting.
 MAX_RATIO = 1.5

@@ -15,21 +15,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
-from gpu_scheduler.core.estimate import Accuracy, Announced, Spread, accuracy
-from gpu_scheduler.core.forward import Deciding, Forward, Run
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job, JobClass
-from gpu_scheduler.core.plan import Plan, Reservation
-from gpu_scheduler.core.policies import OrderOptions, order_policy
-from gpu_scheduler.core.policy import Order, OrderPolicy
-from gpu_scheduler.core.predict import Forecast, History
-from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
-from gpu_scheduler.core.snapshot import picture, state_of
-from gpu_scheduler.core.state import State
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.jobs import Jobs, Limits
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.traces import read_trace
+from tgpu.core.estimate import Accuracy, Announced, Spread, accuracy
+from tgpu.core.forward import Deciding, Forward, Run
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job, JobClass
+from tgpu.core.plan import Plan, Reservation
+from tgpu.core.policies import OrderOptions, order_policy
+from tgpu.core.policy import Order, OrderPolicy
+from tgpu.core.predict import Forecast, History
+from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.snapshot import picture, state_of
+from tgpu.core.state import State
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.jobs import Jobs, Limits
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.traces import read_trace
 
 # As in the service: jobs that are played forward, and steps of that.
 MOST_JOBS = 2_000

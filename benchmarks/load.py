@@ -33,7 +33,7 @@ import uvloop
 from tests.real_service import eventually, free_port
 
 from benchmarks.real_service import running_service
-from gpu_scheduler.client import Client
+from tgpu.client import Client
 
 # In the first half the ring of newest events fills up; in the second it still grew by 13 of 138
 # MiB, probably SQLite's caches. In a run of 230 s memory stood still from 150 s on.

@@ -10,9 +10,9 @@ with it, means of ten orders. Ours are means of three, each shuffled from the se
 import sys
 from pathlib import Path
 
-from gpu_scheduler.core.units import GPU
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.packing import Packed, mix_of, order, pack, read_pods
+from tgpu.core.units import GPU
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.packing import Packed, mix_of, order, pack, read_pods
 
 NODES = "openb_nodes_gpu.csv.gz"
 SEEDS = (42, 43, 44)

@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 from benchmarks.calibration import calibration
 from benchmarks.estimates import section as estimates
 from benchmarks.packing import packings
-from gpu_scheduler.core.policies import TICK_MS, OrderOptions, order_policy
-from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
-from gpu_scheduler.predictors import load_predictor
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.foresight import Foresight
-from gpu_scheduler.simulate.jobs import Jobs, Limits
-from gpu_scheduler.simulate.measures import Spread, Summary, summary
-from gpu_scheduler.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.traces import read_trace
+from tgpu.core.policies import TICK_MS, OrderOptions, order_policy
+from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.predictors import load_predictor
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.foresight import Foresight
+from tgpu.simulate.jobs import Jobs, Limits
+from tgpu.simulate.measures import Spread, Summary, summary
+from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.traces import read_trace
 
 MOST_OFF = {"FIFO": 0.001, "Tiresias": 0.02}  # of what was published
 

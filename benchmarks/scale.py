@@ -16,10 +16,10 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import (
+from tgpu.core import lifecycle
+from tgpu.core.booking import Booking
+from tgpu.core.cycle import schedule
+from tgpu.core.events import (
     BookingRemoved,
     BookingSet,
     JobMoved,
@@ -27,15 +27,15 @@ from gpu_scheduler.core.events import (
     NodeSet,
     TenantSet,
 )
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Request, Where
-from gpu_scheduler.core.lifecycle import Move, Progress
-from gpu_scheduler.core.node import Gpu, Node, Placement, Share
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policies, order_policy
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Request, Where
+from tgpu.core.lifecycle import Move, Progress
+from tgpu.core.node import Gpu, Node, Placement, Share
+from tgpu.core.plan import Plan
+from tgpu.core.policies import order_policies, order_policy
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 # Promised: decisions a second in the full run, starts and refusals alike.
 MIN_RATE = 5_000

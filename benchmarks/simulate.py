@@ -18,15 +18,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.jobs import Jobs
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.side_by_side import processors
-from gpu_scheduler.simulate.synthetic import synthetic
-from gpu_scheduler.simulate.traces import read_trace
-from gpu_scheduler.simulate.world import Arrival, Cluster
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.jobs import Jobs
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.side_by_side import processors
+from tgpu.simulate.synthetic import synthetic
+from tgpu.simulate.traces import read_trace
+from tgpu.simulate.world import Arrival, Cluster
 
 # Jobs, and the nodes of 8 GPUs that they run on. The last is the size that is promised to complete.
 QUICK = ((10_000, 100), (100_000, 1_000))

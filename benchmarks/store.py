@@ -22,16 +22,16 @@ import psycopg
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import CannotStart
 
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Request
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, end, place, run
-from gpu_scheduler.core.node import Placement, Share
-from gpu_scheduler.store.api import JobQuery, Record, Store
-from gpu_scheduler.store.postgres import PostgresStore
-from gpu_scheduler.store.rows import JOB_COLUMNS, Last, rows_of
-from gpu_scheduler.store.sqlite import SqliteStore
-from gpu_scheduler.store.sqlite_file import connect
+from tgpu.core.events import Event, JobMoved, JobsSubmitted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Request
+from tgpu.core.lifecycle import PENDING, JobState, Move, end, place, run
+from tgpu.core.node import Placement, Share
+from tgpu.store.api import JobQuery, Record, Store
+from tgpu.store.postgres import PostgresStore
+from tgpu.store.rows import JOB_COLUMNS, Last, rows_of
+from tgpu.store.sqlite import SqliteStore
+from tgpu.store.sqlite_file import connect
 
 BULK = 10_000
 # The raw rate has no journal, no index and no encoding in it. Measured on two shared cores: 0.54

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from gpu_scheduler.client import AsyncClient
+from tgpu.client import AsyncClient
 
 
 async def main() -> None:

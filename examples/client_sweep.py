@@ -7,7 +7,7 @@ TGPU_URL=http://127.0.0.1:8080 python examples/client_sweep.py
 import sys
 from pathlib import Path
 
-from gpu_scheduler.client import Client, SubmitRequest
+from tgpu.client import Client, SubmitRequest
 
 TRAINING = Path(__file__).with_name("train_demo.py")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.events import (
+from tgpu.core import lifecycle
+from tgpu.core.booking import Booking
+from tgpu.core.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -17,15 +17,15 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
-from gpu_scheduler.core.lifecycle import TERMINAL, JobState, Move, Progress
-from gpu_scheduler.core.meter import Owner
-from gpu_scheduler.core.node import Gpu, Node, Placement, Share
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
-from gpu_scheduler.core.units import CPU, GPU, gpu_millis
+from tgpu.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
+from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
+from tgpu.core.lifecycle import TERMINAL, JobState, Move, Progress
+from tgpu.core.meter import Owner
+from tgpu.core.node import Gpu, Node, Placement, Share
+from tgpu.core.plan import Plan
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.units import CPU, GPU, gpu_millis
 
 WHERE_FIELDS = tuple(field.name for field in dataclasses.fields(Where))
 

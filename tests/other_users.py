@@ -37,7 +37,7 @@ _GRPC = (
     + """
 import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict
-from gpu_scheduler.wire import scheduler_pb2 as pb, scheduler_pb2_grpc as rpc
+from tgpu.wire import scheduler_pb2 as pb, scheduler_pb2_grpc as rpc
 address, method, body, metadata = arguments
 with grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),)) as channel:
     request = ParseDict(body, getattr(pb, method + "Request")())

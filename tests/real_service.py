@@ -45,7 +45,7 @@ def eventually(
 
 
 class RealService:
-    """`python -m gpu_scheduler serve` on one data directory, through any number of lives.
+    """`python -m tgpu serve` on one data directory, through any number of lives.
 
     `settings` are laid over the defaults at the end of this class.
     """
@@ -102,7 +102,7 @@ class RealService:
         return self.process
 
     def command(self) -> list[str]:
-        serve = [sys.executable, "-m", "gpu_scheduler", "serve"]
+        serve = [sys.executable, "-m", "tgpu", "serve"]
         return [*serve, "--config", str(self._config), "--data-dir", str(self.data_dir)]
 
     def wait_ready(self) -> None:

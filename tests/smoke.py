@@ -52,7 +52,7 @@ def free_port() -> int:
 
 
 def start(port: int, data_dir: Path, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gpu_scheduler", "serve"]
+    command = [sys.executable, "-m", "tgpu", "serve"]
     command += ["--config", str(ROOT / "examples" / "quickstart.yaml")]
     command += ["--port", str(port), "--data-dir", str(data_dir)]
     # The settings of whoever runs this must not leak in.

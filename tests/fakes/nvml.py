@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpu_scheduler.devices.api import Snapshot
+from tgpu.devices.api import Snapshot
 
 _HERE = Path(__file__).parent
 _LIBRARY = "libnvidia-ml.so.1"

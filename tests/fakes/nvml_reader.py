@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from gpu_scheduler.core.breaker import BreakerRules
-from gpu_scheduler.devices.api import NoDriver
-from gpu_scheduler.devices.detect import detect, node_size
-from gpu_scheduler.devices.nvml import NvmlProvider
-from gpu_scheduler.devices.watch import DeviceWatch
+from tgpu.core.breaker import BreakerRules
+from tgpu.devices.api import NoDriver
+from tgpu.devices.detect import detect, node_size
+from tgpu.devices.nvml import NvmlProvider
+from tgpu.devices.watch import DeviceWatch
 
 WATCH_TIMEOUT_SECONDS = 0.5
 

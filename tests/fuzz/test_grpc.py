@@ -9,9 +9,9 @@ from google.protobuf.descriptor import MethodDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.fuzz.messages import messages
 from tests.fuzz.target import BOUND, CALLERS, CANARY, STRANGERS, Target
+from tgpu.wire import scheduler_pb2 as pb
 
 pytestmark = pytest.mark.external
 

@@ -13,9 +13,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from gpu_scheduler.api.auth.rules import PUBLIC_PATHS
-from gpu_scheduler.api.rest.app import make_app
 from tests.fuzz.target import BOUND, CALLERS, CANARY, STRANGERS, Target
+from tgpu.api.auth.rules import PUBLIC_PATHS
+from tgpu.api.rest.app import make_app
 
 pytestmark = pytest.mark.external
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.engines.local.door import connect
-from gpu_scheduler.engines.local.paths import JOBS, LOG
-from gpu_scheduler.engines.local.protocol import VERSION, Lines, decode, encode, encode_launch
 from tests.real_service import eventually, is_living
+from tgpu.engines.local.door import connect
+from tgpu.engines.local.paths import JOBS, LOG
+from tgpu.engines.local.protocol import VERSION, Lines, decode, encode, encode_launch
 
 pytestmark = pytest.mark.external
 
@@ -28,7 +28,7 @@ class SupervisorBox:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.engine = directory / "engine"
-        command = [sys.executable, "-I", "-m", "gpu_scheduler.engines.local.supervisor"]
+        command = [sys.executable, "-I", "-m", "tgpu.engines.local.supervisor"]
         command += ["--detach", f"--dir={self.engine}", "--idle-seconds=600"]
         subprocess.run(command, check=True, cwd="/", stdin=subprocess.DEVNULL)
         self.pid = self.ask(b"")[0]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.embedded import Scheduler, SchedulerConfig
+from tgpu.core.errors import InvalidRequest
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.embedded import Scheduler, SchedulerConfig
 
 
 class RecordedMetrics:

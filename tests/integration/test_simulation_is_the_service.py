@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
-from gpu_scheduler.service.clock import ManualClock
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.unit.service.world import a_box, a_submission
+from tgpu.core.ids import JobId
+from tgpu.core.job import Options
+from tgpu.core.plan import Plan
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.service.clock import ManualClock
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 
 @dataclass(frozen=True)

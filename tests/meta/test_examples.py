@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from gpu_scheduler.api.rest.ingest import reader_for
-from gpu_scheduler.api.rest.plain import decode
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.settings import load_settings
 from tests.meta.repository import ROOT
+from tgpu.api.rest.ingest import reader_for
+from tgpu.api.rest.plain import decode
+from tgpu.core.tenant import Tenant
+from tgpu.settings import load_settings
 
 EXAMPLES = ROOT / "examples"
 

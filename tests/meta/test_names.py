@@ -1,8 +1,9 @@
 """Names that say nothing become drawers for everything."""
 
 import ast
+import re
 
-from tests.meta.repository import ROOT, name_of, tracked_files
+from tests.meta.repository import ROOT, name_of, texts, tracked_files
 
 NOTHING_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
 CODE_FOLDERS = ("src", "tests", "benchmarks", "examples")
@@ -28,3 +29,8 @@ def test_every_module_of_the_package_says_what_lives_there():
 def test_every_folder_of_tests_is_a_package():
     folders = {p.parent for p in tracked_files() if p.suffix == ".py" and "tests" in p.parts}
     assert [name_of(f) for f in sorted(folders) if not (f / "__init__.py").exists()] == []
+
+
+def test_the_name_on_pypi_that_belongs_to_somebody_else_is_never_asked_for():
+    asked = re.compile(r"\binstall '?gpu[-_]scheduler")
+    assert [path for path, text in texts().items() if asked.search(text)] == []

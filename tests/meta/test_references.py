@@ -6,19 +6,19 @@ import re
 import pytest
 import typer
 
-from gpu_scheduler.api.errors import TABLE
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.cli.exit_codes import MEANINGS
-from gpu_scheduler.cli.main import app
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Detail, Job, Request
-from gpu_scheduler.core.lifecycle import Progress
-from gpu_scheduler.core.node import Part, Placement, Share
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.service.launch import launch_of
-from gpu_scheduler.settings import Key, NoticeSettings, TenantSettings, all_keys
-from gpu_scheduler.settings.keys import PREFIX, allowed_at
 from tests.meta.repository import DOCS, pages
+from tgpu.api.errors import TABLE
+from tgpu.api.rest.app import make_app
+from tgpu.cli.exit_codes import MEANINGS
+from tgpu.cli.main import app
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Array, Detail, Job, Request
+from tgpu.core.lifecycle import Progress
+from tgpu.core.node import Part, Placement, Share
+from tgpu.core.reasons import ReasonCode
+from tgpu.service.launch import launch_of
+from tgpu.settings import Key, NoticeSettings, TenantSettings, all_keys
+from tgpu.settings.keys import PREFIX, allowed_at
 
 SETTINGS = (DOCS / "reference" / "settings.md").read_text()
 ERRORS = (DOCS / "reference" / "errors.md").read_text()

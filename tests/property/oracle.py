@@ -8,15 +8,15 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import DependencyKind, Job, class_of
-from gpu_scheduler.core.ledger import Ledger, NodeUse, TenantUse
-from gpu_scheduler.core.lifecycle import JobState, Progress
-from gpu_scheduler.core.meter import advanced, changed, look_ahead
-from gpu_scheduler.core.node import Node, Placement
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import DependencyKind, Job, class_of
+from tgpu.core.ledger import Ledger, NodeUse, TenantUse
+from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.meter import advanced, changed, look_ahead
+from tgpu.core.node import Node, Placement
+from tgpu.core.plan import Plan, Start
+from tgpu.core.stages.place import place
+from tgpu.core.tenant import Tenant, TenantQueue
 
 Holding = tuple[Job, Placement]
 

@@ -7,13 +7,13 @@ the code that places, and nothing is fast.
 from collections.abc import Iterator
 from itertools import combinations
 
-from gpu_scheduler.core.fragmentation import MIX
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.ledger import NodeUse
-from gpu_scheduler.core.node import Gpu, Part, Placement
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import GPU
+from tgpu.core.fragmentation import MIX
+from tgpu.core.heat import Heat
+from tgpu.core.job import Job
+from tgpu.core.ledger import NodeUse
+from tgpu.core.node import Gpu, Part, Placement
+from tgpu.core.state import State
+from tgpu.core.units import GPU
 
 Free = dict[int, int]  # thousandths by GPU index
 Lay = tuple[tuple[Gpu, int], ...]  # GPUs of one worker with the share of each

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request, Where
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan, Reservation
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.rules import Passing, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
+from tgpu.core import lifecycle
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Options, Request, Where
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan, Reservation
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.rules import Passing, Rules
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 US = TenantId("us")
 seeds = st.integers(0, 2**32)

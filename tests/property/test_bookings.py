@@ -5,13 +5,13 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.bookings import BookingRequest, Refusal, Unbookable, choose, moves
-from gpu_scheduler.core.events import BookingSet, NodeSet
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.node import Gpu
-from gpu_scheduler.core.state import State
 from tests.builders import a_gpu, a_job, a_node, a_state, start, submit
+from tgpu.core.booking import Booking
+from tgpu.core.bookings import BookingRequest, Refusal, Unbookable, choose, moves
+from tgpu.core.events import BookingSet, NodeSet
+from tgpu.core.ids import TenantId
+from tgpu.core.node import Gpu
+from tgpu.core.state import State
 
 Cost = tuple[int, int, int]
 

@@ -5,19 +5,19 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.bookings import BookingRequest, choose
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import BookingSet, TimePassed
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.node import Placement
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service.enact import events_of
 from tests.builders import a_job, a_node, a_state, entry_of, submit
+from tgpu.core.booking import Booking
+from tgpu.core.bookings import BookingRequest, choose
+from tgpu.core.check import check_invariants
+from tgpu.core.cycle import schedule
+from tgpu.core.events import BookingSet, TimePassed
+from tgpu.core.ids import TenantId
+from tgpu.core.node import Placement
+from tgpu.core.plan import Plan
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.state import State
+from tgpu.service.enact import events_of
 
 
 class Wish(NamedTuple):

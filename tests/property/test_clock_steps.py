@@ -5,11 +5,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.clock_step import moved_by
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.events import (
+from tests.builders import a_job, a_node, a_tenant
+from tgpu.core import lifecycle
+from tgpu.core.check import check_invariants
+from tgpu.core.clock_step import moved_by
+from tgpu.core.digest import digest
+from tgpu.core.events import (
     ClockStepped,
     Event,
     JobMoved,
@@ -18,16 +19,15 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Placement, Share
-from gpu_scheduler.core.state import State
-from gpu_scheduler.journal.lines import Journal, end_line, header_line, row_line
-from gpu_scheduler.journal.lives import Life, Lives
-from gpu_scheduler.journal.rebuild import rebuild
-from gpu_scheduler.service.accounting import usage_events
-from gpu_scheduler.store import codec
-from tests.builders import a_job, a_node, a_tenant
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Placement, Share
+from tgpu.core.state import State
+from tgpu.journal.lines import Journal, end_line, header_line, row_line
+from tgpu.journal.lives import Life, Lives
+from tgpu.journal.rebuild import rebuild
+from tgpu.service.accounting import usage_events
+from tgpu.store import codec
 
 HOUR = 3_600_000
 BEGIN = 20_000 * 24 * HOUR

@@ -10,18 +10,18 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.cohort import borrowed, lent, may_reclaim
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.ledger import Ledger
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.stages.admit import refuse
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
 from tests.builders import a_job, a_node, a_state, a_tenant, carry_out, end, submit
 from tests.builders import started as started_ids
+from tgpu.core.cohort import borrowed, lent, may_reclaim
+from tgpu.core.cycle import schedule
+from tgpu.core.job import class_of
+from tgpu.core.ledger import Ledger
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies import order_policy
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.stages.admit import refuse
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 NAMES = ("blue", "green", "red")
 

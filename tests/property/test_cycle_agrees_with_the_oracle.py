@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.policies import QUEUE_NAMES
-from gpu_scheduler.core.reasons import ReasonCode
 from tests.property.oracle import naive_plan
 from tests.property.world import AGING_SECONDS, STEPS, World
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.explain import explain
+from tgpu.core.policies import QUEUE_NAMES
+from tgpu.core.reasons import ReasonCode
 
 rngs = st.randoms(use_true_random=False)
 

@@ -6,21 +6,21 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.cohort import borrowed
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
-from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import Where, class_of
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.stages.place import could_ever_hold
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant
 from tests.builders import a_copy, a_gpu, a_node, end_anyhow, entry_of, hold, started
 from tests.property.world import a_lived_in_world
+from tgpu.core.cohort import borrowed
+from tgpu.core.cycle import schedule
+from tgpu.core.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
+from tgpu.core.explain import explain
+from tgpu.core.heat import Heat
+from tgpu.core.ids import NodeId
+from tgpu.core.job import Where, class_of
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies import order_policy
+from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.stages.place import could_ever_hold
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant
 
 # Removing one cause may show the next; there are fewer kinds of cause than this.
 MOST_CAUSES = 25

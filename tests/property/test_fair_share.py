@@ -5,18 +5,18 @@ from random import Random
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.meter import Meters
-from gpu_scheduler.core.policies.fair_share import FairShare
-from gpu_scheduler.core.rules import Passing, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
 from tests.builders import a_node
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Job, Options, Request
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.meter import Meters
+from tgpu.core.policies.fair_share import FairShare
+from tgpu.core.rules import Passing, Rules
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import TimePassed
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.units import SECOND
 from tests.builders import (
     a_gpu,
     a_job,
@@ -24,6 +20,10 @@ from tests.builders import (
     started,
     submit,
 )
+from tgpu.core.cycle import schedule
+from tgpu.core.events import TimePassed
+from tgpu.core.policies import order_policy
+from tgpu.core.units import SECOND
 
 AGING_SECONDS = 60
 CAPACITY = {"A100": 4, "H100": 2}

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.forward import Deciding, Forward, Run, Runs, play_forward
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.snapshot import picture, state_of
-from gpu_scheduler.core.state import State
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node, a_state, a_tenant, waiting_ids
+from tgpu.core.check import check_invariants
+from tgpu.core.cycle import schedule
+from tgpu.core.forward import Deciding, Forward, Run, Runs, play_forward
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.snapshot import picture, state_of
+from tgpu.core.state import State
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 NODES = tuple(a_node(f"n{number}", 4) for number in range(3))
 TENANTS = (a_tenant("blue"), a_tenant("red"))

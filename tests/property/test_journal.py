@@ -5,15 +5,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.events import Event, SettingsSet, TimePassed
-from gpu_scheduler.core.state import State
-from gpu_scheduler.journal.cut import cut
-from gpu_scheduler.journal.lines import Journal, end_line, header_line, row_line
-from gpu_scheduler.journal.rebuild import rebuild
-from gpu_scheduler.store import codec
 from tests.property.oracle import HALF_LIFE_MS
 from tests.property.world import World, a_lived_in_world
+from tgpu.core.digest import digest
+from tgpu.core.events import Event, SettingsSet, TimePassed
+from tgpu.core.state import State
+from tgpu.journal.cut import cut
+from tgpu.journal.lines import Journal, end_line, header_line, row_line
+from tgpu.journal.rebuild import rebuild
+from tgpu.store import codec
 
 seeds = st.integers(0, 2**32)
 

@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.policies import OrderOptions, order_policy
-from gpu_scheduler.core.predict import History
-from gpu_scheduler.core.rules import Passing, PlacementRule, Rules
-from gpu_scheduler.simulate.foresight import Foresight
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
+from tgpu.core.policies import OrderOptions, order_policy
+from tgpu.core.predict import History
+from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.simulate.foresight import Foresight
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 BOUND_S = 60
 LONGEST_S = 30

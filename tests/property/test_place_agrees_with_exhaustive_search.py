@@ -5,16 +5,16 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.check import check_plan
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import GPU
 from tests.builders import a_job, a_state, a_tenant, submit
 from tests.property.placement_oracle import fewest_nodes, types_to_try
 from tests.property.world import TENANTS, TYPES, a_lived_in_world
+from tgpu.core.check import check_plan
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job, class_of
+from tgpu.core.plan import Plan, Start
+from tgpu.core.stages.place import place
+from tgpu.core.state import State
+from tgpu.core.units import GPU
 
 
 def can_place_naively(state: State, job: Job) -> bool:

@@ -9,16 +9,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.check import check_plan
-from gpu_scheduler.core.job import Job, Where, class_of
-from gpu_scheduler.core.ledger import NodeUse
-from gpu_scheduler.core.mix import CPU_STEP, LOSS_STEP, Mix, Wish
-from gpu_scheduler.core.node import Placement
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.stages.place_by_mix import goes_by_mix
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.units import GPU
 from tests.builders import end_anyhow, start, submit
 from tests.property.placement_oracle import (
     Free,
@@ -30,6 +20,16 @@ from tests.property.placement_oracle import (
     workers_on,
 )
 from tests.property.test_place_is_the_best import TYPES, a_random_job, a_random_state
+from tgpu.core.check import check_plan
+from tgpu.core.job import Job, Where, class_of
+from tgpu.core.ledger import NodeUse
+from tgpu.core.mix import CPU_STEP, LOSS_STEP, Mix, Wish
+from tgpu.core.node import Placement
+from tgpu.core.plan import Plan, Start
+from tgpu.core.stages.place import place
+from tgpu.core.stages.place_by_mix import goes_by_mix
+from tgpu.core.state import State
+from tgpu.core.units import GPU
 
 seeds = st.integers(0, 2**32)
 

@@ -6,17 +6,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Request, Where, class_of
-from gpu_scheduler.core.ledger import Ledger, NodeUse
-from gpu_scheduler.core.node import Gpu, Node, Placement
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.stages.place import could_ever_hold, place, workers_that_fit
-from gpu_scheduler.core.state import State
 from tests.builders import a_state, a_tenant, carry_out, end_anyhow, start, submit
 from tests.property.placement_oracle import (
     best_rank,
@@ -25,6 +14,17 @@ from tests.property.placement_oracle import (
     types_to_try,
     workers_on,
 )
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.heat import Heat
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Request, Where, class_of
+from tgpu.core.ledger import Ledger, NodeUse
+from tgpu.core.node import Gpu, Node, Placement
+from tgpu.core.plan import Plan, Start
+from tgpu.core.policies import order_policy
+from tgpu.core.stages.place import could_ever_hold, place, workers_that_fit
+from tgpu.core.state import State
 
 seeds = st.integers(0, 2**32)
 TYPES = ("A100", "H100")

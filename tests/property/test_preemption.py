@@ -7,23 +7,23 @@ from random import Random
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request, Where
-from gpu_scheduler.core.ledger import Trial
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.stages.admit import refuse
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.stages.preempt import lost_by
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant
+from tgpu.core import lifecycle
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Options, Request, Where
+from tgpu.core.ledger import Trial
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.stages.admit import refuse
+from tgpu.core.stages.place import place
+from tgpu.core.stages.preempt import lost_by
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant
 
 seeds = st.integers(0, 2**32)
 RED, BLUE = TenantId("red"), TenantId("blue")

@@ -6,25 +6,25 @@ from random import Random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Job, Options, Request
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.attained import Adaptive, LeastAttained
-from gpu_scheduler.core.policies.tiresias import Tiresias
-from gpu_scheduler.core.policy import OrderPolicy
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.simulate.restart import PUBLISHED
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
+from tgpu.core import lifecycle
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job, Options, Request
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan
+from tgpu.core.policies.attained import Adaptive, LeastAttained
+from tgpu.core.policies.tiresias import Tiresias
+from tgpu.core.policy import OrderPolicy
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant
+from tgpu.simulate.restart import PUBLISHED
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 BOUND_MS = 200_000
 TENANT = TenantId("t")

@@ -9,21 +9,21 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.ledger import Trial
-from gpu_scheduler.core.lifecycle import PLACED, JobState
-from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import POLICY_NAMES, order_policy
-from gpu_scheduler.core.stages.place import place
-from gpu_scheduler.core.state import State, doom_cause
-from gpu_scheduler.core.units import GPU
 from tests.builders import averages, snapshot
 from tests.property.world import STEPS, TENANTS, World, a_lived_in_world
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
+from tgpu.core.ids import JobId
+from tgpu.core.job import class_of
+from tgpu.core.ledger import Trial
+from tgpu.core.lifecycle import PLACED, JobState
+from tgpu.core.node import Node
+from tgpu.core.plan import Plan
+from tgpu.core.policies import POLICY_NAMES, order_policy
+from tgpu.core.stages.place import place
+from tgpu.core.state import State, doom_cause
+from tgpu.core.units import GPU
 
 ROOT = Path(__file__).parents[2]
 seeds = st.integers(0, 2**32)

@@ -7,15 +7,15 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.predict import History
-from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
-from gpu_scheduler.simulate.foresight import Foresight
-from gpu_scheduler.simulate.restart import PUBLISHED, Restart
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies import order_policy
+from tgpu.core.predict import History
+from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.simulate.foresight import Foresight
+from tgpu.simulate.restart import PUBLISHED, Restart
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 NODES = tuple(a_node(f"n{number}", 4) for number in range(3))
 CLUSTER = Cluster({"": NODES})
@@ -122,12 +122,12 @@ def test_strict_first_come_never_starts_a_later_job_before_an_earlier_one(trace)
 
 _DIGEST = """
 import hashlib
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.jobs import Jobs
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.synthetic import synthetic
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.jobs import Jobs
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.synthetic import synthetic
 cluster = read_cluster("a=3x8,b=2x4")
 jobs = Jobs(synthetic(400, cluster, 3), cluster).arrivals
 setting = Setting(order_policy("fairshare"), Rules(Passing.EASY, preemption=PreemptionRules()))

@@ -8,19 +8,19 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.events import JobsSubmitted
-from gpu_scheduler.core.explain import explain, explain_class, no_room
-from gpu_scheduler.core.ids import JobId, NodeId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.ahead import ahead_of
-from gpu_scheduler.core.why.answer import why
-from gpu_scheduler.core.why.blockers import ROOM
-from gpu_scheduler.core.why.changes import cheapest_change
 from tests.builders import a_copy, end_anyhow, entry_of, snapshot, waiting_ids
 from tests.property.test_explain_is_true import remove_cause
 from tests.property.yard import Yard
+from tgpu.core.events import JobsSubmitted
+from tgpu.core.explain import explain, explain_class, no_room
+from tgpu.core.ids import JobId, NodeId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.state import State
+from tgpu.core.why.ahead import ahead_of
+from tgpu.core.why.answer import why
+from tgpu.core.why.blockers import ROOM
+from tgpu.core.why.changes import cheapest_change
 
 seeds = st.integers(0, 2**32)
 

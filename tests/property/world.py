@@ -7,9 +7,10 @@ from random import Random
 
 from msgspec import structs
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import (
+from tests.property.oracle import AGING_STEP, HALF_LIFE_MS, SHORTEST_BOUND_MS, Facts
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import (
     Event,
     JobChanged,
     JobMoved,
@@ -20,17 +21,16 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
-from gpu_scheduler.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
-from gpu_scheduler.core.meter import Meters
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import OrderOptions, order_policy
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
-from tests.property.oracle import AGING_STEP, HALF_LIFE_MS, SHORTEST_BOUND_MS, Facts
+from tgpu.core.heat import Heat
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
+from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.meter import Meters
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan
+from tgpu.core.policies import OrderOptions, order_policy
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant, TenantQueue
 
 AGING_SECONDS = 1
 TENANTS = (TenantId("red"), TenantId("blue"))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.bookings import BookingRequest, choose
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.cycle import Witness, schedule
-from gpu_scheduler.core.events import (
+from tgpu.core import lifecycle
+from tgpu.core.booking import Booking
+from tgpu.core.bookings import BookingRequest, choose
+from tgpu.core.check import check_invariants
+from tgpu.core.cycle import Witness, schedule
+from tgpu.core.events import (
     BookingSet,
     JobMoved,
     JobsSubmitted,
@@ -20,17 +20,17 @@ from gpu_scheduler.core.events import (
     TenantSet,
     TimePassed,
 )
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Job, Options, Request, Where
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.plan import Plan, Reservation
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
-from gpu_scheduler.service.enact import events_of
-from gpu_scheduler.service.outcome import preempted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Array, Job, Options, Request, Where
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Gpu, Node
+from tgpu.core.plan import Plan, Reservation
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
+from tgpu.service.enact import events_of
+from tgpu.service.outcome import preempted
 
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.app import CannotServe, make_service
-from gpu_scheduler.app.listen import (
+from tgpu.app import CannotServe, make_service
+from tgpu.app.listen import (
     Listening,
     data_directory,
     listen,
@@ -20,17 +20,17 @@ from gpu_scheduler.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
-from gpu_scheduler.core.policies import Backfill
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.policies.shortest import Shortest
-from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
-from gpu_scheduler.devices.detect import detect
-from gpu_scheduler.engines.api import NO_LIMITS, Limits
-from gpu_scheduler.engines.local.engine import LocalEngine
-from gpu_scheduler.service.estimates import EstimateSettings
-from gpu_scheduler.settings import Settings
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.sqlite import SqliteStore
+from tgpu.core.policies import Backfill
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.policies.shortest import Shortest
+from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.devices.detect import detect
+from tgpu.engines.api import NO_LIMITS, Limits
+from tgpu.engines.local.engine import LocalEngine
+from tgpu.service.estimates import EstimateSettings
+from tgpu.settings import Settings
+from tgpu.store.memory import MemoryStore
+from tgpu.store.sqlite import SqliteStore
 
 
 def some_settings(directory: Path, **sections: Any) -> Settings:

@@ -6,9 +6,9 @@ import logging
 import pytest
 import structlog
 
-from gpu_scheduler.log import request_id
-from gpu_scheduler.settings.model import LoggingSettings
 from tests.unit.telemetry.log_lines import the_log
+from tgpu.log import request_id
+from tgpu.settings.model import LoggingSettings
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def written(tmp_path):
 
 
 def say(message="job started", **fields):
-    return lambda: structlog.get_logger("gpu_scheduler.test").info(message, **fields)
+    return lambda: structlog.get_logger("tgpu.test").info(message, **fields)
 
 
 def test_a_json_line_begins_with_what_every_line_has(written):
     line = json.loads(written(say(job_id="7", gpu_ids=[0, 1]), format="json"))
     assert list(line) == ["timestamp", "level", "logger", "message", "job_id", "gpu_ids"]
     assert line["timestamp"].endswith("Z")
-    assert (line["level"], line["logger"]) == ("INFO", "gpu_scheduler.test")
+    assert (line["level"], line["logger"]) == ("INFO", "tgpu.test")
     assert (line["message"], line["job_id"], line["gpu_ids"]) == ("job started", "7", [0, 1])
 
 
@@ -75,7 +75,7 @@ def test_a_traceback_is_in_the_log_and_shows_no_values(written, format):
 def test_a_line_for_people_reads_from_left_to_right(written):
     text = written(say(job_id="7", cause="exit code 1"))
     assert "[info     ] job started" in text
-    assert text.endswith("[gpu_scheduler.test] job_id=7 cause='exit code 1'\n")
+    assert text.endswith("[tgpu.test] job_id=7 cause='exit code 1'\n")
     assert "\x1b" not in text
 
 

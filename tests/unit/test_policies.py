@@ -4,10 +4,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from gpu_scheduler import policies
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.policies import (
+from tests.builders import a_job
+from tgpu import policies
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.policy import ChoicePolicy
+from tgpu.policies import (
     BackfillPolicy,
     FairSharePolicy,
     FIFOPolicy,
@@ -18,7 +19,6 @@ from gpu_scheduler.policies import (
     ShortestPolicy,
     load_policy,
 )
-from tests.builders import a_job
 
 QUEUE = JobQueue(TenantId("t"), "default")
 
@@ -135,7 +135,7 @@ def test_a_built_in_name_cannot_be_taken_over(installed):
         (f"{__name__}:Fails", "cannot be loaded: no licence"),
         (f"{__name__}:Nothing", "cannot be loaded: "),
         ("no_such_package_at_all:X", "cannot be loaded: No module named"),
-        (f"{__name__}:job", "is no gpu_scheduler.policies.SchedulingPolicy"),
+        (f"{__name__}:job", "is no tgpu.policies.SchedulingPolicy"),
     ],
 )
 def test_a_policy_that_cannot_be_used_is_refused_with_its_origin(installed, value, sentence):

@@ -5,11 +5,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from gpu_scheduler import quota
-from gpu_scheduler.core.job import JobClass, class_of
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.state import State
-from gpu_scheduler.quota import (
+from tests.builders import a_job, a_placement, a_state, submit
+from tgpu import quota
+from tgpu.core.job import JobClass, class_of
+from tgpu.core.plan import Plan, Start
+from tgpu.core.state import State
+from tgpu.quota import (
     JobTypeEnum,
     LocalQuotaProvider,
     NotConfigured,
@@ -18,8 +19,7 @@ from gpu_scheduler.quota import (
     Resources,
     load_quota_provider,
 )
-from gpu_scheduler.service.quota_gate import QuotaGate
-from tests.builders import a_job, a_placement, a_state, submit
+from tgpu.service.quota_gate import QuotaGate
 
 COMMAND = JobTypeEnum.COMMAND
 KNOWN = {
@@ -139,7 +139,7 @@ def test_a_provider_may_say_that_it_is_not_configured(installed):
     [
         (f"{__name__}:Broken", "cannot be loaded: 'server'"),
         ("no_such_package_at_all:X", "cannot be loaded: No module named"),
-        (f"{__name__}:KNOWN", "is no gpu_scheduler.quota.QuotaProvider"),
+        (f"{__name__}:KNOWN", "is no tgpu.quota.QuotaProvider"),
     ],
 )
 def test_a_provider_that_cannot_be_used_is_refused_with_its_origin(installed, value, sentence):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.settings import (
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
+from tgpu.settings import (
     Settings,
     SettingsError,
     TenantSettings,

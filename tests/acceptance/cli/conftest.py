@@ -58,7 +58,7 @@ class Box:
         )
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "gpu_scheduler", *arguments]
+        return [sys.executable, "-m", "tgpu", *arguments]
 
     def services(self) -> list[int]:
         """Every service that runs on this box, by pid."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.devices.control_groups import GroupTree, memory_tree
 from tests.acceptance.cli.conftest import Box
 from tests.real_service import eventually
+from tgpu.devices.control_groups import GroupTree, memory_tree
 
 OUT_OF_MEMORY = "raise RuntimeError('CUDA out of memory. Tried to allocate 20.00 GiB')"
 

@@ -9,7 +9,8 @@ from typing import Protocol
 
 import pytest
 
-from gpu_scheduler.engines.api import (
+from tests.integration.engines.box import Box, until_true
+from tgpu.engines.api import (
     AttemptKey,
     Engine,
     EngineUnavailable,
@@ -18,9 +19,8 @@ from gpu_scheduler.engines.api import (
     Observation,
     Phase,
 )
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.engines.local.engine import LocalEngine
-from tests.integration.engines.box import Box, until_true
+from tgpu.engines.fake import FakeEngine
+from tgpu.engines.local.engine import LocalEngine
 
 
 class World(Protocol):

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import (
+from tgpu.core.events import JobMoved, JobsSubmitted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import (
     Array,
     Dependency,
     DependencyKind,
@@ -14,7 +14,7 @@ from gpu_scheduler.core.job import (
     Request,
     Where,
 )
-from gpu_scheduler.core.lifecycle import (
+from tgpu.core.lifecycle import (
     PENDING,
     TERMINAL,
     JobState,
@@ -24,10 +24,10 @@ from gpu_scheduler.core.lifecycle import (
     place,
     run,
 )
-from gpu_scheduler.core.node import Gpu, Node, Placement, Share
-from gpu_scheduler.core.tenant import Tenant, TenantQueue, Tier
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.store.api import AuditRow, Record
+from tgpu.core.node import Gpu, Node, Placement, Share
+from tgpu.core.tenant import Tenant, TenantQueue, Tier
+from tgpu.core.usage import Usage
+from tgpu.store.api import AuditRow, Record
 
 ONE_GPU = Request(1000, "A100")
 ON_GPU_0 = Placement(NodeId("n0"), "A100", (Share(0, 1000),))

@@ -11,9 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.clock_step import shifted
-from gpu_scheduler.core.errors import Duplicate, InvariantBroken
-from gpu_scheduler.core.events import (
+from tests.contract.store import builders
+from tests.contract.store.builders import (
+    a_job,
+    audited,
+    cancelled,
+    completed,
+    is_over,
+    running,
+    started,
+    submission,
+    submitted,
+)
+from tgpu.core.clock_step import shifted
+from tgpu.core.errors import Duplicate, InvariantBroken
+from tgpu.core.events import (
     ClockStepped,
     Event,
     JobChanged,
@@ -28,30 +40,18 @@ from gpu_scheduler.core.events import (
     TimePassed,
     UsageAdded,
 )
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import NO_DETAIL, Array, Detail, Job
-from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
-from gpu_scheduler.core.mix import Mix, Wish
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.store.api import AuditRow, DailyUsage, JobQuery, Loaded, Record, Store
-from gpu_scheduler.store.codec import decode_details, decode_event
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.postgres import PostgresStore
-from gpu_scheduler.store.sqlite import SqliteStore
-from tests.contract.store import builders
-from tests.contract.store.builders import (
-    a_job,
-    audited,
-    cancelled,
-    completed,
-    is_over,
-    running,
-    started,
-    submission,
-    submitted,
-)
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import NO_DETAIL, Array, Detail, Job
+from tgpu.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
+from tgpu.core.mix import Mix, Wish
+from tgpu.core.node import Gpu, Node
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.usage import Usage
+from tgpu.store.api import AuditRow, DailyUsage, JobQuery, Loaded, Record, Store
+from tgpu.store.codec import decode_details, decode_event
+from tgpu.store.memory import MemoryStore
+from tgpu.store.postgres import PostgresStore
+from tgpu.store.sqlite import SqliteStore
 
 MakeStore = Callable[[], Store]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
 from tests.unit.service.world import Box, a_box
+from tgpu.api.rest.app import make_app
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
 
 ROOT = Path(__file__).resolve().parents[3]
 T1, T2 = (
@@ -82,7 +82,7 @@ def a_served(directory: Path, *arguments: str) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "gpu_scheduler", "serve", *arguments]
+    command = [sys.executable, "-m", "tgpu", "serve", *arguments]
     command += ["--port", str(port), "--data-dir", str(directory / "data")]
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("GPU_SCHEDULER_", "TGPU_"))}
     # Every service would take the same ports for these.

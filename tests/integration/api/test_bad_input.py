@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.integration.api.http import Api, a_plain_job, an_api, error_of
 from tests.unit.service.world import DEFAULT
+from tgpu.store.sqlite import SqliteStore
 
 JOBS = "/api/v1/jobs"
 JSON = {"content-type": "application/json"}

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from gpu_scheduler.devices.api import Snapshot
-from gpu_scheduler.devices.simulated import SimulatedProvider
 from tests.integration.api.http import an_api
+from tgpu.devices.api import Snapshot
+from tgpu.devices.simulated import SimulatedProvider
 
 PATHS = (
     *("/api/v1/gpus", "/api/v1/cluster/status", "/api/v1/cluster/metrics", "/api/v1/nodes"),

@@ -12,11 +12,11 @@ import pytest
 import uvicorn
 import websockets
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.app import make_service
-from gpu_scheduler.devices.detect import detect
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.settings import load_settings
+from tgpu.api.rest.app import make_app
+from tgpu.app import make_service
+from tgpu.devices.detect import detect
+from tgpu.service.service import Service
+from tgpu.settings import load_settings
 
 LEASE = {"gpu_count": 1, "tenant_id": "t1"}
 

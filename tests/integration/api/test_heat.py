@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.app import make_service
-from gpu_scheduler.devices.detect import Detected
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.settings import load_settings
+from tgpu.api.rest.app import make_app
+from tgpu.app import make_service
+from tgpu.devices.detect import Detected
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.service.service import Service
+from tgpu.settings import load_settings
 
 
 @dataclass

@@ -5,10 +5,10 @@ import json
 import httpx
 import pytest
 
-from gpu_scheduler.client.aio import AsyncClient
-from gpu_scheduler.journal.lines import Journal
-from gpu_scheduler.journal.rebuild import rebuild
 from tests.integration.auth.door import OURS, a_door, as_role
+from tgpu.client.aio import AsyncClient
+from tgpu.journal.lines import Journal
+from tgpu.journal.rebuild import rebuild
 
 ADMIN = as_role("admin")
 
@@ -24,7 +24,7 @@ async def test_an_admin_gets_every_event_with_its_number():
         answer = await door.get("/api/v1/journal", headers=ADMIN)
         assert answer.headers["content-type"] == "application/x-ndjson"
         header, *events, end = lines(answer)
-        assert header["kind"] == "gpu-scheduler journal"
+        assert header["kind"] == "tgpu journal"
         assert header["last_seq"] == door.box.service.feed.last_seq
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
         assert [event["kind"] for event in events][-3:] == ["jobs_submitted", *["job_moved"] * 2]

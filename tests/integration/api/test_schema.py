@@ -17,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.api.rest.description import ERRORS
 from tests.real_service import RealService
+from tgpu.api.rest.app import make_app
+from tgpu.api.rest.description import ERRORS
 
 pytestmark = pytest.mark.external
 

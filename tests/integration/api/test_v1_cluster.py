@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler import __version__
-from gpu_scheduler.devices.api import GpuProcess
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.processes import a_process
+from tgpu import __version__
+from tgpu.devices.api import GpuProcess
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
 
 JOBS = "/api/v1/jobs"
 ASK = "/api/v1/jobs/estimate"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.service.clock import ManualClock
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT, FailingStore
+from tgpu.core.ids import TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.tenant import Tenant
+from tgpu.service.clock import ManualClock
 
 JOBS = "/api/v1/jobs"
 

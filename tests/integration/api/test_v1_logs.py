@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.engines.fake import FakeEngine
 from tests.integration.api.http import Api, an_api, error_of
+from tgpu.core.lifecycle import JobState
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.fake import FakeEngine
 
 TEXT = b"line one\nline two\n\xff\x00 not UTF-8\n"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT
+from tgpu.store.sqlite import SqliteStore
 
 TENANT = "/api/v1/tenants/default"
 QUEUES = "/api/v1/queues"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.engines.fake import FakeEngine
 from tests.integration.api.http import Api, an_api, error_of
 from tests.integration.auth.door import OURS, THEIRS, a_door, as_role
+from tgpu.engines.fake import FakeEngine
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from typing import Any
 import httpx
 import jwt
 
-from gpu_scheduler.api.auth.authenticator import Authenticator
-from gpu_scheduler.api.auth.doors import DoorRules
-from gpu_scheduler.api.auth.gate import Gate
-from gpu_scheduler.api.auth.tokens import TokenRules, Tokens
-from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.peers.peer import Origin, Peer
-from gpu_scheduler.peers.protocol import ORIGIN_KEY
 from tests.unit.service.world import Box, a_box
+from tgpu.api.auth.authenticator import Authenticator
+from tgpu.api.auth.doors import DoorRules
+from tgpu.api.auth.gate import Gate
+from tgpu.api.auth.tokens import TokenRules, Tokens
+from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.rest.app import make_app
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
+from tgpu.peers.peer import Origin, Peer
+from tgpu.peers.protocol import ORIGIN_KEY
 
 SECRET = b"a secret of more than thirty-two bytes"
 OURS, THEIRS = "ours", "theirs"

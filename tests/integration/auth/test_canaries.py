@@ -15,19 +15,19 @@ import httpx
 import pytest
 import websockets
 
-from gpu_scheduler.api.auth.grpc_gate import GrpcGate
-from gpu_scheduler.api.grpc.server import GrpcServer
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
 from tests.integration.auth.test_every_route import HTTP
 from tests.integration.auth.test_streams import listening
 from tests.real_service import free_port
 from tests.unit.service.eventually import eventually
+from tgpu.api.auth.grpc_gate import GrpcGate
+from tgpu.api.grpc.server import GrpcServer
+from tgpu.core.ids import TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.tenant import Tenant
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 READERS = ("viewer", "user", "admin")
 NOW = 1_000_000

@@ -5,9 +5,9 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
 from tests.integration.auth.test_grpc_gate import a_port, known
+from tgpu.wire import scheduler_pb2 as pb
 
 
 async def an_array(door: Door, job_id: str, tenant: str, indexes: str) -> None:

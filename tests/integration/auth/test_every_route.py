@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 
-from gpu_scheduler.api.auth.rules import RULES
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.service.identity import Permission
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
+from tgpu.api.auth.rules import RULES
+from tgpu.api.rest.app import make_app
+from tgpu.service.identity import Permission
 
 PLAIN = {"gpu_type": "A100", "gpus": 1, "priority": 1, "submitted_at": 0}
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.api.limits import BodyLimits, TokenBuckets
-from gpu_scheduler.core.ids import JobId
 from tests.integration.auth.door import OURS, THEIRS, a_door, as_role, bearer
 from tests.unit.service.world import FailingStore
+from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.core.ids import JobId
 
 ADMIN = as_role("admin")
 

@@ -9,13 +9,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from gpu_scheduler.api.auth.grpc_gate import RULES, GrpcGate
-from gpu_scheduler.api.grpc.server import GrpcServer
-from gpu_scheduler.api.limits import TokenBuckets
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
 from tests.real_service import free_port
+from tgpu.api.auth.grpc_gate import RULES, GrpcGate
+from tgpu.api.grpc.server import GrpcServer
+from tgpu.api.limits import TokenBuckets
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 Metadata = tuple[tuple[str, str], ...]
 

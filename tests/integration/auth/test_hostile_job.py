@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.engines.local.paths import RECORD
 from tests.real_service import RealService, eventually
+from tgpu.engines.local.paths import RECORD
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can be several users; run the tests as root"

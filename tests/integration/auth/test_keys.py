@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.api.auth import keys as keys_module
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.integration.auth.door import OURS, Door, a_door, as_role, bearer
+from tgpu.api.auth import keys as keys_module
+from tgpu.service.clock import WallClock
+from tgpu.store.memory import MemoryStore
+from tgpu.store.sqlite import SqliteStore
 
 ADMIN = as_role("admin")
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 import websockets
 
-from gpu_scheduler.api.auth import tokens
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
 from tests.integration.auth.test_grpc_gate import a_port
 from tests.integration.auth.test_streams import listening
+from tgpu.api.auth import tokens
+from tgpu.wire import scheduler_pb2 as pb
 
 ADMIN = as_role("admin")
 REVOKED = "this API key has been revoked"

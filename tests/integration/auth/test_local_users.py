@@ -106,7 +106,7 @@ def test_the_command_line_makes_and_revokes_keys(service: RealService) -> None:
         environ = {n: v for n, v in os.environ.items() if not n.startswith(("TGPU_", "GPU_"))}
         environ |= {"TGPU_DATA_DIR": str(service.data_dir)} | variables
         return subprocess.run(
-            [sys.executable, "-m", "gpu_scheduler", *words],
+            [sys.executable, "-m", "tgpu", *words],
             capture_output=True,
             text=True,
             env=environ,

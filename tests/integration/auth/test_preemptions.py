@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.plan import PreemptionCause
-from gpu_scheduler.service.receipts import Receipt
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.plan import PreemptionCause
+from tgpu.service.receipts import Receipt
 
 
 def a_receipt(job_id: str, tenant: str, to_tenant: str) -> Receipt:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant, Tier
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
 from tests.integration.auth.test_grpc_gate import a_port, known
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant, Tier
+from tgpu.service.clock import WallClock
+from tgpu.wire import scheduler_pb2 as pb
 
 TENANTS = (
     Tenant(TenantId(OURS)),

@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 import websockets
 
-from gpu_scheduler.peers.protocol import PeerProtocol
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
+from tgpu.peers.protocol import PeerProtocol
 
 PLAIN = {"tenant_id": OURS, "gpu_type": "A100", "gpus": 1, "priority": 1, "submitted_at": 0}
 

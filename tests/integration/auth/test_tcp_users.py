@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.other_users import AS_ROOT, GAMES, NOBODY, call_as, grpc_call_as, running_as
 from tests.real_service import RealService, clean_environ, free_port
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 Facts = tuple[int, Any]
 

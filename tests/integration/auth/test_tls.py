@@ -9,9 +9,9 @@ import httpx
 import pytest
 import trustme
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.real_service import RealService, free_port
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 
 class Encrypted(RealService):

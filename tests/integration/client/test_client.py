@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.client import AsyncClient, Client, Conflict, Invalid, NotFound, SubmitRequest
-from gpu_scheduler.wire.events_v1 import EventModel
-from gpu_scheduler.wire.root_v1 import PlainJobRequest
-from gpu_scheduler.wire.tenants_v1 import (
+from tests.real_service import RealService, eventually, gate
+from tgpu.client import AsyncClient, Client, Conflict, Invalid, NotFound, SubmitRequest
+from tgpu.wire.events_v1 import EventModel
+from tgpu.wire.root_v1 import PlainJobRequest
+from tgpu.wire.tenants_v1 import (
     QueueCreate,
     QueuePatch,
     QuotaPatch,
     TenantCreate,
     TenantPatch,
 )
-from tests.real_service import RealService, eventually, gate
 
 pytestmark = pytest.mark.external
 

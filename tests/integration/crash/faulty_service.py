@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_scheduler.cli.main import run
-from gpu_scheduler.core.events import Event, JobsSubmitted
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service.feed import Feed
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.sqlite import SqliteStore
+from tgpu.cli.main import run
+from tgpu.core.events import Event, JobsSubmitted
+from tgpu.core.state import State
+from tgpu.service.feed import Feed
+from tgpu.service.service import Service
+from tgpu.store.api import Record
+from tgpu.store.sqlite import SqliteStore
 
 
 def strikes(events: Sequence[Event]) -> bool:

@@ -7,12 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet
-from gpu_scheduler.core.state import State
-from gpu_scheduler.store.api import Loaded
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.real_service import RealService, gate
+from tgpu.core.check import check_invariants
+from tgpu.core.events import NodeSet, QueueSet, TenantSet
+from tgpu.core.state import State
+from tgpu.store.api import Loaded
+from tgpu.store.sqlite import SqliteStore
 
 FAULTY = Path(__file__).with_name("faulty_service.py")
 

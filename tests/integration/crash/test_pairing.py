@@ -38,7 +38,7 @@ def tgpu(service: RealService, command: str) -> str:
     """As printed, with the settings of the service."""
     words = shlex.split(command)[1:]
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_scheduler", *words, "--config", str(service._config)],
+        [sys.executable, "-m", "tgpu", *words, "--config", str(service._config)],
         env=clean_environ(),
         capture_output=True,
         text=True,
@@ -239,7 +239,7 @@ def test_a_copy_in_postgresql_takes_the_pair_along(
     assert service.terminate() == 0
     url = postgres_server.url(postgres_server.new_database())
     copy = ["db", "copy", "--from", f"sqlite:{service.data_dir}/tgpu.db", "--to", url]
-    subprocess.run([sys.executable, "-m", "gpu_scheduler", *copy], env=clean_environ(), check=True)
+    subprocess.run([sys.executable, "-m", "tgpu", *copy], env=clean_environ(), check=True)
     moved = RealService(
         tmp_path / "moved", settings={"database": {"url": url}}, data_dir=service.data_dir
     )

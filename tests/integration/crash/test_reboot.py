@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gpu_scheduler.engines.local.paths import JOURNAL
 from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, eventually, gate, kill_and_wait
+from tgpu.engines.local.paths import JOURNAL
 
 
 def test_what_ran_has_failed_by_the_reboot_or_runs_again_if_it_may(

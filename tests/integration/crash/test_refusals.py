@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local.paths import JOURNAL
 from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, clean_environ, free_port
+from tgpu.engines.local.paths import JOURNAL
 
 
 def test_two_services_on_one_directory(start: StartService) -> None:
@@ -63,7 +63,7 @@ def test_a_database_of_a_newer_version(start: StartService) -> None:
     database.close()
     message = refusal(service)
     assert "schema version 999" in message
-    assert "install the newer gpu-scheduler" in message
+    assert "install the newer tgpu" in message
 
 
 def test_a_file_that_is_no_database(new: RealService) -> None:

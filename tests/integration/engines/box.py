@@ -10,18 +10,18 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gpu_scheduler.engines.api import AttemptKey, Launch, Observation, Phase
-from gpu_scheduler.engines.local.engine import LocalEngine
-from gpu_scheduler.engines.local.processes import all_processes, is_alive, start_time
-from gpu_scheduler.engines.local.record import read_any_claim
+from tgpu.engines.api import AttemptKey, Launch, Observation, Phase
+from tgpu.engines.local.engine import LocalEngine
+from tgpu.engines.local.processes import all_processes, is_alive, start_time
+from tgpu.engines.local.record import read_any_claim
 
 _MARK = "TGPU_TEST_BOX"
 _DEADLINE_SECONDS = 20.0
 
 
 _MAIN = (
-    "from gpu_scheduler.engines.local.startup import main; main()"
-    "  # gpu_scheduler.engines.local.supervisor, by which the box knows it"
+    "from tgpu.engines.local.startup import main; main()"
+    "  # tgpu.engines.local.supervisor, by which the box knows it"
 )
 
 
@@ -144,7 +144,7 @@ class Box:
 
 
 # The supervisor's module, and what a runner calls itself.
-_OURS = (b"gpu_scheduler.engines.local.supervisor", b"tgpu-runner")
+_OURS = (b"tgpu.engines.local.supervisor", b"tgpu-runner")
 
 
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:

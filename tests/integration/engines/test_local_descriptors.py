@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, Phase
-from gpu_scheduler.engines.local.engine import LocalEngine
 from tests.integration.engines.box import Box, kill_and_wait, until, until_true
+from tgpu.engines.api import AttemptKey, Phase
+from tgpu.engines.local.engine import LocalEngine
 
 _JOBS = 24
 # What a filter for system calls does, as container runtimes set one.

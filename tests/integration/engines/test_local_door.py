@@ -3,8 +3,8 @@
 import os
 import shutil
 
-from gpu_scheduler.engines.local.paths import SOCKET
 from tests.integration.engines.box import Box, until
+from tgpu.engines.local.paths import SOCKET
 
 
 async def test_the_supervisor_of_a_removed_directory_leaves_the_next_one_alone(box: Box) -> None:

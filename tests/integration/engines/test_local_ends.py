@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, Phase
 from tests.integration.engines.box import Box, until_true
+from tgpu.engines.api import AttemptKey, Phase
 
 _IGNORES_TERM = "trap '' TERM; echo up; while :; do sleep 0.05; done"
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from gpu_scheduler.engines.api import AttemptKey, Launch, Notice, Phase
 from tests.integration.engines.box import Box, kill, kill_and_wait, until_true
+from tgpu.engines.api import AttemptKey, Launch, Notice, Phase
 
 _KEY = AttemptKey("g", 1)
 _WAITS = "trap 'exit 0' TERM; echo $RANK >> $WORK/up; while :; do sleep 0.02; done"
@@ -160,6 +160,6 @@ async def test_a_notice_reaches_every_worker(box: Box) -> None:
 
 
 def test_the_launcher_needs_no_more_than_the_standard_library() -> None:
-    code = "import sys, gpu_scheduler.engines.local.gang; print(*sorted(sys.modules))"
+    code = "import sys, tgpu.engines.local.gang; print(*sorted(sys.modules))"
     ran = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True)
     assert {b"pydantic", b"msgspec", b"asyncio"}.isdisjoint(ran.stdout.split())

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gpu_scheduler.engines.api import AttemptKey, Launch, Phase
 from tests.integration.engines.box import Box, kill_and_wait, until_true
+from tgpu.engines.api import AttemptKey, Launch, Phase
 
 OLD, NEW = "0" * 32, "f" * 32
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.devices.control_groups import GroupTree, memory_tree
-from gpu_scheduler.engines.api import OUT_OF_MEMORY, Limits, Phase
 from tests.integration.engines.box import Box
+from tgpu.devices.control_groups import GroupTree, memory_tree
+from tgpu.engines.api import OUT_OF_MEMORY, Limits, Phase
 
 TREE = memory_tree()
 BY_GROUP = isinstance(TREE, GroupTree)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, Launch, Observation, Phase, RunAs
-from gpu_scheduler.engines.local.record import read_claim
 from tests.integration.engines.box import Box, kill_and_wait, until, until_true
+from tgpu.engines.api import AttemptKey, Launch, Observation, Phase, RunAs
+from tgpu.engines.local.record import read_claim
 
 _NOBODY = RunAs(65534, 65534, ())
 
@@ -124,7 +124,7 @@ async def test_all_workers_of_a_gang_run_in_the_environment(box: Box) -> None:
 
 # What a file system that does not answer does to whoever looks at it.
 _HUNG_CHILD = (
-    "import time; from gpu_scheduler.engines.local import environments; "
+    "import time; from tgpu.engines.local import environments; "
     "real = environments.resolved\n"
     "def resolved(command):\n"
     "    while 'environment' in command: time.sleep(1)\n"
@@ -148,7 +148,7 @@ _HUNG_RUNNER = (
 async def test_a_start_that_hangs_holds_up_nobody_and_can_be_cancelled(
     box: Box, prelude: str, fields: dict[str, object]
 ) -> None:
-    quick = "from gpu_scheduler.engines.local import ending; ending._START_SECONDS = 0.1\n"
+    quick = "from tgpu.engines.local import ending; ending._START_SECONDS = 0.1\n"
     box.start_supervisor(quick + prelude)
     engine = await box.engine()
     hung = replace(box.shell("hung", "echo ran >> $WORK/ran"), **fields)  # type: ignore[arg-type]  # a Launch's
@@ -164,7 +164,7 @@ async def test_a_start_that_hangs_holds_up_nobody_and_can_be_cancelled(
 
 
 async def test_a_start_that_hangs_is_ended_also_by_the_next_supervisor(box: Box) -> None:
-    quick = "from gpu_scheduler.engines.local import ending; ending._START_SECONDS = 0.1\n"
+    quick = "from tgpu.engines.local import ending; ending._START_SECONDS = 0.1\n"
     box.start_supervisor(quick + _HUNG_CHILD)
     engine = await box.engine()
     await engine.launch([replace(box.shell("hung", "true"), environment=("venv", "x"))])

@@ -2,9 +2,9 @@
 
 import signal
 
-from gpu_scheduler.engines.api import AttemptKey, Notice, Phase
-from gpu_scheduler.engines.local.engine import LocalEngine
 from tests.integration.engines.box import Box, kill_and_wait, until_true
+from tgpu.engines.api import AttemptKey, Notice, Phase
+from tgpu.engines.local.engine import LocalEngine
 
 _KEY = AttemptKey("j", 1)
 _LONG = Notice(signal.SIGUSR1, 600_000)

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from gpu_scheduler.engines.api import Phase
 from tests.integration.engines.box import Box, until_true
+from tgpu.engines.api import Phase
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import Launch, Notice, Phase
-from gpu_scheduler.engines.local.windows import PROGRAMS
 from tests.integration.engines.box import Box, kill_and_wait, until_true
+from tgpu.engines.api import Launch, Notice, Phase
+from tgpu.engines.local.windows import PROGRAMS
 
 NAME = "gpujob_0_test_7"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, EngineUnavailable, Launch, Phase
-from gpu_scheduler.engines.local.engine import LocalEngine
 from tests.integration.engines.box import Box, kill, kill_and_wait, until_true
+from tgpu.engines.api import AttemptKey, EngineUnavailable, Launch, Phase
+from tgpu.engines.local.engine import LocalEngine
 
 _WAITS = "echo $$ >> $WORK/ran; while [ ! -e $WORK/go ]; do sleep 0.02; done; exit 9"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices.control_groups import tracking_tree
-from gpu_scheduler.engines.api import AttemptKey, Launch, Phase, RunAs
-from gpu_scheduler.engines.local.engine import LocalEngine
-from gpu_scheduler.engines.local.processes import is_alive, start_time
 from tests.integration.engines.box import Box, kill, kill_and_wait, until_true
+from tgpu.devices.control_groups import tracking_tree
+from tgpu.engines.api import AttemptKey, Launch, Phase, RunAs
+from tgpu.engines.local.engine import LocalEngine
+from tgpu.engines.local.processes import is_alive, start_time
 
 # Forks twice, into a session of its own, with no output and no files of the job's left open.
 _DAEMON = """

@@ -18,7 +18,7 @@ START_SECONDS = 40.0
 
 
 class RealGateway:
-    """`python -m gpu_scheduler gateway`, started when made."""
+    """`python -m tgpu gateway`, started when made."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class RealGateway:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = directory / f"gateway-{self.port}.log"
-        command = [sys.executable, "-m", "gpu_scheduler", "gateway", "--upstream", upstream]
+        command = [sys.executable, "-m", "tgpu", "gateway", "--upstream", upstream]
         command += ["--port", str(self.port), *options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -216,7 +216,7 @@ def test_without_keys_a_gateway_lends_its_rights_to_its_own_user_alone(
 def test_a_gateway_of_root_does_not_make_root_of_other_machines(
     service: RealService, tmp_path: Path
 ) -> None:
-    words = [sys.executable, "-m", "gpu_scheduler", "gateway", "--upstream", service.url]
+    words = [sys.executable, "-m", "tgpu", "gateway", "--upstream", service.url]
     options = ["--host", "0.0.0.0", "--port", str(free_port()), "--insecure-listen"]
     done = subprocess.run(
         [*words, *options], capture_output=True, text=True, env=clean_environ(), check=False

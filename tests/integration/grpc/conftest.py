@@ -54,7 +54,7 @@ class AgentProcess:
     def __init__(self, address: str, name: str, log: Path, gpus: str) -> None:
         self.name = name
         self.log = log
-        command = [sys.executable, "-m", "gpu_scheduler", "agent", "--server", address]
+        command = [sys.executable, "-m", "tgpu", "agent", "--server", address]
         command += ["--name", name, "--gpus", gpus, "--interval", "0.2s", "--log-format", "json"]
         with log.open("ab") as output:
             self.process = subprocess.Popen(

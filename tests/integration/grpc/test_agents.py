@@ -11,7 +11,7 @@ from tests.real_service import clean_environ, eventually
 
 
 def tgpu(service: GrpcService, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpu_scheduler", *words, "--api-url", service.url]
+    command = [sys.executable, "-m", "tgpu", *words, "--api-url", service.url]
     return subprocess.run(
         command, capture_output=True, text=True, env=clean_environ(), check=False, timeout=60
     )
@@ -144,7 +144,7 @@ def test_one_node_is_shown_and_an_unknown_one_is_not_found(service):
     ],
 )
 def test_options_that_cannot_be_are_refused(words, complaint):
-    command = [sys.executable, "-m", "gpu_scheduler", "agent", *words]
+    command = [sys.executable, "-m", "tgpu", "agent", *words]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert outcome.returncode == 2
     assert complaint in outcome.stderr

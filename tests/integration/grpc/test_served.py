@@ -13,10 +13,10 @@ import grpc
 import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.integration.grpc.conftest import GrpcService
 from tests.real_service import RealService, clean_environ, eventually, free_port
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 
 def listening_ports(service: RealService) -> set[int]:
@@ -91,7 +91,7 @@ def test_the_service_ends_in_time_though_somebody_watches(service):
 def refused_start(directory: Path, api: dict[str, object]) -> str:
     config = directory / "refused.json"
     config.write_text(json.dumps({"api": {"metrics_port": 0, **api}}))
-    command = [sys.executable, "-m", "gpu_scheduler", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "tgpu", "serve", "--config", str(config)]
     command += ["--data-dir", str(directory / "refused")]
     outcome = subprocess.run(
         command, capture_output=True, text=True, env=clean_environ(), check=False, timeout=60

@@ -7,18 +7,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gpu_scheduler.api.rest.journal import _lines as journal_lines
-from gpu_scheduler.app import make_service
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.errors import SchedulerError
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Dependency, DependencyKind, Detail, Options, Request
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.devices.detect import detect
-from gpu_scheduler.service.clock import ManualClock
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.service.submission import Submission
-from gpu_scheduler.settings import load_settings
+from tgpu.api.rest.journal import _lines as journal_lines
+from tgpu.app import make_service
+from tgpu.core.digest import digest
+from tgpu.core.errors import SchedulerError
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Dependency, DependencyKind, Detail, Options, Request
+from tgpu.core.plan import Plan
+from tgpu.devices.detect import detect
+from tgpu.service.clock import ManualClock
+from tgpu.service.service import Service
+from tgpu.service.submission import Submission
+from tgpu.settings import load_settings
 
 BEGIN = 1_700_000_000_000  # a real date: budgets and bookings know calendars
 TENANTS = (

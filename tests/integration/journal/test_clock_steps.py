@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.app import whatif
-from gpu_scheduler.app.whatif import past_of
-from gpu_scheduler.core.clock_step import moved_by
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.events import ClockStepped
-from gpu_scheduler.core.state import State
-from gpu_scheduler.journal.again import live_again
-from gpu_scheduler.journal.lines import Journal
-from gpu_scheduler.journal.rebuild import rebuild
-from gpu_scheduler.service.clock import ManualClock
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.service.writer import Decision
 from tests.integration.journal.history import Player, a_service, lines_of
 from tests.integration.journal.test_journal_is_the_service import replayed
+from tgpu.app import whatif
+from tgpu.app.whatif import past_of
+from tgpu.core.clock_step import moved_by
+from tgpu.core.digest import digest
+from tgpu.core.events import ClockStepped
+from tgpu.core.state import State
+from tgpu.journal.again import live_again
+from tgpu.journal.lines import Journal
+from tgpu.journal.rebuild import rebuild
+from tgpu.service.clock import ManualClock
+from tgpu.service.service import Service
+from tgpu.service.writer import Decision
 
 HOUR = 3_600_000
 STEPS = (5 * HOUR, -2 * HOUR, -9 * HOUR, 1_500)

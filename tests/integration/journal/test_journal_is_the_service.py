@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from gpu_scheduler.app.replaying import Promising, decide, in_force, passages, replay
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.journal.cut import cut
-from gpu_scheduler.journal.lines import Journal
-from gpu_scheduler.journal.rebuild import rebuild
-from gpu_scheduler.journal.replay import Step, Target, Walk, decided, differences, recorded
 from tests.integration.journal.history import BEGIN, Player, a_history, a_service, lines_of
+from tgpu.app.replaying import Promising, decide, in_force, passages, replay
+from tgpu.core.digest import digest
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.core.plan import Plan
+from tgpu.journal.cut import cut
+from tgpu.journal.lines import Journal
+from tgpu.journal.rebuild import rebuild
+from tgpu.journal.replay import Step, Target, Walk, decided, differences, recorded
 
 SETTINGS = {
     "usual": {},

@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpu_scheduler.app import whatif
-from gpu_scheduler.app.whatif import compare, past_of
-from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.journal.again import Changes, Lived, live_again
-from gpu_scheduler.journal.cut import cut
-from gpu_scheduler.journal.lines import Journal
-from gpu_scheduler.journal.past import Past
 from tests.integration.journal.history import a_history
+from tgpu.app import whatif
+from tgpu.app.whatif import compare, past_of
+from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.node import Gpu, Node
+from tgpu.journal.again import Changes, Lived, live_again
+from tgpu.journal.cut import cut
+from tgpu.journal.lines import Journal
+from tgpu.journal.past import Past
 
 EXACT = {
     "fifo": {"scheduler.policy": "fifo"},

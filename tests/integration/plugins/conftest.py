@@ -16,18 +16,18 @@ build-backend = "setuptools.build_meta"
 name = "tgpu-plugins-of-a-third-party"
 version = "1"
 
-[project.entry-points."gpu_scheduler.policies"]
+[project.entry-points."tgpu.policies"]
 backwards = "third_party:Backwards"
 moody = "third_party:Moody"
 no-policy = "third_party:NoPolicy"
 broken = "third_party_broken:Anything"
 
-[project.entry-points."gpu_scheduler.quota"]
+[project.entry-points."tgpu.quota"]
 one-gpu = "third_party:OneGpuEach"
 lost = "third_party:Lost"
 failing = "third_party:Failing"
 
-[project.entry-points."gpu_scheduler.predictors"]
+[project.entry-points."tgpu.predictors"]
 one-hour = "third_party:OneHour"
 clueless = "third_party:Clueless"
 
@@ -37,9 +37,9 @@ py-modules = ["third_party", "third_party_broken"]
 
 PLUGINS = '''
 from pathlib import Path
-from gpu_scheduler.policies import SchedulingPolicy
-from gpu_scheduler.predictors import Confidence, Level, Prediction
-from gpu_scheduler.quota import NotConfigured, QuotaInfo, QuotaProvider
+from tgpu.policies import SchedulingPolicy
+from tgpu.predictors import Confidence, Level, Prediction
+from tgpu.quota import NotConfigured, QuotaInfo, QuotaProvider
 
 
 class Backwards(SchedulingPolicy):

@@ -62,7 +62,7 @@ def test_a_lease_ends_at_its_time_while_the_policy_fails(service):
             policy("broken"),
             ["scheduling policy 'broken' (third_party_broken:Anything)", "half installed"],
         ),
-        (policy("no-policy"), ["is no gpu_scheduler.policies.SchedulingPolicy"]),
+        (policy("no-policy"), ["is no tgpu.policies.SchedulingPolicy"]),
         (
             policy("nonesuch"),
             ["no scheduling policy 'nonesuch'; there are: priority, fifo, ", "backwards, broken"],

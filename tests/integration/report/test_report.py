@@ -18,7 +18,7 @@ def service(tmp_path):
 
 
 def report(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpu_scheduler", "report", *arguments]
+    command = [sys.executable, "-m", "tgpu", "report", *arguments]
     return subprocess.run(
         command, cwd=folder, env=clean_environ(), capture_output=True, text=True, timeout=60
     )

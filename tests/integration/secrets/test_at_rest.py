@@ -39,7 +39,7 @@ def secrets_in_database(directory: Path) -> list[str]:
 
 
 def rotate(service: RealService, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpu_scheduler", "db", "rotate-key", *options]
+    command = [sys.executable, "-m", "tgpu", "db", "rotate-key", *options]
     command += ["--config", str(service.log.parent / "settings.json")]
     return subprocess.run(
         [*command, "--data-dir", str(service.data_dir), "--json"],

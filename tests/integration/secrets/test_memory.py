@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from gpu_scheduler.engines.local.processes import keep_memory_private
 from tests.real_service import RealService, gate
+from tgpu.engines.local.processes import keep_memory_private
 
 
 def core_limit(pid: int) -> str:

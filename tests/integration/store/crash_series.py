@@ -12,14 +12,14 @@ import os
 import sys
 from pathlib import Path
 
-from gpu_scheduler.core.events import NodeSet, TenantSet
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Detail
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store.builders import a_job, cancelled, completed, running, started, submitted
+from tgpu.core.events import NodeSet, TenantSet
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Detail
+from tgpu.core.node import Gpu, Node
+from tgpu.core.tenant import Tenant
+from tgpu.store.api import Record
+from tgpu.store.sqlite import SqliteStore
 
 FILE = "crash.db"
 REOPEN_AFTER = 3  # a clean stop in the middle: closing writes the log back into the database

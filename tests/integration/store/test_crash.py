@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.store.api import JobQuery, Record, Store
-from gpu_scheduler.store.codec import decode_details, decode_event
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store.builders import a_job, submitted
 from tests.integration.store.crash_series import FILE, series
+from tgpu.store.api import JobQuery, Record, Store
+from tgpu.store.codec import decode_details, decode_event
+from tgpu.store.memory import MemoryStore
+from tgpu.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,13 +5,13 @@ import contextlib
 
 import pytest
 
-from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.store.postgres import PostgresStore
 from tests.servers.postgres import PostgresServer
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import a_box, a_submission
+from tgpu.core.errors import Unavailable
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.external
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.core.events import JobsSubmitted
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service.writer import Decision
-from gpu_scheduler.store.api import JobQuery, StoreUnavailable
-from gpu_scheduler.store.postgres import PostgresStore
 from tests.builders import a_job
 from tests.real_service import RealService, eventually, free_port
 from tests.servers.postgres import PostgresServer
 from tests.unit.service.eventually import eventually as soon
 from tests.unit.service.world import a_box, a_submission
+from tgpu.core.errors import Unavailable
+from tgpu.core.events import JobsSubmitted
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.state import State
+from tgpu.service.writer import Decision
+from tgpu.store.api import JobQuery, StoreUnavailable
+from tgpu.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.external
 

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.store.api import JobQuery, Record, StoreUnavailable
-from gpu_scheduler.store.postgres import PostgresStore
 from tests.contract.store.builders import started, submission
 from tests.servers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
+from tgpu.core.ids import JobId
+from tgpu.store.api import JobQuery, Record, StoreUnavailable
+from tgpu.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.external
 
@@ -94,7 +94,7 @@ async def test_a_newer_schema_is_refused_with_both_versions(
     postgres_server.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'", database)
     message = await refusal_of(postgres_server.url(database))
     assert "has schema version 99" in message
-    assert "install the newer gpu-scheduler" in message
+    assert "install the newer tgpu" in message
 
 
 async def test_a_table_of_another_program_is_left_alone(postgres_server: PostgresServer) -> None:

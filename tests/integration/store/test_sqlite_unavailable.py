@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.store.api import JobQuery, Record, StoreUnavailable
-from gpu_scheduler.store.schema import migrations
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store.builders import a_job, started, submission, submitted
+from tgpu.core.ids import JobId
+from tgpu.store.api import JobQuery, Record, StoreUnavailable
+from tgpu.store.schema import migrations
+from tgpu.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_a_newer_schema_is_refused_with_both_versions(path: Path) -> None:
         connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
     connection.close()
     await assert_refused(
-        path, "version 99", f"up to {migrations()[-1].version}", "install the newer gpu-scheduler"
+        path, "version 99", f"up to {migrations()[-1].version}", "install the newer tgpu"
     )
 
 

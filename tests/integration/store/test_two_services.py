@@ -59,7 +59,7 @@ def test_one_that_was_halted_and_replaced_ends_and_launches_nothing(
 def take_over(service: RealService) -> None:
     options = ["--config", str(service._config), "--data-dir", str(service.data_dir)]
     subprocess.run(
-        [sys.executable, "-m", "gpu_scheduler", "db", "pair", *options, "--take-over"],
+        [sys.executable, "-m", "tgpu", "db", "pair", *options, "--take-over"],
         env=clean_environ(),
         check=True,
     )

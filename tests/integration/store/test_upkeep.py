@@ -5,19 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.errors import Conflict
-from gpu_scheduler.core.events import NodeSet, QueueSet, TenantSet, UsageAdded
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Array, Detail
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant, TenantQueue
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.store.address import Address, PostgresAddress, SqliteAddress
-from gpu_scheduler.store.api import JobQuery, Record, Store, StoreUnavailable
-from gpu_scheduler.store.rows import Value
-from gpu_scheduler.store.schema import migrate, migrations
-from gpu_scheduler.store.tables import Table
-from gpu_scheduler.store.upkeep import copy, rewrite, status, store_at, upgrade
 from tests.contract.store.builders import (
     a_job,
     audited,
@@ -29,6 +16,19 @@ from tests.contract.store.builders import (
     submitted,
 )
 from tests.servers.postgres import PostgresServer
+from tgpu.core.errors import Conflict
+from tgpu.core.events import NodeSet, QueueSet, TenantSet, UsageAdded
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Array, Detail
+from tgpu.core.node import Gpu, Node
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.usage import Usage
+from tgpu.store.address import Address, PostgresAddress, SqliteAddress
+from tgpu.store.api import JobQuery, Record, Store, StoreUnavailable
+from tgpu.store.rows import Value
+from tgpu.store.schema import migrate, migrations
+from tgpu.store.tables import Table
+from tgpu.store.upkeep import copy, rewrite, status, store_at, upgrade
 
 T1 = TenantId("t1")
 ODD = 'nul \0 quote " tab \t line \n backslash \\N \U0001f680 \ufdd0'

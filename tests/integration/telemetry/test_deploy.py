@@ -19,7 +19,7 @@ from tests.meta.repository import DOCS, ROOT
 
 DEPLOY = ROOT / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
-DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "gpu-scheduler.json").read_text())
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "tgpu.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 

@@ -43,7 +43,7 @@ def test_the_http_port_shows_the_same_metrics(watched: Watched) -> None:
 
 def test_a_scrape_through_the_unix_socket_works_without_a_metrics_port(tmp_path) -> None:
     path = tmp_path / "s"
-    command = [sys.executable, "-m", "gpu_scheduler", "serve", "--port", "0", "--gpus", "sim:1xT4"]
+    command = [sys.executable, "-m", "tgpu", "serve", "--port", "0", "--gpus", "sim:1xT4"]
     command += ["--socket", str(path), "--data-dir", str(tmp_path / "data")]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]  # opening it would fail: it is not even tried
@@ -76,7 +76,7 @@ def test_a_metrics_port_that_is_taken_is_refused_by_the_name_of_its_key(tmp_path
         environ = clean_environ() | {
             "GPU_SCHEDULER_API_METRICS_PORT": str(taken.getsockname()[1]),
         }
-        command = [sys.executable, "-m", "gpu_scheduler", "serve", "--gpus", "sim:1xT4"]
+        command = [sys.executable, "-m", "tgpu", "serve", "--gpus", "sim:1xT4"]
         command += ["--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
         refused = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2

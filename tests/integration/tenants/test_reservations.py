@@ -95,7 +95,7 @@ def test_the_command_line_reserves_shows_and_gives_back(shared: RealService):
 
 
 def tgpu(service: RealService, *arguments: str) -> str:
-    command = [sys.executable, "-m", "gpu_scheduler", *arguments, "--api-url", service.url]
+    command = [sys.executable, "-m", "tgpu", *arguments, "--api-url", service.url]
     environ = clean_environ() | {"COLUMNS": "200", "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
     assert done.returncode == 0, done.stderr

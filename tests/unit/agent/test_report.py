@@ -2,8 +2,8 @@
 
 import os
 
-from gpu_scheduler.agent.report import readings_message
-from gpu_scheduler.devices.api import GpuProcess, GpuReading, Snapshot
+from tgpu.agent.report import readings_message
+from tgpu.devices.api import GpuProcess, GpuReading, Snapshot
 
 NOBODY = 2**22 + 1  # above the largest pid there can be
 

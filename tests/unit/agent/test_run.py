@@ -14,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gpu_scheduler.agent.run import AgentOptions, Machine, Reporter
-from gpu_scheduler.api.grpc.server import GrpcServer
-from gpu_scheduler.devices.host import NodeSize
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.devices.watch import DeviceWatch
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, a_box
+from tgpu.agent.run import AgentOptions, Machine, Reporter
+from tgpu.api.grpc.server import GrpcServer
+from tgpu.devices.host import NodeSize
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.devices.watch import DeviceWatch
 
 
 class Overhearing(grpc.aio.ServerInterceptor):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_scheduler.api.errors import TABLE, body, http_error
-from gpu_scheduler.core import errors
-from gpu_scheduler.core.errors import NotFound, SchedulerError
-from gpu_scheduler.store.api import StoreUnavailable
+from tgpu.api.errors import TABLE, body, http_error
+from tgpu.core import errors
+from tgpu.core.errors import NotFound, SchedulerError
+from tgpu.store.api import StoreUnavailable
 
 KINDS = [
     kind

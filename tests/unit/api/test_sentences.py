@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.api.sentences import reason_model
-from gpu_scheduler.core.reasons import ReasonCode, reason
+from tgpu.api.sentences import reason_model
+from tgpu.core.reasons import ReasonCode, reason
 
 FACTS: dict[str, int | str] = {
     "jobs": "a, b",

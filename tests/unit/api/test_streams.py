@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from gpu_scheduler.api import streams as streams_module
-from gpu_scheduler.api.errors import http_error
-from gpu_scheduler.api.streams import Streams, TooManyStreams
-from gpu_scheduler.service.identity import Principal, Role
+from tgpu.api import streams as streams_module
+from tgpu.api.errors import http_error
+from tgpu.api.streams import Streams, TooManyStreams
+from tgpu.service.identity import Principal, Role
 
 ADA, BOB = (Principal(name, Role.USER, frozenset(), kind="key") for name in ("ada", "bob"))
 

@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_scheduler.api.grpc.refusal import TRAILER
-from gpu_scheduler.api.grpc.server import GrpcServer
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.wire import scheduler_pb2_grpc as rpc
 from tests.unit.service.world import Box, a_box
+from tgpu.api.grpc.refusal import TRAILER
+from tgpu.api.grpc.server import GrpcServer
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
+from tgpu.service.service import Service
+from tgpu.wire import scheduler_pb2_grpc as rpc
 
 
 @dataclass

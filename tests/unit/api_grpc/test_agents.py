@@ -6,9 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.unit.api_grpc.conftest import Served, refusal, refusal_of
 from tests.unit.service.eventually import eventually
+from tgpu.wire import scheduler_pb2 as pb
 
 
 def a_registration(

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from gpu_scheduler.api.errors import TABLE, http_error
-from gpu_scheduler.core import errors
-from gpu_scheduler.core.errors import SchedulerError
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.unit.api_grpc.conftest import Served, refusal
+from tgpu.api.errors import TABLE, http_error
+from tgpu.core import errors
+from tgpu.core.errors import SchedulerError
+from tgpu.wire import scheduler_pb2 as pb
 
 
 def tree(root: type[SchedulerError]) -> Iterator[type[SchedulerError]]:

@@ -4,9 +4,9 @@ import pytest
 from google.protobuf.message import Message
 from pydantic import BaseModel
 
-from gpu_scheduler.api.grpc.messages import fields_of, fill
-from gpu_scheduler.wire import nodes_v1, tenants_v1, v1
-from gpu_scheduler.wire import scheduler_pb2 as pb
+from tgpu.api.grpc.messages import fields_of, fill
+from tgpu.wire import nodes_v1, tenants_v1, v1
+from tgpu.wire import scheduler_pb2 as pb
 
 PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
     (pb.SubmitJobRequest, v1.SubmitRequest, set()),

@@ -6,11 +6,11 @@ from typing import Any
 import grpc
 import pytest
 
-from gpu_scheduler.api.grpc.scheduler import LAST_SEQ
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.unit.api_grpc.conftest import Refused, Served, refusal, refusal_of, serving
 from tests.unit.service.eventually import eventually
+from tgpu.api.grpc.scheduler import LAST_SEQ
+from tgpu.core.lifecycle import JobState
+from tgpu.wire import scheduler_pb2 as pb
 
 SLEEP = ["sleep", "60"]
 

@@ -6,9 +6,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from gpu_scheduler.api.grpc.server import SERVICES, CannotListen, GrpcServer
-from gpu_scheduler.wire import scheduler_pb2 as pb
 from tests.unit.api_grpc.conftest import Served
+from tgpu.api.grpc.server import SERVICES, CannotListen, GrpcServer
+from tgpu.wire import scheduler_pb2 as pb
 
 
 async def health(served: Served, name: str) -> str:

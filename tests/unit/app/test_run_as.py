@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.app.refusal import CannotServe
-from gpu_scheduler.app.run_as import check_run_as, run_as_rules
-from gpu_scheduler.settings import Settings
+from tgpu.app.refusal import CannotServe
+from tgpu.app.run_as import check_run_as, run_as_rules
+from tgpu.settings import Settings
 
 GAMES_UID = pwd.getpwnam("games").pw_uid
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.app.refusal import CannotServe
-from gpu_scheduler.app.secret_files import check_secret_files
-from gpu_scheduler.settings import Settings, load_with_origins
+from tgpu.app.refusal import CannotServe
+from tgpu.app.secret_files import check_secret_files
+from tgpu.settings import Settings, load_with_origins
 
 
 @pytest.fixture

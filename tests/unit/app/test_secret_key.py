@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.app.refusal import CannotServe
-from gpu_scheduler.app.rotate_key import rotate_key
-from gpu_scheduler.app.secret_key import load_sealer, new_key, read_keys, write_keys
-from gpu_scheduler.core.job import Detail
-from gpu_scheduler.service.sealing import Sealer
-from gpu_scheduler.settings import Settings
-from gpu_scheduler.store.address import SqliteAddress
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.upkeep import store_at
 from tests.contract.store.builders import a_job, submitted
+from tgpu.app.refusal import CannotServe
+from tgpu.app.rotate_key import rotate_key
+from tgpu.app.secret_key import load_sealer, new_key, read_keys, write_keys
+from tgpu.core.job import Detail
+from tgpu.service.sealing import Sealer
+from tgpu.settings import Settings
+from tgpu.store.address import SqliteAddress
+from tgpu.store.api import Record
+from tgpu.store.upkeep import store_at
 
 
 def settings(directory: Path, **security: object) -> Settings:

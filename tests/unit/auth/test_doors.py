@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpu_scheduler.api.auth.doors import DoorRules, NotServed, behind_gateway
-from gpu_scheduler.app.doors import door_rules
-from gpu_scheduler.app.refusal import CannotServe
-from gpu_scheduler.core.errors import Unauthenticated
-from gpu_scheduler.peers.peer import UNIX, Origin, Peer
-from gpu_scheduler.settings import Settings
+from tgpu.api.auth.doors import DoorRules, NotServed, behind_gateway
+from tgpu.app.doors import door_rules
+from tgpu.app.refusal import CannotServe
+from tgpu.core.errors import Unauthenticated
+from tgpu.peers.peer import UNIX, Origin, Peer
+from tgpu.settings import Settings
 
 ROOT, OWNER, OTHER = 0, 4001, 4002
 

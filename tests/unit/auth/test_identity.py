@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.core.errors import Forbidden
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.service.identity import (
+from tgpu.core.errors import Forbidden
+from tgpu.core.ids import TenantId
+from tgpu.service.identity import (
     CLUSTER_WIDE,
     LOCAL,
     PERMISSIONS,

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.api.auth import job_callers
-from gpu_scheduler.api.auth.authenticator import Authenticator
-from gpu_scheduler.api.auth.doors import DoorRules
-from gpu_scheduler.api.auth.job_callers import JobCallers
-from gpu_scheduler.core.errors import Forbidden
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.engines.api import AttemptKey, Traced
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.peers.peer import UNIX, Origin, Peer
-from gpu_scheduler.service.identity import LOCAL, Principal, Role
-from gpu_scheduler.service.lineage import UNSEEN, Lineage
-from gpu_scheduler.service.processes import Mark
-from gpu_scheduler.service.service import Service
 from tests.unit.service.world import a_box, a_submission
+from tgpu.api.auth import job_callers
+from tgpu.api.auth.authenticator import Authenticator
+from tgpu.api.auth.doors import DoorRules
+from tgpu.api.auth.job_callers import JobCallers
+from tgpu.core.errors import Forbidden
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
+from tgpu.engines.api import AttemptKey, Traced
+from tgpu.engines.fake import FakeEngine
+from tgpu.peers.peer import UNIX, Origin, Peer
+from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.lineage import UNSEEN, Lineage
+from tgpu.service.processes import Mark
+from tgpu.service.service import Service
 
 GAMES = pwd.getpwnam("games").pw_uid
 RED = TenantId("red")

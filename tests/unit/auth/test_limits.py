@@ -3,7 +3,7 @@
 import pytest
 from starlette.exceptions import HTTPException
 
-from gpu_scheduler.api.limits import BodyLimits, TokenBuckets, limited
+from tgpu.api.limits import BodyLimits, TokenBuckets, limited
 
 
 class Clock:

@@ -1,5 +1,5 @@
-from gpu_scheduler.api.auth.refusals import Refusals
-from gpu_scheduler.service.audit import Trail
+from tgpu.api.auth.refusals import Refusals
+from tgpu.service.audit import Trail
 
 
 class Clock:

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gpu_scheduler.api.auth.tokens import (
+from tgpu.api.auth.tokens import (
     BadAuthSettings,
     Jwks,
     TokenRules,
@@ -19,9 +19,9 @@ from gpu_scheduler.api.auth.tokens import (
     parse_jwks,
     tokens_of,
 )
-from gpu_scheduler.core.errors import Unauthenticated, Unavailable
-from gpu_scheduler.service.identity import Role
-from gpu_scheduler.settings import AuthSettings
+from tgpu.core.errors import Unauthenticated, Unavailable
+from tgpu.service.identity import Role
+from tgpu.settings import AuthSettings
 
 SECRET = b"a secret of more than thirty-two bytes"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from gpu_scheduler.api.auth.web_pages import WebPages, host_name
-from gpu_scheduler.core.errors import Forbidden, Malformed
+from tgpu.api.auth.web_pages import WebPages, host_name
+from tgpu.core.errors import Forbidden, Malformed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpu_scheduler.wire.v1 import GpuList, GpuModel, JobModel, ReasonModel
+from tgpu.wire.v1 import GpuList, GpuModel, JobModel, ReasonModel
 
 NOW_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 

@@ -3,9 +3,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpu_scheduler.cli import connect
-from gpu_scheduler.cli.main import main
 from tests.unit.cli.fake_service import FakeService
+from tgpu.cli import connect
+from tgpu.cli.main import main
 
 
 @dataclass(frozen=True)

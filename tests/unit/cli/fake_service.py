@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import httpx
 from pydantic import BaseModel
 
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.client.target import parse_target
-from gpu_scheduler.wire.v1 import GpuList, JobModel
 from tests.unit.cli.builders import a_gpu, a_job, some_gpus
+from tgpu.client.http import Client
+from tgpu.client.target import parse_target
+from tgpu.wire.v1 import GpuList, JobModel
 
 
 @dataclass

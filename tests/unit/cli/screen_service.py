@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from gpu_scheduler.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
-from gpu_scheduler.wire.v1 import ClusterStatus
 from tests.unit.cli.builders import a_gpu
 from tests.unit.cli.fake_service import FakeService
+from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
+from tgpu.wire.v1 import ClusterStatus
 
 
 def a_status(**changes: object) -> ClusterStatus:

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.cli import connect
-from gpu_scheduler.client import Client
+from tgpu.cli import connect
+from tgpu.client import Client
 
 FIGURES: dict[str, Any] = {
     "jobs": 412,

@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.cli import amounts
+from tgpu.cli import amounts
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli.screen_sessions import JobSession, parse_sessions
+from tgpu.cli.screen_sessions import JobSession, parse_sessions
 
 LISTING = """There are screens on:
 \t4711.gpujob_0_test_7\t(11/16/26 03:03:33)\t(Detached)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli import checks
-from gpu_scheduler.cli.checks import data_dir, disk
-from gpu_scheduler.cli.findings import Level
 from tests.unit.cli.builders import a_gpu, some_gpus
+from tgpu.cli import checks
+from tgpu.cli.checks import data_dir, disk
+from tgpu.cli.findings import Level
 
 GIB = 1024**3
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpu_scheduler.settings import all_keys
+from tgpu.settings import all_keys
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli.db import size
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.contract.store.builders import submission
+from tgpu.cli.db import size
+from tgpu.store.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.cli.durations import duration_text, parse_duration, roughly_text
+from tgpu.cli.durations import duration_text, parse_duration, roughly_text
 
 
 @pytest.mark.parametrize(

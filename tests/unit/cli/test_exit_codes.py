@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.cli.exit_codes import ExitCode, exit_code_of_error, exit_code_of_job
+from tgpu.cli.exit_codes import ExitCode, exit_code_of_error, exit_code_of_job
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.cli.import_lines import ImportedJob, is_listing, read_commands, read_listing
+from tgpu.cli.import_lines import ImportedJob, is_listing, read_commands, read_listing
 
 LISTING = """ID   State      Output               E-Level  Time   Command [run=1/1]
 3    running    /tmp/ts-out.EVQwR5                   sleep 1000

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from gpu_scheduler.cli.instants import instant_text, parse_instant, span_text, zone_text
+from tgpu.cli.instants import instant_text, parse_instant, span_text, zone_text
 
 ZONE = timezone(timedelta(hours=1), "CET")
 

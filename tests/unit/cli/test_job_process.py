@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gpu_scheduler.cli.job_process import surroundings
+from tgpu.cli.job_process import surroundings
 
 
 class Proc:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import environment, output
 from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
 from tests.unit.cli.fake_service import an_element
+from tgpu.cli import environment, output
 
 
 def test_piped_lists_are_plain_and_whole(tgpu, service):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli.journals import parse_past
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.sqlite import SqliteStore
 from tests.unit.journal.story import a_file, events, jobs, lines, started
+from tgpu.cli.journals import parse_past
+from tgpu.store.api import Record
+from tgpu.store.sqlite import SqliteStore
 
 NOW = round(datetime(2026, 11, 16, 12, 0, tzinfo=UTC).timestamp() * 1000)  # a Monday
 DAY = 86_400_000
@@ -125,14 +125,14 @@ def test_the_journal_of_a_database_is_written_without_a_service(tgpu, tmp_path, 
     assert outcome.code == 0, outcome.err
     assert "wrote 12 events" in outcome.err
     text = gzip.decompress(target.read_bytes()).splitlines()
-    assert json.loads(text[0])["kind"] == "gpu-scheduler journal"
+    assert json.loads(text[0])["kind"] == "tgpu journal"
     assert [json.loads(line)["seq"] for line in text[1:-1]] == list(range(1, 13))
     assert json.loads(text[-1]) == {"end": True, "rows": 12, "last_seq": 12}
     assert "agrees with event 8" in tgpu("replay", str(target), "--at", "8").out
 
 
 def test_the_same_journal_gives_the_same_file(tgpu, tmp_path, database, monkeypatch):
-    monkeypatch.setattr("gpu_scheduler.cli.environment.now_ms", lambda: NOW)
+    monkeypatch.setattr("tgpu.cli.environment.now_ms", lambda: NOW)
     first, second = tmp_path / "a.gz", tmp_path / "b.gz"
     for target in (first, second):
         tgpu("export", "--database", database, str(target))

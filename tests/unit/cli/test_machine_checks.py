@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli import machine_checks
-from gpu_scheduler.cli.findings import Level
+from tgpu.cli import machine_checks
+from tgpu.cli.findings import Level
 
 HOME = {"HOME": "/home/nobody"}
 
@@ -52,7 +52,7 @@ def test_a_unit_whose_program_is_gone_fails_with_the_command_that_mends_it(tmp_p
     unit.parent.mkdir(parents=True)
     nowhere = tmp_path / "none.service"
     assert machine_checks.units(tmp_path, nowhere) == []
-    unit.write_text(f'[Service]\nExecStart="{tmp_path}/my env/python" -m gpu_scheduler serve\n')
+    unit.write_text(f'[Service]\nExecStart="{tmp_path}/my env/python" -m tgpu serve\n')
     (check,) = machine_checks.units(tmp_path, nowhere)
     assert (check.level, check.remedy) == (Level.FAIL, "tgpu service install --user")
     (tmp_path / "my env").mkdir()

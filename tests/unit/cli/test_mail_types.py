@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.cli.mail_types import parse_mail_types
-from gpu_scheduler.wire.mail import MAIL_EVENTS
+from tgpu.cli.mail_types import parse_mail_types
+from tgpu.wire.mail import MAIL_EVENTS
 
 
 def test_slurm_s_words_are_understood():

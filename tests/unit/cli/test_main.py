@@ -7,8 +7,8 @@ import sys
 import httpx
 import pytest
 
-from gpu_scheduler.cli.exit_codes import MEANINGS
-from gpu_scheduler.cli.main import build_command
+from tgpu.cli.exit_codes import MEANINGS
+from tgpu.cli.main import build_command
 
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
@@ -160,13 +160,13 @@ def test_an_interrupt_is_130(tgpu, service):
 )
 def test_help_and_version_import_no_network_and_no_server(arguments):
     code = (
-        "import sys; from gpu_scheduler.cli.main import main; main(sys.argv[1:]);"
+        "import sys; from tgpu.cli.main import main; main(sys.argv[1:]);"
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
     )
     modules = set(run.stderr.split())
-    assert "gpu_scheduler.cli.main" in modules
+    assert "tgpu.cli.main" in modules
     heavy = {"httpx", "fastapi", "grpc", "uvicorn", "yaml", "structlog", "asyncio", "textual"}
-    assert not modules & {*heavy, "gpu_scheduler.settings", "gpu_scheduler.app"}
+    assert not modules & {*heavy, "tgpu.settings", "tgpu.app"}

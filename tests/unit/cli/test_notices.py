@@ -5,9 +5,9 @@ import json
 import httpx
 import pytest
 
-from gpu_scheduler.cli import connect
 from tests.unit.cli.fake_service import FakeService
 from tests.unit.cli.fake_tenants import Json
+from tgpu.cli import connect
 
 NOTICE: Json = {
     "name": "ops",

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import connect
 from tests.unit.cli.builders import a_gpu, some_gpus
 from tests.unit.cli.screen_service import ScreenService
+from tgpu.cli import connect
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from gpu_scheduler.wire.preemptions_v1 import PreemptionList, PreemptionModel
-from gpu_scheduler.wire.v1 import ActionAnswer
+from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
+from tgpu.wire.v1 import ActionAnswer
 
 RECEIPT = PreemptionModel(
     job_id="12",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import connect
 from tests.unit.cli.fake_tenants import QUEUE, QUOTA, FakeTenants
+from tgpu.cli import connect
 
 AIMS = ["shortest", "30m00s", "hold"]
 

@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gpu_scheduler.api.sentences import reason_model
-from gpu_scheduler.cli.main import build_command
-from gpu_scheduler.core.reasons import Reason, ReasonCode
+from tgpu.api.sentences import reason_model
+from tgpu.cli.main import build_command
+from tgpu.core.reasons import Reason, ReasonCode
 
 # Whatever a sentence may want to know.
 FACTS: defaultdict[str, int | str] = defaultdict(

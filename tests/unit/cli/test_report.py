@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.journal.lines import end_line, header_line, row_line
-from gpu_scheduler.store import codec
 from tests.unit.report.journals import HOUR, T0, Story, a_node, in_order, nodes
+from tgpu.core.cause import Fault
+from tgpu.core.lifecycle import JobState
+from tgpu.journal.lines import end_line, header_line, row_line
+from tgpu.store import codec
 
 PLOTS = {f"{name}.png" for name in ("use-by-tenant", "use-by-gpu", "waits", "gantt", "failures")}
 
@@ -62,7 +62,7 @@ def test_without_the_library_the_page_is_written_and_the_remedy_told(
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     outcome = tgpu("report", str(journal), "--out", str(tmp_path / "r"))
     assert outcome.code == 0
-    assert "pip install 'gpu-scheduler[report]'" in outcome.err
+    assert "pip install 'tgpu[report]'" in outcome.err
     assert [file.name for file in (tmp_path / "r").iterdir()] == ["report.html"]
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.cli import connect, environment
-from gpu_scheduler.cli.instants import span_text, zone_text
-from gpu_scheduler.wire.v1 import GpuReservationModel
 from tests.unit.cli.builders import a_gpu, some_gpus
 from tests.unit.cli.fake_service import FakeService
+from tgpu.cli import connect, environment
+from tgpu.cli.instants import span_text, zone_text
+from tgpu.wire.v1 import GpuReservationModel
 
 NOW = 1_900_000_000_000  # 2030-03-17T17:46:40Z
 HOUR = 3_600_000

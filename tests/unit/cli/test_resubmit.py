@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
-from gpu_scheduler.api.rest.convert import submission_of
-from gpu_scheduler.api.rest.resubmit import resubmit_command
-from gpu_scheduler.core.job import Detail, Job
-from gpu_scheduler.wire.v1 import SubmitRequest
 from tests.builders import a_job
+from tgpu.api.rest.convert import submission_of
+from tgpu.api.rest.resubmit import resubmit_command
+from tgpu.core.job import Detail, Job
+from tgpu.wire.v1 import SubmitRequest
 
 DETAIL = Detail(name="my run", argv=("python", "t.py", "--x", "a b"), cwd="/")
 JOBS = {

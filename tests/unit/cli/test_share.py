@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gpu_scheduler.cli import connect
-from gpu_scheduler.client import Client
+from tgpu.cli import connect
+from tgpu.client import Client
 
 SHARE: dict[str, Any] = {
     "weight": 2.0,

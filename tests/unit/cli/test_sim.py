@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from gpu_scheduler import predictors
+from tgpu import predictors
 
 TRACE = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,1,30,8\n3,2,10,1\n"
 BAD = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,-1,30,8\n3,2,10,99\n"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import connect
 from tests.unit.cli.builders import a_gpu, a_job, a_running_job, some_gpus
 from tests.unit.cli.screen_service import ScreenService, some_metrics
+from tgpu.cli import connect
 
 
 @pytest.fixture

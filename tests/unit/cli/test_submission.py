@@ -1,7 +1,7 @@
 import pytest
 
-from gpu_scheduler.cli.failures import Failure
-from gpu_scheduler.cli.submission import Submitter, Typed, build_request, read_command
+from tgpu.cli.failures import Failure
+from tgpu.cli.submission import Submitter, Typed, build_request, read_command
 
 NOW_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 ADA = Submitter("ada", "/home/ada", {"PATH": "/bin", "HOME": "/home/ada"}, NOW_MS)

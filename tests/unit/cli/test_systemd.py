@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.cli.systemd import UNIT, Unit, unit_path, unit_text
+from tgpu.cli.systemd import UNIT, Unit, unit_path, unit_text
 
-SERVE = (sys.executable, "-m", "gpu_scheduler", "serve")
+SERVE = (sys.executable, "-m", "tgpu", "serve")
 
 
 def verified(folder: Path, unit: Unit) -> str:

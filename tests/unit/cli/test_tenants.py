@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import connect
 from tests.unit.cli.fake_tenants import TENANT, FakeTenants
+from tgpu.cli import connect
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpu_scheduler.cli import systemd
+from tgpu.cli import systemd
 
 
 @pytest.fixture

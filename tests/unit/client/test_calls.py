@@ -8,23 +8,23 @@ import re
 import httpx
 import pytest
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.client import calls
-from gpu_scheduler.client.aio import AsyncClient
-from gpu_scheduler.client.call import Call
-from gpu_scheduler.client.errors import NotFound
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.wire.keys_v1 import KeyCreate
-from gpu_scheduler.wire.reservations_v1 import ReservationCreate
-from gpu_scheduler.wire.root_v1 import PlainJobRequest
-from gpu_scheduler.wire.tenants_v1 import (
+from tgpu.api.rest.app import make_app
+from tgpu.client import calls
+from tgpu.client.aio import AsyncClient
+from tgpu.client.call import Call
+from tgpu.client.errors import NotFound
+from tgpu.client.http import Client
+from tgpu.wire.keys_v1 import KeyCreate
+from tgpu.wire.reservations_v1 import ReservationCreate
+from tgpu.wire.root_v1 import PlainJobRequest
+from tgpu.wire.tenants_v1 import (
     QueueCreate,
     QueuePatch,
     QuotaPatch,
     TenantCreate,
     TenantPatch,
 )
-from gpu_scheduler.wire.v1 import SubmitRequest
+from tgpu.wire.v1 import SubmitRequest
 
 PLAIN = PlainJobRequest(
     job_id="n1", tenant_id="t1", gpu_type="A100", gpus=2, priority=5, submitted_at=0

@@ -6,26 +6,26 @@ import sys
 import httpx
 import pytest
 
-import gpu_scheduler.client
-from gpu_scheduler.client import AsyncClient, Client, NoService, TimedOut
-from gpu_scheduler.client import steps as steps_module
+import tgpu.client
 from tests.unit.cli.builders import a_job, a_running_job, an_ended_job
+from tgpu.client import AsyncClient, Client, NoService, TimedOut
+from tgpu.client import steps as steps_module
 
 HERE = "http://127.0.0.1:1"
 
 
 def test_everything_that_is_offered_is_there():
-    for name in gpu_scheduler.client.__all__:
-        assert getattr(gpu_scheduler.client, name).__name__ == name
+    for name in tgpu.client.__all__:
+        assert getattr(tgpu.client, name).__name__ == name
 
 
 def test_what_is_not_there_is_not_there():
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = gpu_scheduler.client.Nothing
+        _ = tgpu.client.Nothing
 
 
 def test_importing_the_package_loads_no_library():
-    script = "import sys, gpu_scheduler.client; print(*sys.modules)"
+    script = "import sys, tgpu.client; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     )

@@ -6,8 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gpu_scheduler.client.connection import Connection
-from gpu_scheduler.client.errors import (
+from tests.unit.cli.builders import a_running_job
+from tgpu.client.connection import Connection
+from tgpu.client.errors import (
     ClientError,
     Conflict,
     Denied,
@@ -16,10 +17,9 @@ from gpu_scheduler.client.errors import (
     TimedOut,
     Unavailable,
 )
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.client.surroundings import data_dir, surroundings
-from gpu_scheduler.client.target import unix_target
-from tests.unit.cli.builders import a_running_job
+from tgpu.client.http import Client
+from tgpu.client.surroundings import data_dir, surroundings
+from tgpu.client.target import unix_target
 
 
 def options(target: str, *, api_key=None, verify=True):

@@ -4,13 +4,13 @@ from typing import cast
 import httpx
 import pytest
 
-from gpu_scheduler.client import follow, steps
-from gpu_scheduler.client.call import LogChunk
-from gpu_scheduler.client.errors import NoService
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.client.target import parse_target
-from gpu_scheduler.wire.v1 import JobModel
 from tests.unit.cli.builders import a_job, a_running_job, an_ended_job
+from tgpu.client import follow, steps
+from tgpu.client.call import LogChunk
+from tgpu.client.errors import NoService
+from tgpu.client.http import Client
+from tgpu.client.target import parse_target
+from tgpu.wire.v1 import JobModel
 
 
 class FakeService:

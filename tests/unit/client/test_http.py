@@ -4,11 +4,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from gpu_scheduler.client.errors import BadAnswer, ClientError, Lost, NoService
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.client.target import parse_target
-from gpu_scheduler.wire.v1 import SubmitRequest
 from tests.unit.cli.builders import a_job
+from tgpu.client.errors import BadAnswer, ClientError, Lost, NoService
+from tgpu.client.http import Client
+from tgpu.client.target import parse_target
+from tgpu.wire.v1 import SubmitRequest
 
 HERE = parse_target("http://127.0.0.1:8080")
 Handler = Callable[[httpx.Request], httpx.Response]

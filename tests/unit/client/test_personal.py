@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.client.personal import PersonalService
-from gpu_scheduler.client.target import parse_target, unix_target
+from tgpu.client.personal import PersonalService
+from tgpu.client.target import parse_target, unix_target
 
 
 def announce(data_dir: Path, **facts: object) -> PersonalService:

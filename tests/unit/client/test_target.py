@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.client.target import parse_target, unix_target
+from tgpu.client.target import parse_target, unix_target
 
 
 def test_a_tcp_address_is_kept_without_its_last_slash():

@@ -7,11 +7,11 @@ from itertools import islice
 import httpx
 import pytest
 
-from gpu_scheduler.client import watch as watch_module
-from gpu_scheduler.client.aio import AsyncClient
-from gpu_scheduler.client.errors import BadAnswer, ClientError, Conflict, Lost, NoService
-from gpu_scheduler.client.http import Client
-from gpu_scheduler.client.watch import Watch
+from tgpu.client import watch as watch_module
+from tgpu.client.aio import AsyncClient
+from tgpu.client.errors import BadAnswer, ClientError, Conflict, Lost, NoService
+from tgpu.client.http import Client
+from tgpu.client.watch import Watch
 
 HERE = "http://127.0.0.1:1"
 

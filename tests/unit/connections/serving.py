@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_scheduler.connections.budget import Budget, ConnectionLimits
-from gpu_scheduler.connections.server import GuardedServer
+from tgpu.connections.budget import Budget, ConnectionLimits
+from tgpu.connections.server import GuardedServer
 
 STREAM = "/stream"
 REFUSED = "/refused"  # answered by its head alone

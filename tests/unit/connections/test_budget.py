@@ -4,8 +4,8 @@ import resource
 
 import pytest
 
-from gpu_scheduler.connections.budget import Budget, ConnectionLimits, caller_behind
-from gpu_scheduler.peers.peer import Origin, Peer
+from tgpu.connections.budget import Budget, ConnectionLimits, caller_behind
+from tgpu.peers.peer import Origin, Peer
 
 
 def test_a_place_that_is_given_back_is_free_again() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.connections import protocol
-from gpu_scheduler.connections.acceptor import Acceptor
-from gpu_scheduler.connections.budget import Budget
 from tests.unit.connections.serving import GET, REFUSED, STREAM, Fixed, serving
+from tgpu.connections import protocol
+from tgpu.connections.acceptor import Acceptor
+from tgpu.connections.budget import Budget
 
 QUICK = Fixed(head_seconds=0.3, body_seconds=0.5, streams=frozenset({STREAM}))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.adjust import AdjustRules, PastUse, adjusted
 from tests.builders import a_tenant
+from tgpu.core.adjust import AdjustRules, PastUse, adjusted
 
 RULES = AdjustRules(min_borrow=1000, max_borrow=4000, step=500)
 BUSY, IDLE = PastUse(10_000, 1000), PastUse(0, 0)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpu_scheduler.core.attained import FLOORS, doublings, gpu_seconds, least_ms, level_of
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move, give_way, preempt
-from gpu_scheduler.core.lifecycle import requeue as requeued
 from tests.builders import a_job, a_state, entry_of, move, run, start, submit
+from tgpu.core.attained import FLOORS, doublings, gpu_seconds, least_ms, level_of
+from tgpu.core.check import check_invariants
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move, give_way, preempt
+from tgpu.core.lifecycle import requeue as requeued
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,6 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.bookings import (
-    OVER,
-    BookingRequest,
-    Refusal,
-    Unbookable,
-    booked_at_most,
-    broken,
-    choose,
-    due,
-    moves,
-    unused_cause,
-)
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.events import BookingRemoved, BookingSet, NodeSet, TimePassed
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_booking,
     a_gpu,
@@ -40,6 +21,25 @@ from tests.builders import (
     submit,
     waiting_ids,
 )
+from tgpu.core.booking import Booking
+from tgpu.core.bookings import (
+    OVER,
+    BookingRequest,
+    Refusal,
+    Unbookable,
+    booked_at_most,
+    broken,
+    choose,
+    due,
+    moves,
+    unused_cause,
+)
+from tgpu.core.check import check_invariants
+from tgpu.core.events import BookingRemoved, BookingSet, NodeSet, TimePassed
+from tgpu.core.heat import Heat
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.state import State
 
 
 def wanted(gpus: int = 1, starts_at: int = 1000, ends_at: int = 2000, **fields: Any):

@@ -1,4 +1,4 @@
-from gpu_scheduler.core.breaker import CLOSED, Breaker, BreakerRules, BreakerState
+from tgpu.core.breaker import CLOSED, Breaker, BreakerRules, BreakerState
 
 RULES = BreakerRules(failures=3, retry_ms=1000)
 

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpu_scheduler.core.budget import (
+from tests.builders import a_job, a_state, a_tenant, end, entry_of, start, started
+from tgpu.core.budget import (
     DAY_MS,
     NO_SPEND,
     next_change_at,
@@ -14,14 +15,13 @@ from gpu_scheduler.core.budget import (
     window_end,
     window_start,
 )
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import TenantSet, TimePassed
-from gpu_scheduler.core.explain import explain
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Window
-from tests.builders import a_job, a_state, a_tenant, end, entry_of, start, started
+from tgpu.core.cycle import schedule
+from tgpu.core.events import TenantSet, TimePassed
+from tgpu.core.explain import explain
+from tgpu.core.policies import order_policy
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.state import State
+from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
 
 HOUR_MS = 3_600_000
 GPU_HOUR = 1000 * HOUR_MS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.core.calibration import (
+from tgpu.core.calibration import (
     LastTwo,
     Outcome,
     PastJob,
@@ -10,7 +10,7 @@ from gpu_scheduler.core.calibration import (
     rank_correlation,
     score,
 )
-from gpu_scheduler.core.predict import Confidence, Facts, History, Level, Prediction
+from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
 
 ADA = Facts("t", "ada", 1000)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.core.cause import (
+from tgpu.core.cause import (
     NO_EVIDENCE,
     Evidence,
     Fault,

@@ -4,16 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.core.check import check_invariants, check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.ids import JobId, NodeId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.node import Node, Placement, Share
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_gpu,
     a_job,
@@ -27,6 +17,16 @@ from tests.builders import (
     requeue,
     start,
 )
+from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.errors import InvariantBroken
+from tgpu.core.ids import JobId, NodeId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import JobState
+from tgpu.core.node import Node, Placement, Share
+from tgpu.core.plan import Plan, Start
+from tgpu.core.policies import order_policy
+from tgpu.core.state import State
 
 
 def a_good_state() -> State:

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.cohort import (
+from tests.builders import a_job, a_node, a_state, a_tenant, start, submit
+from tgpu.core.cohort import (
     borrowed,
     ceiling,
     lent,
     may_reclaim,
     pool_of,
 )
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.stages.admit import refuse
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
-from tests.builders import a_job, a_node, a_state, a_tenant, start, submit
+from tgpu.core.ids import TenantId
+from tgpu.core.job import class_of
+from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.stages.admit import refuse
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 RED, BLUE, GREEN = TenantId("red"), TenantId("blue"), TenantId("green")
 

@@ -1,14 +1,5 @@
 import pytest
 
-from gpu_scheduler.core.check import check_plan
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.events import TimePassed
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_gpu,
     a_job,
@@ -22,6 +13,15 @@ from tests.builders import (
     start,
     started,
 )
+from tgpu.core.check import check_plan
+from tgpu.core.cycle import schedule
+from tgpu.core.errors import InvariantBroken
+from tgpu.core.events import TimePassed
+from tgpu.core.lifecycle import JobState
+from tgpu.core.plan import Plan
+from tgpu.core.policies import order_policy
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.state import State
 
 
 def plan_at(state: State, now: int = 0) -> Plan:

@@ -1,6 +1,6 @@
-from gpu_scheduler.core.digest import digest
-from gpu_scheduler.core.events import NodeSet
 from tests.builders import a_job, a_node, a_state, start, submit
+from tgpu.core.digest import digest
+from tgpu.core.events import NodeSet
 
 
 def test_states_that_came_about_otherwise_and_are_the_same_have_one_digest():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.core import errors
+from tgpu.core import errors
 
 
 def test_invalid_request_names_field_value_and_remedy() -> None:

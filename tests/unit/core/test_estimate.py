@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.core.estimate import (
+from tgpu.core.estimate import (
     Announced,
     Basis,
     Estimate,
@@ -12,7 +12,7 @@ from gpu_scheduler.core.estimate import (
     by_queue,
     is_news,
 )
-from gpu_scheduler.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId, TenantId
 
 MINUTE, HOUR = 60_000, 3_600_000
 

@@ -4,17 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import BookingSet, NodeSet, TenantSet, TimePassed
-from gpu_scheduler.core.explain import explain, never_reason
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Budget, OverBudget
 from tests.builders import (
     a_booking,
     a_gpu,
@@ -31,6 +20,17 @@ from tests.builders import (
     started,
     submit,
 )
+from tgpu.core.cycle import schedule
+from tgpu.core.events import BookingSet, NodeSet, TenantSet, TimePassed
+from tgpu.core.explain import explain, never_reason
+from tgpu.core.ids import NodeId
+from tgpu.core.job import Job, class_of
+from tgpu.core.lifecycle import JobState
+from tgpu.core.node import Node
+from tgpu.core.policies import order_policy
+from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.state import State
+from tgpu.core.tenant import Budget, OverBudget
 
 
 def why(state: State, job_id: str = "j") -> Reason:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.foreign import ForeignRules, ForeignUse, ForeignWatch, watch_foreign
+from tgpu.core.foreign import ForeignRules, ForeignUse, ForeignWatch, watch_foreign
 
 RULES = ForeignRules(memory_millis=800, load_millis=800, quiet_ms=30_000)
 FREE = ForeignWatch()

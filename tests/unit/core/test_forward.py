@@ -1,15 +1,15 @@
 """The queue played forward, in small worlds one can work out by hand."""
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.forward import Deciding, Run, play_forward
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.state import State
 from tests.builders import a_job, a_node, a_state, entry_of, move, requeue, run, start
+from tgpu.core import lifecycle
+from tgpu.core.forward import Deciding, Run, play_forward
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import Move
+from tgpu.core.policies import order_policy
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.state import State
 
 FIFO = Deciding(order_policy("fifo"))
 

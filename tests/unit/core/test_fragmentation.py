@@ -1,6 +1,6 @@
 """What a mix of requests cannot use."""
 
-from gpu_scheduler.core.fragmentation import MIX, MOST_GPUS, of_empty, unusable
+from tgpu.core.fragmentation import MIX, MOST_GPUS, of_empty, unusable
 
 
 def test_nothing_is_lost_where_everything_is_taken_or_all_could_use_it() -> None:

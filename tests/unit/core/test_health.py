@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.health import (
+from tgpu.core.health import (
     APPLICATION_XIDS,
     FATAL_XIDS,
     HEALTHY,
@@ -17,8 +17,8 @@ from gpu_scheduler.core.health import (
     problem_of,
     vouched,
 )
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.node import Part, Placement, Share
+from tgpu.core.ids import NodeId
+from tgpu.core.node import Part, Placement, Share
 
 PROBATION = 600_000
 WELL = Signs(ecc_uncorrected=0, remap_pending=False, remap_failed=False)

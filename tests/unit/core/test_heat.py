@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.heat import Heat, HeatLimits, heat_of
-from gpu_scheduler.core.node import Gpu
-from gpu_scheduler.core.stages.place import pick_shares
+from tgpu.core.heat import Heat, HeatLimits, heat_of
+from tgpu.core.node import Gpu
+from tgpu.core.stages.place import pick_shares
 
 LIMITS = HeatLimits(threshold_c=75, margin_c=5)
 temperatures = st.integers(0, 120)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.idle import IdleRules, IdleWatch, Rung, climb
+from tgpu.core.idle import IdleRules, IdleWatch, Rung, climb
 
 MINUTE = 60_000
 RULES = IdleRules(percent=5, window_ms=30 * MINUTE)

@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.core.ids import is_job_id
+from tgpu.core.ids import is_job_id
 
 
 @pytest.mark.parametrize("text", ["j1", "_x", "7", "a.b-c_d", "A" * 128])

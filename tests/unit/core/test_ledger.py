@@ -1,9 +1,9 @@
 import contextlib
 
-from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.ledger import Trial
-from gpu_scheduler.core.node import Part, Placement, Share
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, a_tenant, start
+from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.ledger import Trial
+from tgpu.core.node import Part, Placement, Share
 
 N0, US = NodeId("n0"), TenantId("default")
 

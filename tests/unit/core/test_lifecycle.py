@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.errors import IllegalMove
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import MOVES, PENDING, TERMINAL, JobState, Move, Progress
 from tests.builders import a_placement
+from tgpu.core import lifecycle
+from tgpu.core.errors import IllegalMove
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import MOVES, PENDING, TERMINAL, JobState, Move, Progress
 
 J = JobId("j1")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.meter import (
+from tgpu.core.ids import TenantId
+from tgpu.core.meter import (
     ONE,
     SCALE,
     Meter,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpu_scheduler.core import mix_index
-from gpu_scheduler.core.job import Request, Where, class_of
-from gpu_scheduler.core.mix import CPU_STEP, FEWEST, Mix, TypeMix, Wish, differs, learn, wish_of
-from gpu_scheduler.core.stages.place import place
 from tests.builders import a_job, a_node, a_placement, a_state
+from tgpu.core import mix_index
+from tgpu.core.job import Request, Where, class_of
+from tgpu.core.mix import CPU_STEP, FEWEST, Mix, TypeMix, Wish, differs, learn, wish_of
+from tgpu.core.stages.place import place
 
 HALF, ONE, TWO = Wish(500), Wish(1000), Wish(2000)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.model_size import (
+from tgpu.core.model_size import (
     Requirement,
     SizeTable,
     Source,

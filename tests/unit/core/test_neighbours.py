@@ -1,10 +1,10 @@
 """What jobs submitted together tell of each other."""
 
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.lifecycle import JobState, Progress
-from gpu_scheduler.core.neighbours import Lookout, Neighbours
-from gpu_scheduler.core.predict import Forecast, History
 from tests.builders import a_job
+from tgpu.core.job import class_of
+from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.predict import Forecast, History
 
 HOUR = 3_600_000
 CLASS = class_of(a_job())

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpu_scheduler.core import node_index
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.ledger import Ledger, NodeUse
-from gpu_scheduler.core.node_index import NodeIndex
-from gpu_scheduler.core.packing import Shape
-from gpu_scheduler.core.stages.place import place
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, a_tenant
+from tgpu.core import node_index
+from tgpu.core.ids import NodeId
+from tgpu.core.job import class_of
+from tgpu.core.ledger import Ledger, NodeUse
+from tgpu.core.node_index import NodeIndex
+from tgpu.core.packing import Shape
+from tgpu.core.stages.place import place
 
 
 def grouped(index: NodeIndex) -> dict[tuple[str, tuple[int, ...]], list[str]]:

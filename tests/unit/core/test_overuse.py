@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.core.job import Request
-from gpu_scheduler.core.node import Share
-from gpu_scheduler.core.overuse import (
+from tgpu.core.job import Request
+from tgpu.core.node import Share
+from tgpu.core.overuse import (
     WITHIN,
     OveruseAction,
     OveruseRules,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.core.packing import Cells, Kind, Shape, capacity, fit
+from tgpu.core.packing import Cells, Kind, Shape, capacity, fit
 
 
 def cells(*free: int, islands: tuple[int, ...] = ()) -> Cells:

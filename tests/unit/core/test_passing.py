@@ -2,16 +2,6 @@
 
 import pytest
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import BookingSet
-from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.stages.hold import FAR
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_booking,
     a_gpu,
@@ -24,6 +14,16 @@ from tests.builders import (
     started,
     submit,
 )
+from tgpu.core.booking import Booking
+from tgpu.core.cycle import schedule
+from tgpu.core.events import BookingSet
+from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.plan import Plan
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.stages.hold import FAR
+from tgpu.core.state import State
 
 EASY = Rules(passing=Passing.EASY)
 HOUR = 3_600_000

@@ -2,13 +2,14 @@
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Detail, class_of
-from gpu_scheduler.core.lifecycle import JobState, Progress
-from gpu_scheduler.core.policies.shortest import Shortest
-from gpu_scheduler.core.predict import (
+from tests.builders import a_job, a_state, started
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.ids import JobId
+from tgpu.core.job import Detail, class_of
+from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.policies.shortest import Shortest
+from tgpu.core.predict import (
     Confidence,
     Facts,
     Forecast,
@@ -21,7 +22,6 @@ from gpu_scheduler.core.predict import (
     runtime_ms,
     template,
 )
-from tests.builders import a_job, a_state, started
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -1,7 +1,7 @@
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.queue import WaitingQueue
 from tests.builders import a_job
+from tgpu.core.ids import JobId
+from tgpu.core.job import class_of
+from tgpu.core.queue import WaitingQueue
 
 
 def test_jobs_alike_share_one_class() -> None:

@@ -1,12 +1,12 @@
 """What a job has used up, from its moves."""
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.events import JobMoved
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.receipt import receipt_of
 from tests.builders import a_job, a_placement
+from tgpu.core import lifecycle
+from tgpu.core.cause import Fault
+from tgpu.core.events import JobMoved
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.receipt import receipt_of
 
 JOB = a_job("j", gpus=2, submitted_at=100)
 ID = JobId("j")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.meter import SCALE, Meter, advanced
-from gpu_scheduler.core.share import MILLION, Share, shares
-from gpu_scheduler.core.state import State
 from tests.builders import a_job, a_state, a_tenant, submit
+from tgpu.core.ids import TenantId
+from tgpu.core.meter import SCALE, Meter, advanced
+from tgpu.core.share import MILLION, Share, shares
+from tgpu.core.state import State
 
 HOUR = 3_600_000
 WEEK = 168 * HOUR

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.sla import (
+from tests.builders import a_job, a_queue
+from tgpu.core.job import class_of
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.sla import (
     MOST_URGENT,
     Promise,
     broken_by,
@@ -17,7 +18,6 @@ from gpu_scheduler.core.sla import (
     missed_wait_target,
     urgency,
 )
-from tests.builders import a_job, a_queue
 
 DEADLINE = class_of(a_job(deadline_at=10_000))
 LIMITED = class_of(a_job(deadline_at=10_000, time_limit_ms=6000))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gpu_scheduler.core.slowness import Lag, Pace, SlownessRules, reports, watch_pace
+from tgpu.core.slowness import Lag, Pace, SlownessRules, reports, watch_pace
 
 RULES = SlownessRules()
 

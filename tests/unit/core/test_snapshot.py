@@ -1,13 +1,5 @@
 """Snapshots: who is taken along, who is not, and what they have in common with the state."""
 
-from gpu_scheduler.core.events import MixSet, TimePassed
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.mix import Mix, Wish
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.policy import ChoicePolicy, Policy
-from gpu_scheduler.core.snapshot import fill, picture, state_of
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Budget, Window
 from tests.builders import (
     a_job,
     a_node,
@@ -20,6 +12,14 @@ from tests.builders import (
     run,
     start,
 )
+from tgpu.core.events import MixSet, TimePassed
+from tgpu.core.lifecycle import JobState
+from tgpu.core.mix import Mix, Wish
+from tgpu.core.policies import order_policy
+from tgpu.core.policy import ChoicePolicy, Policy
+from tgpu.core.snapshot import fill, picture, state_of
+from tgpu.core.state import State
+from tgpu.core.tenant import Budget, Window
 
 FIFO = order_policy("fifo")
 

@@ -1,13 +1,13 @@
 """Questions about jobs that nobody has submitted."""
 
-from gpu_scheduler.core.forward import Deciding, Run
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.snapshot import picture
-from gpu_scheduler.core.sooner import Asked, Sooner, World, as_new, play, sooner
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.changes import ChangeKind
 from tests.builders import a_gpu, a_job, a_node, a_state, start
+from tgpu.core.forward import Deciding, Run
+from tgpu.core.job import Job
+from tgpu.core.policies import order_policy
+from tgpu.core.snapshot import picture
+from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from tgpu.core.state import State
+from tgpu.core.why.changes import ChangeKind
 
 HOUR = 3_600_000
 

@@ -2,20 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.errors import InvariantBroken
-from gpu_scheduler.core.events import (
-    JobChanged,
-    JobMoved,
-    NodeSet,
-    QueueRemoved,
-    QueueSet,
-    TenantSet,
-    TimePassed,
-)
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.state import State, doom_cause
 from tests.builders import (
     a_job,
     a_node,
@@ -35,6 +21,20 @@ from tests.builders import (
     submit,
     waiting_ids,
 )
+from tgpu.core.check import check_invariants
+from tgpu.core.errors import InvariantBroken
+from tgpu.core.events import (
+    JobChanged,
+    JobMoved,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+    TimePassed,
+)
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.state import State, doom_cause
 
 
 def test_a_new_job_waits() -> None:

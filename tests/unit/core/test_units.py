@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpu_scheduler.core.units import gpu_millis, gpus_text
+from tgpu.core.units import gpu_millis, gpus_text
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.what_if import instead
 from tests.builders import a_job, a_node, a_state, entry_of, snapshot, start, started, waiting_ids
+from tgpu.core.cycle import schedule
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.what_if import instead
 
 
 def test_the_other_waits_as_the_newest_and_the_job_itself_is_gone() -> None:

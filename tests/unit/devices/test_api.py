@@ -1,4 +1,4 @@
-from gpu_scheduler.devices.api import GpuProcess, GpuReading
+from tgpu.devices.api import GpuProcess, GpuReading
 
 
 def test_an_unmeasured_gpu_keeps_what_it_is_and_forgets_how_it_felt() -> None:

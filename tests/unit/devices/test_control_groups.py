@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices.control_groups import GroupTree, memory_tree
+from tgpu.devices.control_groups import GroupTree, memory_tree
 
 UNIFIED = "35 24 0:30 / {point} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 FIRST = "36 24 0:31 {root} {point} rw - cgroup cgroup rw,memory\n"

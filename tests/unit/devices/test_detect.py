@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices import detect as detection
-from gpu_scheduler.devices.api import NoDriver
-from gpu_scheduler.devices.detect import detect, node_size
-from gpu_scheduler.devices.host import NodeSize, this_machine
-from gpu_scheduler.devices.nvidia_smi import NvidiaSmiProvider
-from gpu_scheduler.devices.simulated import SimulatedProvider
 from tests.fakes.nvidia_smi import FakeNvidiaSmi
+from tgpu.devices import detect as detection
+from tgpu.devices.api import NoDriver
+from tgpu.devices.detect import detect, node_size
+from tgpu.devices.host import NodeSize, this_machine
+from tgpu.devices.nvidia_smi import NvidiaSmiProvider
+from tgpu.devices.simulated import SimulatedProvider
 
 L4 = "0, GPU-a, NVIDIA L4, 23034, 0, 41, 0, 00000000:07:00.0\n"
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.devices.gpu_type import UNKNOWN_TYPE, short_type
+from tgpu.devices.gpu_type import UNKNOWN_TYPE, short_type
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import os
 
-from gpu_scheduler.devices.host import this_machine
+from tgpu.devices.host import this_machine
 
 
 def test_this_machine_has_the_cores_this_process_may_use() -> None:

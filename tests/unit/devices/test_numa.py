@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices.numa import numa_node_of
+from tgpu.devices.numa import numa_node_of
 
 
 def a_device(sysfs: Path, name: str, numa_node: str) -> None:

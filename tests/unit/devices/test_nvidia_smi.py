@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.devices.api import GpuProcess, GpuReading, NoDriver
-from gpu_scheduler.devices.host import this_machine
-from gpu_scheduler.devices.nvidia_smi import (
+from tests.fakes.nvidia_smi import FakeNvidiaSmi
+from tgpu.devices.api import GpuProcess, GpuReading, NoDriver
+from tgpu.devices.host import this_machine
+from tgpu.devices.nvidia_smi import (
     NvidiaSmiProvider,
     parse_gpus,
     parse_health,
     parse_processes,
 )
-from tests.fakes.nvidia_smi import FakeNvidiaSmi
 
 A100 = "0, GPU-a, NVIDIA A100-SXM4-80GB, 81920, 1024, 41, 87, 00000000:07:00.0\n"
 T4 = "1, GPU-b, Tesla T4, 15360, 0, 36, 0, 00000000:08:00.0\n"

@@ -1,4 +1,4 @@
-from gpu_scheduler.devices.nvlink import nvlink_groups
+from tgpu.devices.nvlink import nvlink_groups
 
 
 def test_gpus_without_links_are_in_no_group() -> None:

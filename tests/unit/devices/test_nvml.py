@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpu_scheduler.devices.api import GpuProcess, NoDriver
-from gpu_scheduler.devices.nvml import NvmlProvider
 from tests.fakes.nvml import FakeNvml
 from tests.unit.devices.eventually import eventually
+from tgpu.devices.api import GpuProcess, NoDriver
+from tgpu.devices.nvml import NvmlProvider
 
 MIB = 1024 * 1024
 ADriver = Callable[..., FakeNvml]

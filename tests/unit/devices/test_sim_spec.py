@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from gpu_scheduler.devices.sim_spec import SimGpu, parse_sim_spec
+from tgpu.devices.sim_spec import SimGpu, parse_sim_spec
 
 GIB = 1024
 

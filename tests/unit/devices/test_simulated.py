@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices.api import GpuProcess
-from gpu_scheduler.devices.simulated import SimulatedProvider
+from tgpu.devices.api import GpuProcess
+from tgpu.devices.simulated import SimulatedProvider
 
 
 def write(path: Path, **state: object) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.core.breaker import BreakerRules
-from gpu_scheduler.devices.api import GpuReading, Snapshot
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.devices.watch import DeviceWatch
 from tests.unit.devices.eventually import eventually
+from tgpu.core.breaker import BreakerRules
+from tgpu.devices.api import GpuReading, Snapshot
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.devices.watch import DeviceWatch
 
 SLOW = "slow: no answer from the driver in 0.2 s"
 
@@ -308,7 +308,7 @@ async def test_close_does_not_wait_for_a_hung_driver(
 def test_the_interpreter_exits_while_the_driver_hangs() -> None:
     program = """
 import asyncio, threading
-from gpu_scheduler.devices.watch import DeviceWatch
+from tgpu.devices.watch import DeviceWatch
 class Hung:
     name, simulated = "nvml", False
     def read(self): threading.Event().wait()

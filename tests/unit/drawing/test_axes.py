@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.drawing.axes import Axis, dates, days, linear, spans
+from tgpu.drawing.axes import Axis, dates, days, linear, spans
 
 DAY = 86_400.0
 T0 = 1_762_000_000.0  # 1 November 2025, 12:26:40 UTC

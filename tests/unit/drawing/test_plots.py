@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gpu_scheduler.drawing import axes, plots
-from gpu_scheduler.drawing.page import cards, html_page, keys, picture_style, table
+from tgpu.drawing import axes, plots
+from tgpu.drawing.page import cards, html_page, keys, picture_style, table
 
 EVIL = "<script>alert('x')</script>&\""
 X = axes.linear(10, str)

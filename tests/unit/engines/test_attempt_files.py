@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.attempt_files import (
+from tgpu.engines.attempt_files import (
     NotPlain,
     make_attempt,
     new_file,

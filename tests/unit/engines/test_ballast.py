@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gpu_scheduler.engines import ballast
+from tgpu.engines import ballast
 
 
 def test_it_really_takes_up_room_until_it_is_given_up(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey, EngineUnavailable, Launch, Observation, Phase
-from gpu_scheduler.engines.fake import FakeEngine
+from tgpu.engines.api import AttemptKey, EngineUnavailable, Launch, Observation, Phase
+from tgpu.engines.fake import FakeEngine
 
 _KEY = AttemptKey("j", 1)
 _LAUNCH = Launch(_KEY, ("true",), "/", {})

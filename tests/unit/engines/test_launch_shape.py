@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gpu_scheduler.engines.local.launch_shape import read_launch
+from tgpu.engines.local.launch_shape import read_launch
 
 GOOD = {"argv": ["true"], "cwd": "/", "env": {"A": "b"}}
 HEAD = ["launch", "j", 1, 100, None]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpu_scheduler.gateway.answer import (
+from tgpu.gateway.answer import (
     Answer,
     is_known,
     not_there,

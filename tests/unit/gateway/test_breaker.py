@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.gateway.breaker import Away, Breaker
+from tgpu.gateway.breaker import Away, Breaker
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpu_scheduler.gateway.headers import caller_of, of_a_read, page_key, to_caller, to_service
+from tgpu.gateway.headers import caller_of, of_a_read, page_key, to_caller, to_service
 
 
 def a_scope(*headers: tuple[bytes, bytes]) -> dict[str, Any]:

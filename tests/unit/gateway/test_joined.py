@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gpu_scheduler.gateway.joined import Joined
+from tgpu.gateway.joined import Joined
 
 
 async def test_nobody_gets_an_answer_that_was_begun_before_the_question() -> None:

@@ -1,8 +1,8 @@
 """Who counts as one caller, and how much one may ask."""
 
-from gpu_scheduler.gateway.answer import Answer
-from gpu_scheduler.gateway.headers import Caller
-from gpu_scheduler.gateway.limits import Buckets, Identity, Limits, identity_in
+from tgpu.gateway.answer import Answer
+from tgpu.gateway.headers import Caller
+from tgpu.gateway.limits import Buckets, Identity, Limits, identity_in
 
 ADDRESS = "192.0.2.1"
 

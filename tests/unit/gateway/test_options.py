@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gpu_scheduler.gateway.options import GatewayOptions
+from tgpu.gateway.options import GatewayOptions
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://scheduler/prefix"])
@@ -24,8 +24,8 @@ def test_other_addresses_are_refused(url: str) -> None:
 def test_a_gateway_that_shares_nothing_needs_no_redis_package() -> None:
     program = (
         "import sys; sys.modules['redis'] = None\n"
-        "import gpu_scheduler.gateway.serve\n"
-        "from gpu_scheduler.gateway.app import Gateway, GatewayOptions\n"
+        "import tgpu.gateway.serve\n"
+        "from tgpu.gateway.app import Gateway, GatewayOptions\n"
         "import asyncio\n"
         "async def main(): Gateway(GatewayOptions('http://127.0.0.1:1'))\n"
         "asyncio.run(main())\n"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.gateway.answer import Answer, Headers
-from gpu_scheduler.gateway.breaker import Away
-from gpu_scheduler.gateway.headers import caller_of
-from gpu_scheduler.gateway.reads import Kept, Reads, is_cached, key_of
-from gpu_scheduler.gateway.upstream import UpstreamAway
+from tgpu.gateway.answer import Answer, Headers
+from tgpu.gateway.breaker import Away
+from tgpu.gateway.headers import caller_of
+from tgpu.gateway.reads import Kept, Reads, is_cached, key_of
+from tgpu.gateway.upstream import UpstreamAway
 
 
 def a_request(path: bytes, method: str = "GET", **headers: bytes) -> dict[str, Any]:

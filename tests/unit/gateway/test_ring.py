@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gpu_scheduler.gateway.ring import Event, Over, Reader, Ring, TooSlow
+from tgpu.gateway.ring import Event, Over, Reader, Ring, TooSlow
 
 
 def events(*seqs: int) -> list[Event]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.gateway.ring import Event
-from gpu_scheduler.gateway.source import Gone, SseReader
-from gpu_scheduler.gateway.upstream import UpstreamAway
+from tgpu.gateway.ring import Event
+from tgpu.gateway.source import Gone, SseReader
+from tgpu.gateway.upstream import UpstreamAway
 
 TEXT = (
     b": connected\nid: 4\n\n"

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.events import (
+from tests.builders import a_job, a_node, a_tenant
+from tgpu.core import lifecycle
+from tgpu.core.events import (
     Event,
     JobMoved,
     JobsSubmitted,
@@ -12,13 +13,12 @@ from gpu_scheduler.core.events import (
     SettingsSet,
     TenantSet,
 )
-from gpu_scheduler.core.ids import JobId, NodeId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.node import Placement, Share
-from gpu_scheduler.journal.lines import end_line, header_line, row_line
-from gpu_scheduler.store import codec
-from tests.builders import a_job, a_node, a_tenant
+from tgpu.core.ids import JobId, NodeId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.node import Placement, Share
+from tgpu.journal.lines import end_line, header_line, row_line
+from tgpu.store import codec
 
 SETTINGS = {"scheduler.policy": "fifo", "scheduler.passing": "greedy"}
 NODE = a_node("n0", gpus=2)

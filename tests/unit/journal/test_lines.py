@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, SettingsSet, TenantSet
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import PENDING, Move
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.journal.lines import (
+from tests.builders import a_job, a_node, a_tenant
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, SettingsSet, TenantSet
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import PENDING, Move
+from tgpu.core.tenant import Tenant
+from tgpu.journal.lines import (
     Journal,
     end_line,
     fit_to_leave,
@@ -17,10 +18,9 @@ from gpu_scheduler.journal.lines import (
     row_line,
     split_lines,
 )
-from gpu_scheduler.journal.rebuild import rebuild
-from gpu_scheduler.simulate.problems import BadInput
-from gpu_scheduler.store import codec
-from tests.builders import a_job, a_node, a_tenant
+from tgpu.journal.rebuild import rebuild
+from tgpu.simulate.problems import BadInput
+from tgpu.store import codec
 
 HEADER = header_line(exported_at=5, last_seq=3)
 
@@ -110,9 +110,9 @@ def test_environments_never_leave_and_commands_only_when_asked():
         ([b"job_id,submit_s\n"], "line 1: is no header of a journal"),
         ([b"{}\n"], "line 1: is no header"),
         ([b"[" * 200_000], "line 1: is no header"),
-        ([b'{"kind":"a","format":1}'], "line 1, kind: is 'a'; 'gpu-scheduler journal' is right"),
-        ([b'{"kind":"gpu-scheduler journal","format":9}'], "format: 9 is newer than 1"),
-        ([b'{"kind":"gpu-scheduler journal","format":1,"after":-1}'], "line 1, after: -1"),
+        ([b'{"kind":"a","format":1}'], "line 1, kind: is 'a'; 'tgpu journal' is right"),
+        ([b'{"kind":"tgpu journal","format":9}'], "format: 9 is newer than 1"),
+        ([b'{"kind":"tgpu journal","format":1,"after":-1}'], "line 1, after: -1"),
         ([header_line(exported_at=1, last_seq=9, after=4), b'{"seq":5}'], "no snapshot"),
         ([HEADER, b"\xff\xfe\n"], "line 2: is no line of a journal"),
         ([HEADER, b"nonsense\n"], "line 2: is no line of a journal"),
@@ -172,3 +172,12 @@ def test_a_tenant_of_the_header_is_whole():
     tenant = Tenant(a_tenant("t").tenant_id, max_gpu_millis_by_type=(("A100", 4000),))
     header = header_line(exported_at=0, last_seq=0, tenants=[codec.tenant_text(tenant)])
     assert Journal("x", [header]).header.tenants == (tenant,)
+
+
+def test_a_journal_from_before_the_product_had_its_name_is_read(tmp_path):
+    header = HEADER.replace(b'"tgpu journal"', b'"gpu-scheduler journal"')
+    assert header != HEADER
+    path = tmp_path / "old.jsonl"
+    path.write_bytes(header + EVENTS[0])
+    assert is_journal(path)
+    assert len(list(Journal("x", [header, EVENTS[0]]).rows())) == 1

@@ -1,10 +1,10 @@
 """The learnt mix is part of the past, also where a journal begins in the middle."""
 
-from gpu_scheduler.core.events import MixSet
-from gpu_scheduler.core.mix import Mix, Wish
-from gpu_scheduler.journal.lines import Journal
-from gpu_scheduler.journal.rebuild import Rebuilt, rebuild, snapshot_lines
 from tests.unit.journal.test_lines import EVENTS, HEADER, rows
+from tgpu.core.events import MixSet
+from tgpu.core.mix import Mix, Wish
+from tgpu.journal.lines import Journal
+from tgpu.journal.rebuild import Rebuilt, rebuild, snapshot_lines
 
 MIX = Mix(((Wish(500, 4_000, ("A100", "H100")), 6_000), (Wish(1_000), 4_000)))
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.notices.notice import Kind, Letter, Notice
+from tgpu.core.ids import JobId, TenantId
+from tgpu.notices.notice import Kind, Letter, Notice
 
 
 def a_notice(kind: Kind = Kind.FAILURE, notice_id: str = "7-1000", **fields: Any) -> Notice:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.errors import NotFound
-from gpu_scheduler.core.events import NodeSet
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Window
-from gpu_scheduler.notices.delivery import (
+from tests.unit.service.eventually import eventually
+from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.errors import NotFound
+from tgpu.core.events import NodeSet
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
+from tgpu.notices.delivery import (
     MARK,
     Delivery,
     Mark,
@@ -23,12 +25,10 @@ from gpu_scheduler.notices.delivery import (
     decode_mark,
     encode_mark,
 )
-from gpu_scheduler.notices.dispatch import Dispatch
-from gpu_scheduler.notices.notice import Letter, Notice, NotSent
-from gpu_scheduler.service.writer import Decision
-from gpu_scheduler.store.memory import MemoryStore
-from tests.unit.service.eventually import eventually
-from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.notices.dispatch import Dispatch
+from tgpu.notices.notice import Letter, Notice, NotSent
+from tgpu.service.writer import Decision
+from tgpu.store.memory import MemoryStore
 
 ALL = frozenset({"start", "end", "failure", "preemption", "idle", "gpu", "deadline", "budget"})
 QUICK = Pauses(0.001, 0.01)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.notices.desktop import DesktopTarget
-from gpu_scheduler.notices.notice import NotSent
 from tests.unit.notices.letters import a_letter
+from tgpu.notices.desktop import DesktopTarget
+from tgpu.notices.notice import NotSent
 
 
 @pytest.fixture

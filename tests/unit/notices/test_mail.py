@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import trustme
 
-from gpu_scheduler.notices.mail import MailTarget, SmtpServer
-from gpu_scheduler.notices.notice import Kind, Letter, NotSent
 from tests.real_service import free_port
 from tests.servers.mail_server import MailServer
 from tests.unit.notices.letters import a_letter, a_notice
+from tgpu.notices.mail import MailTarget, SmtpServer
+from tgpu.notices.notice import Kind, Letter, NotSent
 
 PASSWORD = "hunter2-and-more"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.notices.make import make_target
-from gpu_scheduler.settings.notices import NoticeSettings
+from tgpu.notices.make import make_target
+from tgpu.settings.notices import NoticeSettings
 
 HOOK = {"kind": "webhook", "url_env": "HOOK"}
 

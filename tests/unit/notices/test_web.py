@@ -9,11 +9,11 @@ import ssl
 import pytest
 import trustme
 
-from gpu_scheduler.notices.notice import NotSent
-from gpu_scheduler.notices.web import SlackTarget, Web, WebhookTarget
 from tests.real_service import free_port
 from tests.servers.hook_server import HookServer
 from tests.unit.notices.letters import a_letter
+from tgpu.notices.notice import NotSent
+from tgpu.notices.web import SlackTarget, Web, WebhookTarget
 
 KEY = "a-key-of-ours"
 
@@ -134,8 +134,8 @@ async def test_an_address_with_a_login_is_shown_without_it():
 
 
 async def test_the_set_up_of_logging_keeps_addresses_out_of_the_log():
-    from gpu_scheduler.log import set_up_logging
-    from gpu_scheduler.settings.model import LoggingSettings
+    from tgpu.log import set_up_logging
+    from tgpu.settings.model import LoggingSettings
 
     before = logging.getLogger().handlers
     try:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Detail
-from gpu_scheduler.core.lifecycle import JobState, Progress
-from gpu_scheduler.notices.notice import Kind
-from gpu_scheduler.notices.words import budget_notice, gpu_notice, job_notice
-from gpu_scheduler.service.feed_event import FeedEvent
-from gpu_scheduler.service.spending import Notice as BudgetReached
-from gpu_scheduler.store.api import StoredJob
 from tests.builders import a_job
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Detail
+from tgpu.core.lifecycle import JobState, Progress
+from tgpu.notices.notice import Kind
+from tgpu.notices.words import budget_notice, gpu_notice, job_notice
+from tgpu.service.feed_event import FeedEvent
+from tgpu.service.spending import Notice as BudgetReached
+from tgpu.store.api import StoredJob
 
 ALL = frozenset(kind.value for kind in Kind)
 

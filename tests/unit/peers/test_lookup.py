@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpu_scheduler.peers.lookup import Lookup
-from gpu_scheduler.peers.peer import NOWHERE, Peer
 from tests.unit.peers.ends import (
     AS_ROOT,
     FAMILIES,
@@ -17,6 +15,8 @@ from tests.unit.peers.ends import (
     connected,
     connected_here,
 )
+from tgpu.peers.lookup import Lookup
+from tgpu.peers.peer import NOWHERE, Peer
 
 WAYS = ("sock_diag", "/proc/net/tcp")
 

@@ -3,10 +3,10 @@ import os
 import subprocess
 from contextlib import closing
 
-from gpu_scheduler.peers.lookup import Lookup
-from gpu_scheduler.peers.peer import Peer
-from gpu_scheduler.peers.processes import holders, processes_of
 from tests.unit.peers.ends import AS_ROOT, NOBODY, connected, connected_here
+from tgpu.peers.lookup import Lookup
+from tgpu.peers.peer import Peer
+from tgpu.peers.processes import holders, processes_of
 
 
 @AS_ROOT

@@ -5,9 +5,9 @@ from threading import Event
 
 import pytest
 
-from gpu_scheduler.core.predict import Facts, History, Level
-from gpu_scheduler.predictors import gbm
-from gpu_scheduler.predictors.gbm import Boosted, Gbm, check_installed, train_trees
+from tgpu.core.predict import Facts, History, Level
+from tgpu.predictors import gbm
+from tgpu.predictors.gbm import Boosted, Gbm, check_installed, train_trees
 
 ADA = Facts("t", "ada", 1000)
 FLAT = (Boosted(1.0, 0.1, ()), Boosted(2.0, 0.1, ()))
@@ -109,7 +109,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
         return whole(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install 'gpu-scheduler\[ml\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'tgpu\[ml\]'"):
         Gbm()
 
 

@@ -4,8 +4,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from gpu_scheduler import predictors
-from gpu_scheduler.predictors import History, LimitPredictor, NoPredictor, load_predictor
+from tgpu import predictors
+from tgpu.predictors import History, LimitPredictor, NoPredictor, load_predictor
 
 
 class Oracle:

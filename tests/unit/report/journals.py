@@ -4,16 +4,16 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted, NodeSet
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Detail, Job, Request
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.node import Gpu, Node, Placement, Share
-from gpu_scheduler.journal.lines import Journal, end_line, header_line, row_line
-from gpu_scheduler.report.collect import PRICE
-from gpu_scheduler.store import codec
+from tgpu.core import lifecycle
+from tgpu.core.cause import Fault
+from tgpu.core.events import Event, JobMoved, JobsSubmitted, NodeSet
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Detail, Job, Request
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.node import Gpu, Node, Placement, Share
+from tgpu.journal.lines import Journal, end_line, header_line, row_line
+from tgpu.report.collect import PRICE
+from tgpu.store import codec
 
 DAY = 86_400_000
 HOUR = 3_600_000

@@ -2,16 +2,16 @@
 
 import pytest
 
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.events import TenantSet
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.journal.cut import cut
-from gpu_scheduler.journal.lines import Journal, header_line
-from gpu_scheduler.report.collect import Collected, collect
-from gpu_scheduler.report.figures import Series, capacity_ms, figures, step_of, use_by_gpu
 from tests.unit.report.journals import DAY, HOUR, T0, Story, a_journal, a_node, in_order, nodes
+from tgpu.core.cause import Fault
+from tgpu.core.events import TenantSet
+from tgpu.core.ids import TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.tenant import Tenant
+from tgpu.journal.cut import cut
+from tgpu.journal.lines import Journal, header_line
+from tgpu.report.collect import Collected, collect
+from tgpu.report.figures import Series, capacity_ms, figures, step_of, use_by_gpu
 
 
 def read(*stories: Story, since=T0, until=T0 + 10 * HOUR, node=None, tenant=None, **fields):
@@ -159,7 +159,7 @@ def test_there_are_never_too_many_steps(length):
 )
 def test_an_amount_is_spread_over_the_steps_it_covers(monkeypatch, since, until, means):
     # Steps of 4: from 0, from 4, and a last one of 2.
-    monkeypatch.setattr("gpu_scheduler.report.figures.step_of", lambda *_: (4, 3))
+    monkeypatch.setattr("tgpu.report.figures.step_of", lambda *_: (4, 3))
     series = Series(0, 10)
     series.add(since, until, 4)
     assert series.means() == means

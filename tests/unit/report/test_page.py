@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.drawing.plots import framed
-from gpu_scheduler.report.collect import collect
-from gpu_scheduler.report.figures import figures, use_by_gpu
-from gpu_scheduler.report.page import page, pictures
-from gpu_scheduler.report.plan import MOST_BARS, MOST_ROWS, Colours, gantt, gpu_rows
-from gpu_scheduler.report.png import NoLibrary, png
 from tests.unit.report.journals import DAY, HOUR, T0, Story, a_journal, a_node, in_order, nodes
 from tests.unit.simulate.test_page import Checker
+from tgpu.core.cause import Fault
+from tgpu.core.lifecycle import JobState
+from tgpu.drawing.plots import framed
+from tgpu.report.collect import collect
+from tgpu.report.figures import figures, use_by_gpu
+from tgpu.report.page import page, pictures
+from tgpu.report.plan import MOST_BARS, MOST_ROWS, Colours, gantt, gpu_rows
+from tgpu.report.png import NoLibrary, png
 
 EVIL = "<script>alert(1)</script>"
 

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.events import Event
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.meter import Meters
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service.accounting import METER, meter_documents, meters_after, read_meters
-from gpu_scheduler.service.submission import Submission
-from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job, a_state, start
 from tests.property.oracle import HALF_LIFE_MS
 from tests.property.world import a_lived_in_world
 from tests.unit.service.world import FailingStore, a_box, a_submission
+from tgpu.core.events import Event
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Options
+from tgpu.core.meter import Meters
+from tgpu.core.state import State
+from tgpu.service.accounting import METER, meter_documents, meters_after, read_meters
+from tgpu.service.submission import Submission
+from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
 DEFAULT = TenantId("default")

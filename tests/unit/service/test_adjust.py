@@ -1,12 +1,12 @@
 """Borrowing limits that the service moves at intervals, on record and in the audit log."""
 
-from gpu_scheduler.core.adjust import AdjustRules
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.service.adjust import ACTOR, AdjustSettings
-from gpu_scheduler.store.api import AuditRow
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.adjust import AdjustRules
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
+from tgpu.service.adjust import ACTOR, AdjustSettings
+from tgpu.store.api import AuditRow
+from tgpu.store.memory import MemoryStore
 
 RED, BLUE = TenantId("red"), TenantId("blue")
 HOUR = 3_600_000

@@ -5,17 +5,17 @@ import os
 import psutil
 import pytest
 
-from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
-from gpu_scheduler.core.foreign import ForeignRules
-from gpu_scheduler.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.devices.api import GpuProcess
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.service.hardware import HardwareRules
-from gpu_scheduler.service.processes import booted_at
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
+from tgpu.core.errors import Conflict, InvalidRequest, NotFound
+from tgpu.core.foreign import ForeignRules
+from tgpu.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.devices.api import GpuProcess
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.service.hardware import HardwareRules
+from tgpu.service.processes import booted_at
+from tgpu.store.memory import MemoryStore
 
 RULES = HardwareRules(foreign=ForeignRules())
 

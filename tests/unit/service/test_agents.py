@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpu_scheduler.core.errors import Conflict, InvalidRequest, NotFound
-from gpu_scheduler.devices.api import GpuReading
-from gpu_scheduler.service.agents import Agents, Readings, Registration
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import Box, FailingStore, a_box
+from tgpu.core.errors import Conflict, InvalidRequest, NotFound
+from tgpu.devices.api import GpuReading
+from tgpu.service.agents import Agents, Readings, Registration
+from tgpu.store.memory import MemoryStore
 
 H100 = GpuReading(0, "GPU-0", "NVIDIA H100", "H100", 80_000, temperature_c=50)
 

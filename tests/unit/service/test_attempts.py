@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.plan import Plan, Preemption, PreemptionCause
-from gpu_scheduler.engines.api import Notice, Observation, Phase
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.attempts import Attempts
-from gpu_scheduler.store.api import StoreUnavailable
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, FailingStore, a_box, a_submission
+from tgpu.core.ids import JobId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.plan import Plan, Preemption, PreemptionCause
+from tgpu.engines.api import Notice, Observation, Phase
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.attempts import Attempts
+from tgpu.store.api import StoreUnavailable
+from tgpu.store.memory import MemoryStore
 
 
 class SlowEngine(FakeEngine):

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.errors import (
+from tests.unit.service.world import DEFAULT, Box, FailingStore, a_box, a_submission
+from tgpu.core.errors import (
     Conflict,
     InvalidRequest,
     NotFound,
     QuotaExceeded,
     Unavailable,
 )
-from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.service.bookings import BookingLimits, Wish, bookings_of
-from gpu_scheduler.store.memory import MemoryStore
-from tests.unit.service.world import DEFAULT, Box, FailingStore, a_box, a_submission
+from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.tenant import Tenant
+from tgpu.service.bookings import BookingLimits, Wish, bookings_of
+from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -1,10 +1,10 @@
 import pytest
 
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.job import Request, Where
-from gpu_scheduler.service.by_memory import counted_by_memory
-from gpu_scheduler.service.submission import Submission
 from tests.builders import a_gpu, a_node
+from tgpu.core.ids import TenantId
+from tgpu.core.job import Request, Where
+from tgpu.service.by_memory import counted_by_memory
+from tgpu.service.submission import Submission
 
 NODES = [a_node(gpus=[a_gpu(0, mem_mib=80_000), a_gpu(1, "L4", mem_mib=24_000)])]
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Window
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.clock import SteadyClock
-from gpu_scheduler.service.feed_event import feed_event
-from gpu_scheduler.service.tenants import usage_total
-from gpu_scheduler.store.codec import decode_event
-from gpu_scheduler.store.memory import MemoryStore
-from gpu_scheduler.telemetry.counts import Counts
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.check import check_invariants
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.clock import SteadyClock
+from tgpu.service.feed_event import feed_event
+from tgpu.service.tenants import usage_total
+from tgpu.store.codec import decode_event
+from tgpu.store.memory import MemoryStore
+from tgpu.telemetry.counts import Counts
 
 HOUR = 3_600_000
 NOON = 20_000 * 24 * HOUR + 12 * HOUR

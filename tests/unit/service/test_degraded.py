@@ -2,16 +2,16 @@
 
 import pytest
 
-from gpu_scheduler.core.breaker import BreakerState
-from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.devices.api import Snapshot
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.telemetry.counts import Counts
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import NODE, Box, FailingStore, a_box, a_submission
+from tgpu.core.breaker import BreakerState
+from tgpu.core.errors import Unavailable
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.devices.api import Snapshot
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.service.clock import WallClock
+from tgpu.telemetry.counts import Counts
 
 
 class FailingProvider(SimulatedProvider):

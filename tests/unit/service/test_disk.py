@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.errors import Unavailable
-from gpu_scheduler.engines import ballast
-from gpu_scheduler.service.disk import Disk, NoDisk, size_text
+from tgpu.core.errors import Unavailable
+from tgpu.engines import ballast
+from tgpu.service.disk import Disk, NoDisk, size_text
 
 
 def test_a_ballast_given_up_refuses_what_is_new_until_it_is_back(tmp_path: Path) -> None:

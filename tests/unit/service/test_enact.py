@@ -4,17 +4,17 @@ from typing import Any
 
 import msgspec
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.events import BookingRemoved, BookingSet, Event, JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.lifecycle import JobState, Move, stop
-from gpu_scheduler.core.plan import Claim, Plan, Preemption, PreemptionCause, Start
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.service.accounting import usage_events
-from gpu_scheduler.service.enact import Enacted, enact, events_of
 from tests.builders import a_job, a_placement, a_state, a_tenant, entry_of, move, run, start, submit
+from tgpu.core.booking import Booking
+from tgpu.core.check import check_invariants
+from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved, JobsSubmitted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.lifecycle import JobState, Move, stop
+from tgpu.core.plan import Claim, Plan, Preemption, PreemptionCause, Start
+from tgpu.core.state import State
+from tgpu.core.usage import Usage
+from tgpu.service.accounting import usage_events
+from tgpu.service.enact import Enacted, enact, events_of
 
 NOW = 10_000
 

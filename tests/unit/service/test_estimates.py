@@ -6,24 +6,24 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from gpu_scheduler.core.estimate import Announced, Basis, Estimate
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.predict import Facts, History, Prediction
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service import estimates as module
-from gpu_scheduler.service.asking import ask
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.service.estimates import EstimateSettings
-from gpu_scheduler.service.feed import Subscription
-from gpu_scheduler.service.feed_event import ESTIMATED, FeedEvent
-from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.service.predictions import Predictions
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, FailingStore, a_box, a_submission
+from tgpu.core.estimate import Announced, Basis, Estimate
+from tgpu.core.ids import JobId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.predict import Facts, History, Prediction
+from tgpu.core.state import State
+from tgpu.service import estimates as module
+from tgpu.service.asking import ask
+from tgpu.service.clock import WallClock
+from tgpu.service.estimates import EstimateSettings
+from tgpu.service.feed import Subscription
+from tgpu.service.feed_event import ESTIMATED, FeedEvent
+from tgpu.service.observer import Observer
+from tgpu.service.predictions import Predictions
+from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
 LIMITED = Options(time_limit_ms=HOUR)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.evidence import gather, kernel_kills, log_tail
-from gpu_scheduler.service.file_reads import FileReads
+from tgpu.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.evidence import gather, kernel_kills, log_tail
+from tgpu.service.file_reads import FileReads
 
 KEY = AttemptKey("7", 1)
 
@@ -115,7 +115,7 @@ async def test_files_that_never_answer_cost_one_job_its_evidence_and_not_the_oth
             stuck.wait(20)
         return log_tail(directory)
 
-    monkeypatch.setattr("gpu_scheduler.service.evidence.log_tail", tail)
+    monkeypatch.setattr("tgpu.service.evidence.log_tail", tail)
     batch = [Observation(AttemptKey(n, 1), Phase.EXITED, 9, exit_code=1) for n in ("hung", "well")]
     found = await gather(Engine(), batch, FileReads(seconds=0.2))
     stuck.set()

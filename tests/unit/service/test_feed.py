@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.events import (
+from tests.builders import a_job, a_node, a_queue, a_tenant
+from tests.unit.service.world import a_box, a_submission
+from tgpu.core import lifecycle
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.events import (
     Event,
     JobMoved,
     JobsSubmitted,
@@ -18,17 +20,15 @@ from gpu_scheduler.core.events import (
     TenantSet,
     UsageAdded,
 )
-from gpu_scheduler.core.ids import DEFAULT_QUEUE, JobId, TenantId
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.service import feed as feed_module
-from gpu_scheduler.service.feed import EventsGone, Feed, SlowReader, Subscription
-from gpu_scheduler.service.feed_event import KINDS, FeedEvent
-from gpu_scheduler.store.api import JournalRow, Record
-from gpu_scheduler.store.memory import MemoryStore
-from tests.builders import a_job, a_node, a_queue, a_tenant
-from tests.unit.service.world import a_box, a_submission
+from tgpu.core.ids import DEFAULT_QUEUE, JobId, TenantId
+from tgpu.core.lifecycle import PENDING, JobState, Move
+from tgpu.core.state import State
+from tgpu.core.usage import Usage
+from tgpu.service import feed as feed_module
+from tgpu.service.feed import EventsGone, Feed, SlowReader, Subscription
+from tgpu.service.feed_event import KINDS, FeedEvent
+from tgpu.store.api import JournalRow, Record
+from tgpu.store.memory import MemoryStore
 
 DEADLINE_SECONDS = 20.0
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from gpu_scheduler.core.events import NodeSet
-from gpu_scheduler.service.feed_event import feed_event
 from tests.builders import a_node
+from tgpu.core.events import NodeSet
+from tgpu.service.feed_event import feed_event
 
 
 def test_a_node_s_gpus_with_problems_are_named():

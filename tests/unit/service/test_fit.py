@@ -2,13 +2,13 @@
 
 import pytest
 
-from gpu_scheduler.core.errors import InvalidRequest, QuotaExceeded
-from gpu_scheduler.core.job import Job, class_of
-from gpu_scheduler.core.node import Node
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.service.fit import refuse_what_never_fits
 from tests.builders import a_gpu, a_job, a_node, a_state, a_tenant, start, submit
+from tgpu.core.errors import InvalidRequest, QuotaExceeded
+from tgpu.core.job import Job, class_of
+from tgpu.core.node import Node
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
+from tgpu.service.fit import refuse_what_never_fits
 
 FOUR_A100_TWO_H100 = a_node(
     gpus=[*(a_gpu(n) for n in range(4)), *(a_gpu(n, "H100", mem_mib=90_000) for n in (4, 5))],

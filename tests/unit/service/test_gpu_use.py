@@ -1,6 +1,6 @@
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.devices.api import GpuReading, Snapshot
-from gpu_scheduler.service.gpu_use import Busyness, GpuUse
+from tgpu.core.ids import NodeId
+from tgpu.devices.api import GpuReading, Snapshot
+from tgpu.service.gpu_use import Busyness, GpuUse
 
 
 def measure(use: GpuUse, percent: int | None, uuid: str = "a") -> None:

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpu_scheduler.core.errors import NotFound
-from gpu_scheduler.core.node import Gpu
-from gpu_scheduler.devices.api import GpuReading, Snapshot
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.service.hardware import Hardware
-from gpu_scheduler.service.service import Service
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import NODE, Box, a_box, a_submission
+from tgpu.core.errors import NotFound
+from tgpu.core.node import Gpu
+from tgpu.devices.api import GpuReading, Snapshot
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.service.hardware import Hardware
+from tgpu.service.service import Service
+from tgpu.store.memory import MemoryStore
 
 
 @pytest.fixture

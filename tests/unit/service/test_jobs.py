@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.booking import Booking
-from gpu_scheduler.core.errors import (
+from tests.builders import a_job
+from tests.unit.service.eventually import eventually
+from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.booking import Booking
+from tgpu.core.errors import (
     Conflict,
     Duplicate,
     IllegalMove,
@@ -16,15 +19,12 @@ from gpu_scheduler.core.errors import (
     NotFound,
     Unavailable,
 )
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Dependency, DependencyKind, Options, Request
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.service.submission import MAX_ELEMENTS, Submission
-from gpu_scheduler.store.memory import MemoryStore
-from tests.builders import a_job
-from tests.unit.service.eventually import eventually
-from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Dependency, DependencyKind, Options, Request
+from tgpu.core.lifecycle import JobState
+from tgpu.core.reasons import ReasonCode
+from tgpu.service.submission import MAX_ELEMENTS, Submission
+from tgpu.store.memory import MemoryStore
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.service.clock import Clock, WallClock
-from gpu_scheduler.service.jobs_file import JobsFileSettings, JobsFileWatch
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, FailingStore, a_box
+from tgpu.core.lifecycle import JobState
+from tgpu.service.clock import Clock, WallClock
+from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
+from tgpu.store.memory import MemoryStore
 
 NEVER = 3600.0  # by itself: what happens sooner was brought about by an event
 
@@ -235,7 +235,7 @@ async def test_without_events_the_file_is_read_now_and_then(file: Path, monkeypa
     def no_events(*_: object, **__: object) -> Any:
         raise OSError("no more watches")
 
-    monkeypatch.setattr("gpu_scheduler.service.jobs_file.watchfiles.awatch", no_events)
+    monkeypatch.setattr("tgpu.service.jobs_file.watchfiles.awatch", no_events)
     async with a_box(jobs_file=settings(file, interval_seconds=0.05)) as box:
         file.write_text("1,a.py\n")
         await eventually(lambda: len(watch_of(box).lines) == 1, "the file is read")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import Array, Detail
-from gpu_scheduler.core.lifecycle import PENDING, place
-from gpu_scheduler.core.node import Gpu, Node, Part, Placement, Share
-from gpu_scheduler.engines.api import AttemptKey, Launch
-from gpu_scheduler.service.accounts import Account
-from gpu_scheduler.service.launch import inherited, launch_of
 from tests.builders import a_gpu, a_job, a_node, a_placement
+from tgpu.core.ids import NodeId
+from tgpu.core.job import Array, Detail
+from tgpu.core.lifecycle import PENDING, place
+from tgpu.core.node import Gpu, Node, Part, Placement, Share
+from tgpu.engines.api import AttemptKey, Launch
+from tgpu.service.accounts import Account
+from tgpu.service.launch import inherited, launch_of
 
 ASSIGNED = (
     "CUDA_VISIBLE_DEVICES",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.service.lineage import UNSEEN, lineage_of
-from gpu_scheduler.service.processes import Mark
+from tgpu.engines.api import AttemptKey
+from tgpu.service.lineage import UNSEEN, lineage_of
+from tgpu.service.processes import Mark
 
 
 def a_process(

@@ -6,26 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpu_scheduler.core.events import QueueSet
-from gpu_scheduler.core.foreign import ForeignRules
-from gpu_scheduler.core.idle import IdleRules
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.node import Gpu
-from gpu_scheduler.core.overuse import OveruseAction, OveruseRules
-from gpu_scheduler.core.tenant import TenantQueue
-from gpu_scheduler.devices.api import GpuProcess
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.clock import ManualClock
-from gpu_scheduler.service.hardware import HardwareRules
-from gpu_scheduler.service.job_watch import WatchRules
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
+from tgpu.core.events import QueueSet
+from tgpu.core.foreign import ForeignRules
+from tgpu.core.idle import IdleRules
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.core.node import Gpu
+from tgpu.core.overuse import OveruseAction, OveruseRules
+from tgpu.core.tenant import TenantQueue
+from tgpu.devices.api import GpuProcess
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.clock import ManualClock
+from tgpu.service.hardware import HardwareRules
+from tgpu.service.job_watch import WatchRules
+from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000
 RULES = HardwareRules(foreign=ForeignRules(), probation_ms=10 * MINUTE)

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from gpu_scheduler.core.events import JobsSubmitted, MixSet
-from gpu_scheduler.core.mix import FEWEST, Mix, Wish
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.service.mix import MixLearner
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.codec import decode_event
-from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job
 from tests.unit.service.world import a_box
+from tgpu.core.events import JobsSubmitted, MixSet
+from tgpu.core.mix import FEWEST, Mix, Wish
+from tgpu.service.clock import WallClock
+from tgpu.service.mix import MixLearner
+from tgpu.store.api import Record
+from tgpu.store.codec import decode_event
+from tgpu.store.memory import MemoryStore
 
 HALVES = Mix(((Wish(500), 10_000),))
 

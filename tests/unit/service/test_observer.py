@@ -5,19 +5,19 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from gpu_scheduler.core.breaker import BreakerState
-from gpu_scheduler.core.estimate import Announced
-from gpu_scheduler.core.events import JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.state import State
-from gpu_scheduler.devices.api import Snapshot
-from gpu_scheduler.log import request_id
-from gpu_scheduler.service.observer import Observer, Observers
-from gpu_scheduler.service.writer import Decision, Writer
-from gpu_scheduler.store.memory import MemoryStore
 from tests.builders import a_job, a_state
 from tests.unit.service.world import FailingStore
+from tgpu.core.breaker import BreakerState
+from tgpu.core.estimate import Announced
+from tgpu.core.events import JobsSubmitted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.plan import Plan
+from tgpu.core.state import State
+from tgpu.devices.api import Snapshot
+from tgpu.log import request_id
+from tgpu.service.observer import Observer, Observers
+from tgpu.service.writer import Decision, Writer
+from tgpu.store.memory import MemoryStore
 
 CALLS: dict[str, tuple[object, ...]] = {
     "opening": (State(),),

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cause import Evidence, Fault
-from gpu_scheduler.core.events import JobMoved
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState, Move, Progress
-from gpu_scheduler.core.state import Entry, State
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
-from gpu_scheduler.service.accounting import usage_events
-from gpu_scheduler.service.outcome import conclude
 from tests.builders import a_job, a_state, entry_of, move, requeue, run, start
+from tgpu.core import lifecycle
+from tgpu.core.cause import Evidence, Fault
+from tgpu.core.events import JobMoved
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.state import Entry, State
+from tgpu.core.usage import Usage
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.service.accounting import usage_events
+from tgpu.service.outcome import conclude
 
 NOW = 1_000_000
 

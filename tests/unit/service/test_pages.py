@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.service import pages as pages_module
-from gpu_scheduler.service.feed_event import FeedEvent
-from gpu_scheduler.service.pages import ROWS
-from gpu_scheduler.store.api import JournalRow
 from tests.unit.service.test_feed import World, small_world, take
+from tgpu.core.ids import JobId, TenantId
+from tgpu.service import pages as pages_module
+from tgpu.service.feed_event import FeedEvent
+from tgpu.service.pages import ROWS
+from tgpu.store.api import JournalRow
 
 ALL = 5 * ROWS + 7
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import Pairing
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.pairing import NotPaired
-from gpu_scheduler.store.api import StoreChanged
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, a_box, a_submission
+from tgpu.core.lifecycle import JobState
+from tgpu.engines.api import Pairing
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.pairing import NotPaired
+from tgpu.store.api import StoreChanged
+from tgpu.store.memory import MemoryStore
 
 
 class LastingStore(FailingStore):

@@ -1,13 +1,13 @@
 """Peaks of GPU memory: seen while jobs run, kept over a restart, used for the next one."""
 
-from gpu_scheduler.devices.api import GpuProcess
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.peaks import ModelPeaks, Run
-from gpu_scheduler.service.submission import SizeBy
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import Box, FailingStore, a_box, a_submission
+from tgpu.devices.api import GpuProcess
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.peaks import ModelPeaks, Run
+from tgpu.service.submission import SizeBy
+from tgpu.store.memory import MemoryStore
 
 ENGINE_LOGS = "/tmp/logs"
 

@@ -1,14 +1,14 @@
 """Predictions of a running service: learned from what ends, and harmless."""
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Detail, Options, class_of
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.predict import Confidence, Facts, History, Level, Prediction
-from gpu_scheduler.service.predictions import Predictions
-from gpu_scheduler.service.submission import Submission
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.ids import JobId
+from tgpu.core.job import Detail, Options, class_of
+from tgpu.core.lifecycle import JobState
+from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
+from tgpu.service.predictions import Predictions
+from tgpu.service.submission import Submission
+from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Detail, Options, Request
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import Limits
-from gpu_scheduler.service.attempts import LaunchSettings
-from gpu_scheduler.service.submission import RunIn
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.ids import JobId
+from tgpu.core.job import Detail, Options, Request
+from tgpu.core.lifecycle import JobState
+from tgpu.engines.api import Limits
+from tgpu.service.attempts import LaunchSettings
+from tgpu.service.submission import RunIn
 
 
 def launch_settings(**fields: Any) -> LaunchSettings:

@@ -8,12 +8,14 @@ from typing import Any
 import psutil
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.ids import JobId, NodeId
-from gpu_scheduler.core.lifecycle import JobState, Move
-from gpu_scheduler.core.state import State
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.service.processes import (
+from tests.builders import a_job, a_node, a_state, end, entry_of, move, start
+from tests.unit.service.processes import a_process
+from tgpu.core import lifecycle
+from tgpu.core.ids import JobId, NodeId
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.state import State
+from tgpu.engines.api import AttemptKey
+from tgpu.service.processes import (
     Belongs,
     Claimed,
     Mark,
@@ -23,8 +25,6 @@ from gpu_scheduler.service.processes import (
     look_up,
     send,
 )
-from tests.builders import a_job, a_node, a_state, end, entry_of, move, start
-from tests.unit.service.processes import a_process
 
 NODE = NodeId("n0")
 KEY = AttemptKey("j1", 1)

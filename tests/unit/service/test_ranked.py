@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from gpu_scheduler.core.attained import level_of
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.service.clock import ManualClock
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import a_box, a_submission
+from tgpu.core.attained import level_of
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.service.clock import ManualClock
+from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
 GIVING_WAY = Rules(preemption=PreemptionRules())

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.plan import PreemptionCause
-from gpu_scheduler.service.receipts import Receipt, Receipts
-from gpu_scheduler.store.api import Record
-from gpu_scheduler.store.memory import MemoryStore
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.plan import PreemptionCause
+from tgpu.service.receipts import Receipt, Receipts
+from tgpu.store.api import Record
+from tgpu.store.memory import MemoryStore
 
 
 def a_receipt(job_id: str, asked_at: int = 5, tenant: str = "vision", **fields: Any) -> Receipt:

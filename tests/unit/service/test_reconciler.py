@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.engines.api import AttemptKey, Observation, Phase
-from gpu_scheduler.service.reconciler import Belief, Buckets, beliefs, classify
 from tests.builders import a_job, a_state, entry_of, move, run, start
+from tgpu.core import lifecycle
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.service.reconciler import Belief, Buckets, beliefs, classify
 
 keys = st.builds(AttemptKey, st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 3))
 believed_worlds = st.dictionaries(keys, st.sampled_from(Belief))

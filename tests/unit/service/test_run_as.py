@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.core.errors import Conflict, InvalidRequest
-from gpu_scheduler.core.events import TenantSet
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import Detail, Job, Options, Request
-from gpu_scheduler.core.lifecycle import PENDING
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.core.units import GPU
-from gpu_scheduler.service.accounts import account_named, account_of
-from gpu_scheduler.service.identity import LOCAL, Principal, Role
-from gpu_scheduler.service.rerun import is_owner, rerun_detail
-from gpu_scheduler.service.run_as import RunAs, RunAsRules, UidsInUse, as_account, users_of
-from gpu_scheduler.store.api import StoredJob
+from tgpu.core.errors import Conflict, InvalidRequest
+from tgpu.core.events import TenantSet
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Detail, Job, Options, Request
+from tgpu.core.lifecycle import PENDING
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
+from tgpu.core.units import GPU
+from tgpu.service.accounts import account_named, account_of
+from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.rerun import is_owner, rerun_detail
+from tgpu.service.run_as import RunAs, RunAsRules, UidsInUse, as_account, users_of
+from tgpu.store.api import StoredJob
 
 RED, BLUE, DEFAULT = TenantId("red"), TenantId("blue"), TenantId("default")
 NOBODY, GAMES = pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("games").pw_uid

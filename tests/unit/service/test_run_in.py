@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pytest
 
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.core.job import Detail, Request
-from gpu_scheduler.service.run_in import checked
-from gpu_scheduler.service.submission import RunIn, Submission
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.ids import TenantId
+from tgpu.core.job import Detail, Request
+from tgpu.service.run_in import checked
+from tgpu.service.submission import RunIn, Submission
 
 
 def a_submission(run_in: RunIn, argv: tuple[str, ...] = ("true",)) -> Submission:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.job import Detail
-from gpu_scheduler.service.sealing import CannotUnseal, Sealer
-from gpu_scheduler.wire.masking import MASK, mask_argv, mask_text
+from tgpu.core.job import Detail
+from tgpu.service.sealing import CannotUnseal, Sealer
+from tgpu.wire.masking import MASK, mask_argv, mask_text
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

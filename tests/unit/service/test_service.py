@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from gpu_scheduler.core.errors import Conflict, NotFound, Unavailable
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Options
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.clock import WallClock
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, a_box, a_submission
+from tgpu.core.errors import Conflict, NotFound, Unavailable
+from tgpu.core.ids import JobId
+from tgpu.core.job import Options
+from tgpu.core.lifecycle import JobState
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.clock import WallClock
+from tgpu.store.memory import MemoryStore
 
 # -- ticks -------------------------------------------------------------------------------------
 

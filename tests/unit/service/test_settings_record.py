@@ -1,8 +1,8 @@
-from gpu_scheduler import __version__
-from gpu_scheduler.core.events import SettingsSet
-from gpu_scheduler.store.codec import decode_event
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import FailingStore, a_box
+from tgpu import __version__
+from tgpu.core.events import SettingsSet
+from tgpu.store.codec import decode_event
+from tgpu.store.memory import MemoryStore
 
 VALUES = {"scheduler.policy": "fifo", "scheduler.aging_step": 1}
 

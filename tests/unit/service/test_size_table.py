@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpu_scheduler.core.model_size import Requirement
-from gpu_scheduler.service.size_table import read_size_table
+from tgpu.core.model_size import Requirement
+from tgpu.service.size_table import read_size_table
 
 
 def read(values):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.job import Request, Where
-from gpu_scheduler.service.submission import SizeBy
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.job import Request, Where
+from tgpu.service.submission import SizeBy
 
 TABLE = '{"default_requirement": 0.7, "models": {"m-*": 0.5, "big": {"gpus": 2, "memory_gb": 8}}}'
 

@@ -2,13 +2,13 @@
 
 from structlog.testing import capture_logs
 
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tenant, Window
-from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
+from tgpu.service.observer import Observer
+from tgpu.store.memory import MemoryStore
 
 HOUR, DAY = 3_600_000, 86_400_000
 GPU_HOUR = 1000 * HOUR

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.ids import JobId, TenantId, is_job_id
-from gpu_scheduler.core.job import Detail, Request
-from gpu_scheduler.service.submission import (
+from tests.unit.service.world import a_submission
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.ids import JobId, TenantId, is_job_id
+from tgpu.core.job import Detail, Request
+from tgpu.service.submission import (
     MAX_CHARACTERS,
     MAX_ELEMENTS,
     Submission,
     parse_indexes,
     unfold,
 )
-from tests.unit.service.world import a_submission
 
 
 def ids(submission: Submission, base: str = "7") -> list[str]:

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gpu_scheduler.core.errors import Conflict, InvalidRequest
-from gpu_scheduler.core.ids import TenantId
-from gpu_scheduler.service import system_users
-from gpu_scheduler.service.system_users import SystemUsers, system_user_name
+from tgpu.core.errors import Conflict, InvalidRequest
+from tgpu.core.ids import TenantId
+from tgpu.service import system_users
+from tgpu.service.system_users import SystemUsers, system_user_name
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 

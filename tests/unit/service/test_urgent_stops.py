@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.engines.api import EngineUnavailable
-from gpu_scheduler.store.api import StoreUnavailable
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, a_box, a_submission
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState
+from tgpu.engines.api import EngineUnavailable
+from tgpu.store.api import StoreUnavailable
 
 
 async def test_a_running_job_is_ended_and_recorded_when_the_store_works_again() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.service.accounts import account_of
-from gpu_scheduler.service.user_files import read_as
+from tgpu.service.accounts import account_of
+from tgpu.service.user_files import read_as
 
 _NOBODY = 65534
 

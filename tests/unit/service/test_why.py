@@ -2,20 +2,20 @@
 
 import pytest
 
-from gpu_scheduler.core.explain import explain_waiting
-from gpu_scheduler.core.ids import JobId, TenantId
-from gpu_scheduler.core.job import JobClass, Options
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.rules import Passing, Rules
-from gpu_scheduler.core.stages.hold import Holds
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.core.why.changes import ChangeKind
-from gpu_scheduler.service import why as module
-from gpu_scheduler.service.why import Told
 from tests.unit.service.world import Box, a_box, a_submission
+from tgpu.core.explain import explain_waiting
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import JobClass, Options
+from tgpu.core.plan import Plan
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.rules import Passing, Rules
+from tgpu.core.stages.hold import Holds
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
+from tgpu.core.why.changes import ChangeKind
+from tgpu.service import why as module
+from tgpu.service.why import Told
 
 EASY = Rules(passing=Passing.EASY)
 RED, BLUE = Tenant(TenantId("red")), Tenant(TenantId("blue"))

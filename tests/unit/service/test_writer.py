@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gpu_scheduler.core.breaker import BreakerRules, BreakerState
-from gpu_scheduler.core.errors import Conflict, InvariantBroken, Unavailable
-from gpu_scheduler.core.events import Event, JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import JobState, Move, hold
-from gpu_scheduler.core.state import State
-from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.service.writer import Decision, StateApart, Writer
-from gpu_scheduler.store.api import Record, StoreChanged, StoreUnavailable
 from tests.builders import a_job, a_state
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, ignore
+from tgpu.core.breaker import BreakerRules, BreakerState
+from tgpu.core.errors import Conflict, InvariantBroken, Unavailable
+from tgpu.core.events import Event, JobMoved, JobsSubmitted
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState, Move, hold
+from tgpu.core.state import State
+from tgpu.service.observer import Observer
+from tgpu.service.writer import Decision, StateApart, Writer
+from tgpu.store.api import Record, StoreChanged, StoreUnavailable
 
 
 class GatedStore(FailingStore):

@@ -5,31 +5,31 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from gpu_scheduler.core.check import check_invariants
-from gpu_scheduler.core.events import Event
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import Detail, Options, Request
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
-from gpu_scheduler.core.units import gpu_millis
-from gpu_scheduler.devices.simulated import SimulatedProvider
-from gpu_scheduler.devices.watch import DeviceWatch
-from gpu_scheduler.engines.api import AttemptKey, Engine
-from gpu_scheduler.engines.fake import FakeEngine
-from gpu_scheduler.service.attempt_key import attempt_key
-from gpu_scheduler.service.attempts import LaunchSettings
-from gpu_scheduler.service.clock import Clock, ManualClock
-from gpu_scheduler.service.hardware import Hardware, HardwareRules
-from gpu_scheduler.service.observer import Observer
-from gpu_scheduler.service.predictions import Predictions
-from gpu_scheduler.service.sealing import Sealer
-from gpu_scheduler.service.service import Service, ServiceSettings
-from gpu_scheduler.service.submission import Submission
-from gpu_scheduler.store.api import Record, Store, StoreUnavailable
-from gpu_scheduler.store.memory import MemoryStore
 from tests.unit.service.eventually import eventually
+from tgpu.core.check import check_invariants
+from tgpu.core.events import Event
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Detail, Options, Request
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
+from tgpu.core.units import gpu_millis
+from tgpu.devices.simulated import SimulatedProvider
+from tgpu.devices.watch import DeviceWatch
+from tgpu.engines.api import AttemptKey, Engine
+from tgpu.engines.fake import FakeEngine
+from tgpu.service.attempt_key import attempt_key
+from tgpu.service.attempts import LaunchSettings
+from tgpu.service.clock import Clock, ManualClock
+from tgpu.service.hardware import Hardware, HardwareRules
+from tgpu.service.observer import Observer
+from tgpu.service.predictions import Predictions
+from tgpu.service.sealing import Sealer
+from tgpu.service.service import Service, ServiceSettings
+from tgpu.service.submission import Submission
+from tgpu.store.api import Record, Store, StoreUnavailable
+from tgpu.store.memory import MemoryStore
 
 NODE = NodeId("local")
 DEFAULT = Tenant(TenantId("default"))

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.settings import (
+from tgpu.settings import (
     NO_EFFECT,
     SettingsError,
     all_keys,
     load_settings,
     load_with_origins,
 )
-from gpu_scheduler.settings.foreign import IDLE, IDLE_OWN, RENAMED, foreign_keys
+from tgpu.settings.foreign import IDLE, IDLE_OWN, RENAMED, foreign_keys
 
 NOBODY = {"HOME": "/home/nobody"}
 EXAMPLES = Path(__file__).parents[3] / "examples" / "config"

@@ -5,9 +5,9 @@ import json
 import jsonschema_rs
 import pytest
 
-from gpu_scheduler.settings import SettingsError, json_schema, load_settings, sample
-from gpu_scheduler.settings.foreign import foreign_keys
 from tests.meta.repository import ROOT
+from tgpu.settings import SettingsError, json_schema, load_settings, sample
+from tgpu.settings.foreign import foreign_keys
 
 NOBODY = {"HOME": "/home/nobody"}
 

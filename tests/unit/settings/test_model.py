@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gpu_scheduler.core.tenant import Budget, OverBudget, Tier, Window
-from gpu_scheduler.settings import DatabaseSettings, SettingsError, TenantSettings, load_settings
-from gpu_scheduler.settings.model import QuotaSettings
+from tgpu.core.tenant import Budget, OverBudget, Tier, Window
+from tgpu.settings import DatabaseSettings, SettingsError, TenantSettings, load_settings
+from tgpu.settings.model import QuotaSettings
 
 NOBODY = {"HOME": "/home/nobody"}
 

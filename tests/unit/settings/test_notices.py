@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from gpu_scheduler.settings import (
+from tgpu.settings import (
     SettingsError,
     effective_values,
     load_settings,
     load_with_origins,
 )
-from gpu_scheduler.settings.notices import NoticeSettings, secret_of
+from tgpu.settings.notices import NoticeSettings, secret_of
 
 NOBODY = {"HOME": "/nowhere"}
 MAIL = {"kind": "mail", "host": "smtp.example.org", "sender": "a@x.org", "to": ["b@x.org"]}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.settings import all_keys, effective_values, load_with_origins
-from gpu_scheduler.settings.masking import mask_url
+from tgpu.settings import all_keys, effective_values, load_with_origins
+from tgpu.settings.masking import mask_url
 
 NOBODY = {"HOME": "/home/nobody"}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.problems import BadInput
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.problems import BadInput
 
 
 def test_a_pool_in_words():

@@ -1,15 +1,15 @@
 """Predictions inside a simulation: what ended teaches."""
 
-from gpu_scheduler.core.calibration import PastJob
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.policies.shortest import Shortest
-from gpu_scheduler.core.predict import Facts, History, NoPredictor
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.simulate.foresight import Foresight, Learner
-from gpu_scheduler.simulate.run import Setting, simulate
 from tests.builders import a_job
 from tests.unit.simulate.test_run import a_cluster, arrives, times
+from tgpu.core.calibration import PastJob
+from tgpu.core.job import class_of
+from tgpu.core.policies import order_policy
+from tgpu.core.policies.shortest import Shortest
+from tgpu.core.predict import Facts, History, NoPredictor
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.simulate.run import Setting, simulate
 
 
 def foreseeing(policy, make=History, past=()):

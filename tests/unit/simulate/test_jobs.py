@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.jobs import Jobs, Limits
-from gpu_scheduler.simulate.rows import Row, Rows
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.jobs import Jobs, Limits
+from tgpu.simulate.rows import Row, Rows
 
 
 def jobs_of(*rows, cluster="4x8", limits=Limits.GIVEN):

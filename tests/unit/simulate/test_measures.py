@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.simulate.measures import distribution, jain, shares, spread, summary
-from gpu_scheduler.simulate.result import Outcome, Result
-from gpu_scheduler.simulate.world import Arrival
 from tests.builders import a_job
+from tgpu.core.lifecycle import JobState
+from tgpu.simulate.measures import distribution, jain, shares, spread, summary
+from tgpu.simulate.result import Outcome, Result
+from tgpu.simulate.world import Arrival
 
 
 def an_outcome(job_id, submitted=0, started=0, ended=10_000, runs=10_000, gpus=1, tenant="t"):

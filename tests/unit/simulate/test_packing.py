@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.core.job import Request
-from gpu_scheduler.core.mix import Mix, Wish
-from gpu_scheduler.core.node import Node
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.packing import Pod, mix_of, order, pack, read_pods
-from gpu_scheduler.simulate.problems import BadInput
+from tgpu.core.job import Request
+from tgpu.core.mix import Mix, Wish
+from tgpu.core.node import Node
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.packing import Pod, mix_of, order, pack, read_pods
+from tgpu.simulate.problems import BadInput
 
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
 

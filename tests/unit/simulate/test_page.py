@@ -3,16 +3,16 @@
 import re
 from html.parser import HTMLParser
 
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, Rules
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.durations import span
-from gpu_scheduler.simulate.jobs import Jobs
-from gpu_scheduler.simulate.page import page
-from gpu_scheduler.simulate.report import Run, is_report, report
-from gpu_scheduler.simulate.result import Result
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.synthetic import synthetic
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, Rules
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.durations import span
+from tgpu.simulate.jobs import Jobs
+from tgpu.simulate.page import page
+from tgpu.simulate.report import Run, is_report, report
+from tgpu.simulate.result import Result
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.synthetic import synthetic
 
 VOID = {"meta"}
 

@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from gpu_scheduler.core.policies import RANKED_NAMES, TICK_MS, order_policy
-from gpu_scheduler.core.rules import PlacementRule, PreemptionRules, Rules
-from gpu_scheduler.simulate.measures import summary
-from gpu_scheduler.simulate.restart import NOTICED_LATE, PUBLISHED
-from gpu_scheduler.simulate.result import Result
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
+from tgpu.core.policies import RANKED_NAMES, TICK_MS, order_policy
+from tgpu.core.rules import PlacementRule, PreemptionRules, Rules
+from tgpu.simulate.measures import summary
+from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED
+from tgpu.simulate.result import Result
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.world import Arrival, Cluster
 
 SECOND, HOUR = 1000, 3_600_000
 GIVING_WAY = Rules(preemption=PreemptionRules(keeps_work=True))

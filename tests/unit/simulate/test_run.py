@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpu_scheduler.core.lifecycle import JobState
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.rules import Passing, PlacementRule, PreemptionRules, Rules
-from gpu_scheduler.simulate import run
-from gpu_scheduler.simulate.restart import PUBLISHED, Restart
-from gpu_scheduler.simulate.run import Setting, simulate
-from gpu_scheduler.simulate.side_by_side import side_by_side
-from gpu_scheduler.simulate.world import Arrival, Cluster
 from tests.builders import a_job, a_node
+from tgpu.core.lifecycle import JobState
+from tgpu.core.policies import order_policy
+from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.simulate import run
+from tgpu.simulate.restart import PUBLISHED, Restart
+from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.side_by_side import side_by_side
+from tgpu.simulate.world import Arrival, Cluster
 
 FIFO = order_policy("fifo")
 STRICT = Setting(FIFO, Rules(passing=Passing.STRICT))

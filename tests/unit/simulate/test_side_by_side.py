@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gpu_scheduler.simulate.side_by_side import processors, side_by_side
+from tgpu.simulate.side_by_side import processors, side_by_side
 
 
 def nobody(more: int) -> None:

@@ -1,8 +1,8 @@
 """Invented traces."""
 
-from gpu_scheduler.simulate.clusters import read_cluster
-from gpu_scheduler.simulate.jobs import Jobs
-from gpu_scheduler.simulate.synthetic import synthetic
+from tgpu.simulate.clusters import read_cluster
+from tgpu.simulate.jobs import Jobs
+from tgpu.simulate.synthetic import synthetic
 
 
 def test_the_same_seed_makes_the_same_jobs():

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from gpu_scheduler.simulate.problems import BadInput
-from gpu_scheduler.simulate.traces import read_trace
+from tgpu.simulate.problems import BadInput
+from tgpu.simulate.traces import read_trace
 
 TABLE = "job_id,submit_s,duration_s,gpus\n1,0,60,1\n2,1.5,30,0.5\n"
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.store.address import PostgresAddress, SqliteAddress, parse_address
+from tgpu.store.address import PostgresAddress, SqliteAddress, parse_address
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 import json
 
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
-from gpu_scheduler.core.lifecycle import PENDING, PENDING_HELD, Progress
-from gpu_scheduler.core.node import Gpu, Node
-from gpu_scheduler.core.tenant import Tenant, Tier
-from gpu_scheduler.store import codec
 from tests.contract.store.builders import a_job, started
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
+from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
+from tgpu.core.node import Gpu, Node
+from tgpu.core.tenant import Tenant, Tier
+from tgpu.store import codec
 
 
 def test_facts_leave_out_what_is_default() -> None:

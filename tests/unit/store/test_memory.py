@@ -1,6 +1,6 @@
-from gpu_scheduler.store.api import JobQuery
-from gpu_scheduler.store.memory import MemoryStore
 from tests.contract.store.builders import submission
+from tgpu.store.api import JobQuery
+from tgpu.store.memory import MemoryStore
 
 
 async def test_the_journal_keeps_the_newest_rows_only() -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.store.postgres_text import from_text, from_values, to_text, to_values
+from tgpu.store.postgres_text import from_text, from_values, to_text, to_values
 
 # Mostly the characters that need writing in another way, among some that do not.
 texts = st.text(st.sampled_from("\0\ufdd0\ufdd1\ufdd2ab"), max_size=8) | st.text(max_size=8)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.store.api import StoreUnavailable
-from gpu_scheduler.store.schema import Migration, migrate, migrations, schema_version
+from tgpu.store.api import StoreUnavailable
+from tgpu.store.schema import Migration, migrate, migrations, schema_version
 
 PATH = Path("tgpu.db")
 

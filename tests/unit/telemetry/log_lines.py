@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 
-from gpu_scheduler.log import set_up_logging
-from gpu_scheduler.settings.model import LoggingSettings
+from tgpu.log import set_up_logging
+from tgpu.settings.model import LoggingSettings
 
 _FLAGS = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
 

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cause import Fault
-from gpu_scheduler.core.estimate import Announced
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted
-from gpu_scheduler.core.ids import JobId, NodeId, TenantId
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.core.plan import Plan, Start
-from gpu_scheduler.core.sla import Promise
-from gpu_scheduler.devices.api import Snapshot
-from gpu_scheduler.telemetry.counts import Counts, Tally
 from tests.builders import a_job, a_placement, a_queue, a_state
+from tgpu.core import lifecycle
+from tgpu.core.cause import Fault
+from tgpu.core.estimate import Announced
+from tgpu.core.events import JobMoved, JobsSubmitted
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.plan import Plan, Start
+from tgpu.core.sla import Promise
+from tgpu.devices.api import Snapshot
+from tgpu.telemetry.counts import Counts, Tally
 
 J1 = JobId("j1")
 

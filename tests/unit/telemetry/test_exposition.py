@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.telemetry.counts import Counts
-from gpu_scheduler.telemetry.exposition import Exposition, MetricsPort
-from gpu_scheduler.telemetry.metrics import make_registry
+from tgpu.api.rest.app import make_app
+from tgpu.telemetry.counts import Counts
+from tgpu.telemetry.exposition import Exposition, MetricsPort
+from tgpu.telemetry.metrics import make_registry
 
 
 def a_client(app) -> httpx.AsyncClient:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import PENDING, JobState, Move, Progress
-from gpu_scheduler.settings.model import LoggingSettings
-from gpu_scheduler.telemetry.job_log import JobLog
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_queue, a_state, a_tenant
 from tests.unit.telemetry.log_lines import log_lines
+from tgpu.core import lifecycle
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.settings.model import LoggingSettings
+from tgpu.telemetry.job_log import JobLog
 
 J1 = JobId("j1")
 PLACED = lifecycle.place(J1, PENDING, a_placement(0, 3), 61_000)

@@ -4,15 +4,15 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpu_scheduler.core.events import TimePassed, UsageAdded
-from gpu_scheduler.core.ids import NodeId, TenantId
-from gpu_scheduler.core.tenant import Budget, Window
-from gpu_scheduler.core.usage import Usage
-from gpu_scheduler.devices.api import GpuReading, Snapshot
-from gpu_scheduler.telemetry import metrics
-from gpu_scheduler.telemetry.counts import Counts
-from gpu_scheduler.telemetry.metrics import OTHER_TENANTS, make_registry
 from tests.builders import a_gpu, a_job, a_node, a_state, a_tenant, start
+from tgpu.core.events import TimePassed, UsageAdded
+from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.tenant import Budget, Window
+from tgpu.core.usage import Usage
+from tgpu.devices.api import GpuReading, Snapshot
+from tgpu.telemetry import metrics
+from tgpu.telemetry.counts import Counts
+from tgpu.telemetry.metrics import OTHER_TENANTS, make_registry
 
 SEEDED = {
     "gpu_scheduler_jobs_total": "counter",

@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from gpu_scheduler.log import request_id
-from gpu_scheduler.settings.model import LoggingSettings
-from gpu_scheduler.telemetry.requests import RequestLog
 from tests.unit.telemetry.log_lines import log_lines
+from tgpu.log import request_id
+from tgpu.settings.model import LoggingSettings
+from tgpu.telemetry.requests import RequestLog
 
 
 async def say_id(request: Request) -> PlainTextResponse:
-    structlog.get_logger("gpu_scheduler.test").info("inside")
+    structlog.get_logger("tgpu.test").info("inside")
     status = int(request.query_params.get("status", "200"))
     return PlainTextResponse(str(request_id.get()), status)
 

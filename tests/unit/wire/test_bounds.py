@@ -7,12 +7,12 @@ import httpx
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gpu_scheduler.api.rest.app import make_app
-from gpu_scheduler.wire import scheduler_pb2 as pb
-from gpu_scheduler.wire.grpc_v1 import REQUESTS
-from gpu_scheduler.wire.nodes_v1 import AgentRegistration
-from gpu_scheduler.wire.tenants_v1 import TenantCreate
-from gpu_scheduler.wire.v1 import SubmitRequest
+from tgpu.api.rest.app import make_app
+from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire.grpc_v1 import REQUESTS
+from tgpu.wire.nodes_v1 import AgentRegistration
+from tgpu.wire.tenants_v1 import TenantCreate
+from tgpu.wire.v1 import SubmitRequest
 
 APP = make_app(data_dir=None)
 DOCUMENT: dict[str, Any] = APP.openapi()

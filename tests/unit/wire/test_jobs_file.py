@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.wire.jobs_file import BadLine, JobLine, parse_gpus, parse_jobs_file
+from tgpu.wire.jobs_file import BadLine, JobLine, parse_gpus, parse_jobs_file
 
 DOCUMENT = b"""\
 # Priority, Script, Conda_Env, Arguments, Allowed_GPUs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.wire.masking import (
+from tgpu.wire.masking import (
     MASK,
     is_secret_option,
     mask_argv,

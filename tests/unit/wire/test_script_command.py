@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.wire.script_command import script_command, takes_cuda
+from tgpu.wire.script_command import script_command, takes_cuda
 
 TAKES = 'parser.add_argument("--cuda", type=str, default="0")'
 FLAG = "parser.add_argument('--cuda', action='store_true', help='use it')"

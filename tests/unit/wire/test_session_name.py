@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_scheduler.wire.session_name import job_of, session_name
+from tgpu.wire.session_name import job_of, session_name
 
 
 @pytest.mark.parametrize(

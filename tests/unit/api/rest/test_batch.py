@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gpu_scheduler.api.rest.batch import ListItems
-from gpu_scheduler.api.rest.ingest import LONGEST, Item
-from gpu_scheduler.api.rest.problem import Problem
+from tgpu.api.rest.batch import ListItems
+from tgpu.api.rest.ingest import LONGEST, Item
+from tgpu.api.rest.problem import Problem
 
 VALUES = [{"job_id": "a", "x": [1, {"y": '"]}'}]}, 17, -1.5e3, "té\\", [], {}, None, True, "\ud83d"]
 TEXT = json.dumps(VALUES, indent=1).encode()

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.api.rest.convert import signal_name, submission_of
-from gpu_scheduler.core.errors import InvalidRequest
-from gpu_scheduler.core.job import ANYWHERE, Where
-from gpu_scheduler.service.submission import RunIn, SizeBy, Submission
-from gpu_scheduler.wire.v1 import SubmitRequest
+from tgpu.api.rest.convert import signal_name, submission_of
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.job import ANYWHERE, Where
+from tgpu.service.submission import RunIn, SizeBy, Submission
+from tgpu.wire.v1 import SubmitRequest
 
 
 def of(**fields: Any) -> Submission:

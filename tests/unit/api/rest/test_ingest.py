@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_scheduler.api.rest.ingest import LONGEST, Complaint, CsvRows, NdjsonLines, Reader
-from gpu_scheduler.api.rest.problem import Problem
-from gpu_scheduler.core.errors import InvalidRequest
+from tgpu.api.rest.ingest import LONGEST, Complaint, CsvRows, NdjsonLines, Reader
+from tgpu.api.rest.problem import Problem
+from tgpu.core.errors import InvalidRequest
 
 HEADER = "job_id,tenant_id,gpu_type,gpus,priority,submitted_at\n"
 

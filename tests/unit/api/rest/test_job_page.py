@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.api.rest import job_page as module
 from tests.integration.api.http import an_api
+from tgpu.api.rest import job_page as module
 
 JOBS = "/api/v1/jobs"
 

@@ -1,6 +1,6 @@
 """Plain jobs share what they have alike."""
 
-from gpu_scheduler.api.rest.plain import Interned, PlainJob
+from tgpu.api.rest.plain import Interned, PlainJob
 
 
 def a_plain(job_id: str, **fields: float) -> PlainJob:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpu_scheduler.api.rest.resubmit import resubmit_command, size_text, span_text
-from gpu_scheduler.core.job import Detail
 from tests.builders import a_job
+from tgpu.api.rest.resubmit import resubmit_command, size_text, span_text
+from tgpu.core.job import Detail
 
 DETAIL = Detail(name="my run", argv=("python", "train.py", "--text", "a b"), cwd="/home/ada")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_scheduler.api.rest.shown import shown_detail, shown_text
-from gpu_scheduler.api.rest.view import iso
-from gpu_scheduler.core.job import Detail
-from gpu_scheduler.wire.masking import MASK
+from tgpu.api.rest.shown import shown_detail, shown_text
+from tgpu.api.rest.view import iso
+from tgpu.core.job import Detail
+from tgpu.wire.masking import MASK
 
 
 @pytest.mark.parametrize(

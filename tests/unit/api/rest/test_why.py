@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_scheduler.api.rest.why import in_words
-from gpu_scheduler.core.why.changes import Change, ChangeKind
-from gpu_scheduler.wire.v1 import SubmitRequest
 from tests.builders import a_job
+from tgpu.api.rest.why import in_words
+from tgpu.core.why.changes import Change, ChangeKind
+from tgpu.wire.v1 import SubmitRequest
 
 OLD = a_job(gpus=8, workers=2, gpu_mem_mib=80, cpus=4, mem_mib=40_960, time_limit_ms=7_200_000)
 FEWER = replace(OLD.request, gpu_millis=4000, gpu_mem_mib=40)

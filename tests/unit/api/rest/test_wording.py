@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpu_scheduler.api.rest.wording import (
+from tgpu.api.rest.wording import (
     complaints,
     of_bad_json,
     of_msgspec,
     sentence,
 )
-from gpu_scheduler.core.errors import quoted
+from tgpu.core.errors import quoted
 
 
 class Model(BaseModel):

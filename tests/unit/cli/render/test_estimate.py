@@ -4,9 +4,9 @@ from datetime import datetime
 
 import pytest
 
-from gpu_scheduler.cli.render.estimate import start_text, starts_in, when_lines
-from gpu_scheduler.wire.estimates_v1 import EstimateAnswer, EstimateModel, SoonerModel
 from tests.unit.cli.builders import NOW_MS
+from tgpu.cli.render.estimate import start_text, starts_in, when_lines
+from tgpu.wire.estimates_v1 import EstimateAnswer, EstimateModel, SoonerModel
 
 NOW = "2023-11-14T22:13:20Z"
 

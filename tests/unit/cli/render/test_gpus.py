@@ -1,15 +1,15 @@
 import pytest
 
-from gpu_scheduler.cli.render.gpus import (
+from tests.unit.cli.builders import a_gpu, some_gpus
+from tgpu.cli.render.gpus import (
     gpu_counts,
     gpu_grid,
     memory_bar,
     provider_line,
     status_facts,
 )
-from gpu_scheduler.cli.render.grid import lay_out
-from gpu_scheduler.wire.v1 import ClusterStatus
-from tests.unit.cli.builders import a_gpu, some_gpus
+from tgpu.cli.render.grid import lay_out
+from tgpu.wire.v1 import ClusterStatus
 
 
 def text_of(lines) -> str:

@@ -1,7 +1,7 @@
 import pytest
 from rich.cells import cell_len
 
-from gpu_scheduler.cli.render.grid import Cell, Column, Grid, clean, facts, lay_out, shorten
+from tgpu.cli.render.grid import Cell, Column, Grid, clean, facts, lay_out, shorten
 
 COLUMNS = (
     Column("JOB", least=4),

@@ -1,7 +1,8 @@
 import pytest
 
-from gpu_scheduler.cli.render.grid import lay_out
-from gpu_scheduler.cli.render.jobs import (
+from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
+from tgpu.cli.render.grid import lay_out
+from tgpu.cli.render.jobs import (
     action_line,
     ended_line,
     in_order,
@@ -12,8 +13,7 @@ from gpu_scheduler.cli.render.jobs import (
     shown_state,
     waiting_line,
 )
-from gpu_scheduler.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest
-from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
+from tgpu.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest
 
 
 def text_of(lines) -> str:

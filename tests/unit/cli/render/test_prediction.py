@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_scheduler.cli.render.prediction import prediction_text
-from gpu_scheduler.wire.v1 import PredictionModel
+from tgpu.cli.render.prediction import prediction_text
+from tgpu.wire.v1 import PredictionModel
 
 
 def model(level: str, samples: int = 12) -> PredictionModel:

@@ -1,6 +1,6 @@
-from gpu_scheduler.cli.render.receipt import receipt_lines
-from gpu_scheduler.wire.receipt_v1 import ReceiptModel
 from tests.unit.cli.builders import NOW_MS
+from tgpu.cli.render.receipt import receipt_lines
+from tgpu.wire.receipt_v1 import ReceiptModel
 
 ATTEMPT = {
     "attempt": 1,

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.cli.render.why import next_line, why_lines
-from gpu_scheduler.wire.v1 import AheadModel, BlockerModel, ChangeModel, WhyAnswer
 from tests.unit.cli.builders import NOW_MS, a_reason
+from tgpu.cli.render.why import next_line, why_lines
+from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, WhyAnswer
 
 
 def text_of(answer: WhyAnswer, width: int | None = None) -> str:

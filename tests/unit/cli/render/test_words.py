@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.cli.render.words import command_text, gpus_text, index_ranges, mebibytes_text
+from tgpu.cli.render.words import command_text, gpus_text, index_ranges, mebibytes_text
 
 
 @pytest.mark.parametrize(

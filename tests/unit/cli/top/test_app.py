@@ -8,11 +8,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from gpu_scheduler.cli.top.app import Top
-from gpu_scheduler.cli.top.panels import Ask, Rows
-from gpu_scheduler.cli.top.source import Wish, look
 from tests.unit.cli.builders import a_gpu, a_job, a_reason, a_running_job, some_gpus
 from tests.unit.cli.screen_service import ScreenService
+from tgpu.cli.top.app import Top
+from tgpu.cli.top.panels import Ask, Rows
+from tgpu.cli.top.source import Wish, look
 
 SMALL = (80, 24)
 _NEVER = 3600.0  # looks come only from keys

@@ -3,9 +3,6 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.cli.top.rows import below, gpu_cells, log_tail, summary, use_bar
-from gpu_scheduler.cli.top.source import Look
-from gpu_scheduler.wire.v1 import WhyAnswer
 from tests.unit.cli.builders import (
     NOW_MS,
     a_gpu,
@@ -15,6 +12,9 @@ from tests.unit.cli.builders import (
     some_gpus,
 )
 from tests.unit.cli.screen_service import a_status
+from tgpu.cli.top.rows import below, gpu_cells, log_tail, summary, use_bar
+from tgpu.cli.top.source import Look
+from tgpu.wire.v1 import WhyAnswer
 
 
 @pytest.mark.parametrize(

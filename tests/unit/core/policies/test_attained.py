@@ -5,16 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import TimePassed
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.core.plan import Plan, PreemptionCause
-from gpu_scheduler.core.policies import order_policy
-from gpu_scheduler.core.policies.attained import Adaptive, LeastAttained
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_job,
     a_node,
@@ -29,6 +19,16 @@ from tests.builders import (
     started,
     submit,
 )
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import TimePassed
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.core.plan import Plan, PreemptionCause
+from tgpu.core.policies import order_policy
+from tgpu.core.policies.attained import Adaptive, LeastAttained
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.state import State
 
 SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000
 NOBODY_ASKED: list[str] = []

@@ -1,10 +1,11 @@
 import pytest
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.ids import DEFAULT_TENANT, JobId, TenantId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.meter import SCALE, Meter, Meters, look_ahead
-from gpu_scheduler.core.policies import (
+from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, started
+from tgpu.core.cycle import schedule
+from tgpu.core.ids import DEFAULT_TENANT, JobId, TenantId
+from tgpu.core.job import class_of
+from tgpu.core.meter import SCALE, Meter, Meters, look_ahead
+from tgpu.core.policies import (
     POLICY_NAMES,
     QUEUE_NAMES,
     RANKED_NAMES,
@@ -12,11 +13,10 @@ from gpu_scheduler.core.policies import (
     order_policies,
     order_policy,
 )
-from gpu_scheduler.core.policies.fair_share import FairShare
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.policies.shortest import Shortest
-from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, started
+from tgpu.core.policies.fair_share import FairShare
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.policies.shortest import Shortest
 
 MINUTE = 60_000
 

@@ -1,9 +1,9 @@
 """Who will be over soonest goes first."""
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.policies.quickest import Quickest
 from tests.builders import a_job, a_node, a_state, started
+from tgpu.core.cycle import schedule
+from tgpu.core.job import class_of
+from tgpu.core.policies.quickest import Quickest
 
 MINUTE = 60_000
 DAY = 86_400_000

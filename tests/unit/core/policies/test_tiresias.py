@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import TimePassed
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.tiresias import Tiresias
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.state import State
 from tests.builders import a_job, a_node, a_state, entry_of, move, run, start, started, submit
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import TimePassed
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.core.plan import Plan
+from tgpu.core.policies.tiresias import Tiresias
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.state import State
 
 MINUTE = 60_000
 GIVING_WAY = Rules(preemption=PreemptionRules())

@@ -1,9 +1,9 @@
 import pytest
 
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.stages.admit import refuse
 from tests.builders import a_job, a_queue, a_state, a_tenant, end, start
+from tgpu.core.job import class_of
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.stages.admit import refuse
 
 
 def test_without_limits_everything_is_admitted() -> None:

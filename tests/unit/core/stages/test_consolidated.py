@@ -1,9 +1,9 @@
 """The placement rule `consolidated`: the fullest node that does, gangs on few nodes."""
 
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.rules import PlacementRule
-from gpu_scheduler.core.stages.place import place
 from tests.builders import a_job, a_node, a_state, start, submit
+from tgpu.core.job import class_of
+from tgpu.core.rules import PlacementRule
+from tgpu.core.stages.place import place
 
 
 def a_world(*nodes, rule=PlacementRule.CONSOLIDATED, taken=()):

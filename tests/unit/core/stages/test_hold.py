@@ -1,11 +1,11 @@
 """What is kept for somebody, as others see it."""
 
-from gpu_scheduler.core.events import BookingSet
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import class_of
-from gpu_scheduler.core.stages.hold import Holds
-from gpu_scheduler.core.state import State
 from tests.builders import a_booking, a_job, a_node, a_placement, a_state
+from tgpu.core.events import BookingSet
+from tgpu.core.ids import NodeId
+from tgpu.core.job import class_of
+from tgpu.core.stages.hold import Holds
+from tgpu.core.state import State
 
 
 def with_holds() -> tuple[State, Holds]:

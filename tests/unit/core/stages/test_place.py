@@ -1,19 +1,5 @@
 import pytest
 
-from gpu_scheduler.core.heat import Heat
-from gpu_scheduler.core.ids import NodeId
-from gpu_scheduler.core.job import Request, class_of
-from gpu_scheduler.core.ledger import NodeUse
-from gpu_scheduler.core.node import Gpu
-from gpu_scheduler.core.stages.place import (
-    could_ever_hold,
-    eligible,
-    gpus_touched,
-    memory_each,
-    place,
-    workers_that_fit,
-)
-from gpu_scheduler.core.state import State
 from tests.builders import (
     a_gpu,
     a_job,
@@ -25,6 +11,20 @@ from tests.builders import (
     start,
     submit,
 )
+from tgpu.core.heat import Heat
+from tgpu.core.ids import NodeId
+from tgpu.core.job import Request, class_of
+from tgpu.core.ledger import NodeUse
+from tgpu.core.node import Gpu
+from tgpu.core.stages.place import (
+    could_ever_hold,
+    eligible,
+    gpus_touched,
+    memory_each,
+    place,
+    workers_that_fit,
+)
+from tgpu.core.state import State
 
 
 def shares(state: State, **job) -> dict[int, int] | None:

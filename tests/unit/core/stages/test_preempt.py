@@ -5,17 +5,6 @@ from typing import Any
 
 import pytest
 
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.events import NodeSet, TenantSet
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.job import Job
-from gpu_scheduler.core.lifecycle import Move, checkpoint, claim, give_way
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.rules import PreemptionRules, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.tenant import Tenant
 from tests.builders import (
     a_gpu,
     a_job,
@@ -29,6 +18,17 @@ from tests.builders import (
     start,
     started,
 )
+from tgpu.core.cycle import schedule
+from tgpu.core.events import NodeSet, TenantSet
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import Move, checkpoint, claim, give_way
+from tgpu.core.plan import Plan
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 
 NOW = 100_000
 

@@ -1,11 +1,11 @@
 """Who comes before a job in the order."""
 
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.policies.priority import PriorityWithAging
-from gpu_scheduler.core.policy import OrderPolicy
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.ahead import ahead_of
 from tests.builders import a_job, a_queue, a_state, entry_of
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.policy import OrderPolicy
+from tgpu.core.state import State
+from tgpu.core.why.ahead import ahead_of
 
 
 def ahead(state: State, job_id: str = "j", **orders: OrderPolicy) -> tuple[int, tuple[str, ...]]:

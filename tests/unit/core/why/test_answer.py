@@ -2,15 +2,6 @@
 
 import pytest
 
-from gpu_scheduler.core import lifecycle
-from gpu_scheduler.core.events import BookingSet, JobMoved, TimePassed
-from gpu_scheduler.core.ids import JobId
-from gpu_scheduler.core.lifecycle import Move
-from gpu_scheduler.core.policy import ChoicePolicy
-from gpu_scheduler.core.reasons import Reason, ReasonCode
-from gpu_scheduler.core.rules import Passing, PreemptionRules, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.answer import why
 from tests.builders import (
     a_booking,
     a_job,
@@ -23,6 +14,15 @@ from tests.builders import (
     submit,
 )
 from tests.unit.core.why.worlds import ask, decider
+from tgpu.core import lifecycle
+from tgpu.core.events import BookingSet, JobMoved, TimePassed
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.core.policy import ChoicePolicy
+from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.state import State
+from tgpu.core.why.answer import why
 
 EASY = Rules(passing=Passing.EASY)
 STRICT = Rules(passing=Passing.STRICT)

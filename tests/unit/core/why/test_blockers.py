@@ -1,9 +1,9 @@
 """Who is in the way: no more than it takes, and where the job comes nearest to starting."""
 
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.why.blockers import Blocker
 from tests.builders import a_gpu, a_job, a_node, a_queue, a_state, a_tenant, start
 from tests.unit.core.why.worlds import ask
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.why.blockers import Blocker
 
 
 def ids(found: tuple[Blocker, ...]) -> list[str]:

@@ -1,10 +1,10 @@
-from gpu_scheduler.core.cycle import schedule
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.reasons import ReasonCode
-from gpu_scheduler.core.rules import Passing, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.watched import Watched, watch_cycle
 from tests.builders import a_job, a_node, a_state, submit
+from tgpu.core.cycle import schedule
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.reasons import ReasonCode
+from tgpu.core.rules import Passing, Rules
+from tgpu.core.state import State
+from tgpu.core.why.watched import Watched, watch_cycle
 
 
 def watched(state: State, passing: Passing = Passing.GREEDY, most: int = 20) -> Watched:

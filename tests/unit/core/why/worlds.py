@@ -1,14 +1,14 @@
 """Questions as the service asks them, on small worlds."""
 
-from gpu_scheduler.core.cycle import Witness, schedule
-from gpu_scheduler.core.plan import Plan
-from gpu_scheduler.core.policies.fifo import Fifo
-from gpu_scheduler.core.policy import Policy
-from gpu_scheduler.core.rules import PLAIN, Rules
-from gpu_scheduler.core.state import State
-from gpu_scheduler.core.why.answer import Decide, Why, why
-from gpu_scheduler.core.why.changes import Change, cheapest_change
 from tests.builders import entry_of
+from tgpu.core.cycle import Witness, schedule
+from tgpu.core.plan import Plan
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.policy import Policy
+from tgpu.core.rules import PLAIN, Rules
+from tgpu.core.state import State
+from tgpu.core.why.answer import Decide, Why, why
+from tgpu.core.why.changes import Change, cheapest_change
 
 FIFO = Fifo()
 

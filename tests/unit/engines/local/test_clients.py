@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local import clients as clients_module
-from gpu_scheduler.engines.local.clients import Clients
-from gpu_scheduler.engines.local.loop import Loop
-from gpu_scheduler.engines.local.protocol import Key, Notice, Seen
+from tgpu.engines.local import clients as clients_module
+from tgpu.engines.local.clients import Clients
+from tgpu.engines.local.loop import Loop
+from tgpu.engines.local.protocol import Key, Notice, Seen
 
 
 class _Nothing:

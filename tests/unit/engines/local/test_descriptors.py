@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gpu_scheduler.engines.local import descriptors
+from tgpu.engines.local import descriptors
 
 _SHOW = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
-_MODULE = "from gpu_scheduler.engines.local import descriptors as d; "
+_MODULE = "from tgpu.engines.local import descriptors as d; "
 
 
 def _run(script: str, limits: tuple[int, int]) -> str:

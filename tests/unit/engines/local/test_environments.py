@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from gpu_scheduler.engines.local import environments
-from gpu_scheduler.engines.local.commands import NotStarted
-from gpu_scheduler.engines.local.environments import resolved
+from tgpu.engines.local import environments
+from tgpu.engines.local.commands import NotStarted
+from tgpu.engines.local.environments import resolved
 
 ODD = ("python", "x.py", "--text", "a b; rm -rf '$HOME'")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 _LEAD = (
-    "import json, os, sys; from gpu_scheduler.engines.local import gang; "
+    "import json, os, sys; from tgpu.engines.local import gang; "
     "gang.lead(json.loads(sys.argv[1]), os.pipe()[1])"
 )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local.journal import Journal
+from tgpu.engines.local.journal import Journal
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 def limits_after(before: str, limits: dict[str, int | None]) -> str:
     code = (
         "import resource as r\n"
-        "from gpu_scheduler.engines.local.limits import apply\n"
+        "from tgpu.engines.local.limits import apply\n"
         f"{before}\n"
         f"apply({limits!r})\n"
         "print(*(r.getrlimit(k) for k in (r.RLIMIT_DATA, r.RLIMIT_CPU, r.RLIMIT_NOFILE)))"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.attempt_files import open_attempt, read_piece
-from gpu_scheduler.engines.local import log_limit
-from gpu_scheduler.engines.local.log_limit import LogLimit
+from tgpu.engines.attempt_files import open_attempt, read_piece
+from tgpu.engines.local import log_limit
+from tgpu.engines.local.log_limit import LogLimit
 
 MIB = 1 << 20
 

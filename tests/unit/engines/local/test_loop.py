@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from gpu_scheduler.engines.local import loop as loop_module
-from gpu_scheduler.engines.local.loop import Loop
-from gpu_scheduler.engines.local.processes import CannotTell, start_time
+from tgpu.engines.local import loop as loop_module
+from tgpu.engines.local.loop import Loop
+from tgpu.engines.local.processes import CannotTell, start_time
 
 
 def test_timers_fire_in_the_order_of_their_times() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.devices.control_groups import GroupTree
-from gpu_scheduler.engines.api import OUT_OF_MEMORY
-from gpu_scheduler.engines.local import memory_group
-from gpu_scheduler.engines.local.memory_group import MemoryGroup, enter
+from tgpu.devices.control_groups import GroupTree
+from tgpu.engines.api import OUT_OF_MEMORY
+from tgpu.engines.local import memory_group
+from tgpu.engines.local.memory_group import MemoryGroup, enter
 
 LIMIT = 64 << 20
 _NOBODY = 2**22 + 1  # more than any pid

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.api import AttemptKey
-from gpu_scheduler.engines.local.paths import attempt_dir
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.local.paths import attempt_dir
 
 
 def test_every_attempt_has_a_directory_of_its_own() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpu_scheduler.engines.local import processes
-from gpu_scheduler.engines.local.processes import CannotTell, Process
+from tgpu.engines.local import processes
+from tgpu.engines.local.processes import CannotTell, Process
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from gpu_scheduler.engines.local.protocol import Lines, decode, encode, encode_launch
+from tgpu.engines.local.protocol import Lines, decode, encode, encode_launch
 
 
 def test_messages_arrive_as_sent_however_the_stream_is_cut() -> None:

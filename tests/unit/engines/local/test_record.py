@@ -2,8 +2,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from gpu_scheduler.engines.local import record
-from gpu_scheduler.engines.local.record import Claim, Exit
+from tgpu.engines.local import record
+from tgpu.engines.local.record import Claim, Exit
 
 
 def test_only_one_can_claim_an_attempt(tmp_path: Path) -> None:

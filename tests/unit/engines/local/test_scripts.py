@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local import scripts
-from gpu_scheduler.engines.local.scripts import NotAllowed
+from tgpu.engines.local import scripts
+from tgpu.engines.local.scripts import NotAllowed
 
 
 @pytest.fixture

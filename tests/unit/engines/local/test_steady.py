@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local import steady
+from tgpu.engines.local import steady
 
 HOUR = 3_600_000
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local import runner_group, survivors
-from gpu_scheduler.engines.local.attempts import Attempt
-from gpu_scheduler.engines.local.processes import CannotTell, read_process, start_time
-from gpu_scheduler.engines.local.survivors import Survivors
+from tgpu.engines.local import runner_group, survivors
+from tgpu.engines.local.attempts import Attempt
+from tgpu.engines.local.processes import CannotTell, read_process, start_time
+from tgpu.engines.local.survivors import Survivors
 
 _MARKS = {"TGPU_JOB_ID": "j", "TGPU_ATTEMPT": "2", "TGPU_LOG_DIR": "/engine/jobs/j/2"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_scheduler.engines.local.trace import trace
+from tgpu.engines.local.trace import trace
 
 
 @pytest.mark.parametrize(

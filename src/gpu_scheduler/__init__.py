@@ -1,3 +1,0 @@
-"""gpu-scheduler: runs GPU jobs on one box, for many tenants, or on a cluster engine."""
-
-__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""`python -m tgpu` is `tgpu`."""
+
+from tgpu.cli.main import run
+
+run()

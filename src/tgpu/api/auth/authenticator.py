@@ -1,0 +1,111 @@
+"""From what a caller shows to who they are. One for all doors: REST, WebSocket and gRPC."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tgpu.api.auth.doors import DoorRules, behind_gateway, user_name
+from tgpu.api.auth.job_callers import JobCallers
+from tgpu.api.auth.keys import PREFIX, KeyRing
+from tgpu.api.auth.open_calls import Lapse
+from tgpu.api.auth.tokens import TokenRules, Tokens
+from tgpu.core.errors import Unauthenticated, Unavailable
+from tgpu.core.ids import TenantId
+from tgpu.peers.peer import Origin, Peer
+from tgpu.service.clock import WallClock
+from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.service import Service
+
+_BEARER: Final = "bearer "
+_EXPIRED: Final = "this token has expired; get a new one"
+_MOVED: Final = "you belong to another tenant now: ask again"
+
+
+class Authenticator:
+    """`service` gives the service once it has opened."""
+
+    def __init__(
+        self,
+        service: Callable[[], Service | None],
+        rules: DoorRules,
+        tokens: Tokens | None = None,
+    ) -> None:
+        self._service = service
+        self._rules = rules
+        self._tokens = tokens or Tokens(TokenRules())
+        self._jobs = JobCallers(rules.own_uid)
+        self._ring: tuple[Service, KeyRing] | None = None
+
+    async def authenticate(self, headers: Mapping[str, str], origin: Origin) -> Principal:
+        """Who calls. `headers` have lower-case names (gRPC metadata will do).
+
+        Raises Unauthenticated, NotServed for those whom we serve neither by what they show nor by
+        where they come from, or Unavailable while the service is still starting.
+        """
+        shown = _credential(headers) if self._rules.enabled else None
+        if shown is None:
+            peer = self._rules.peer(origin, headers)
+            principal = LOCAL if peer is None else self._of_peer(peer)
+            # Both ends of a gateway: or a job would name another's socket to pass for its owner. A
+            # gateway is the owner's, so what others say of one is their own invention.
+            principal = await self._unless_a_job(origin, principal)
+            if principal.role is not Role.ADMIN:
+                return principal
+            return await self._unless_a_job(behind_gateway(origin, headers), principal)
+        if shown.startswith(f"{PREFIX}_"):
+            return await self.keys().check(shown)
+        return await self._tokens.check(shown)
+
+    def lapse(self, headers: Mapping[str, str], principal: Principal) -> Lapse:
+        """What tells when this caller, who was let in, would no longer be the same."""
+        shown = (_credential(headers) if self._rules.enabled else None) or ""
+        match principal.kind:
+            case "key":
+                return lambda: self.keys().lapse(shown) if self._service() else None
+            case "user":
+                until = self._tokens.expires_at(shown)
+                return lambda: _EXPIRED if WallClock().now() >= until else None
+            case "uid" if principal.tenants is not None:
+                return lambda: _MOVED if self._has_moved(principal) else None
+            case _:
+                return lambda: None
+
+    def _has_moved(self, user: Principal) -> bool:
+        return self._service() is not None and self._tenants_of(user.name) != user.tenants
+
+    async def _unless_a_job(self, origin: Origin, principal: Principal) -> Principal:
+        service = self._service()
+        if service is None:  # still starting: it does nothing for anybody yet
+            return principal
+        return await self._jobs.known_as(service, origin, principal)
+
+    def keys(self) -> KeyRing:
+        service = self._opened()
+        if self._ring is None or self._ring[0] is not service:
+            self._ring = service, KeyRing(service.store, service.writer)
+        return self._ring[1]
+
+    def _opened(self) -> Service:
+        service = self._service()
+        if service is None:
+            raise Unavailable("the service is still starting; try again in a moment")
+        return service
+
+    def _of_peer(self, peer: Peer) -> Principal:
+        name = user_name(peer.uid)
+        if self._rules.is_owner(peer.uid):
+            if not self._rules.enabled:
+                return LOCAL
+            return Principal(name, Role.ADMIN, uid=peer.uid, kind="uid")
+        return Principal(name, Role.USER, self._tenants_of(name), peer.uid, "uid")
+
+    def _tenants_of(self, name: str) -> frozenset[TenantId]:
+        return frozenset({self._opened().run_as.tenant_of(name)})
+
+
+def _credential(headers: Mapping[str, str]) -> str | None:
+    authorization = headers.get("authorization", "")
+    if authorization:
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            raise Unauthenticated("Authorization must be Bearer, followed by an API key or a token")
+        return authorization[len(_BEARER) :].strip()
+    return headers.get("x-api-key", "").strip() or None

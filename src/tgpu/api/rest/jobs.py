@@ -1,0 +1,285 @@
+"""/api/v1/jobs: submit, list, look, change, wait, why, logs."""
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Request, Response
+
+from tgpu.api.rest.access import (
+    caller_of,
+    checked_submission,
+    live_job_id,
+    service_of,
+    visible_job,
+    visible_job_id,
+)
+from tgpu.api.rest.convert import submission_of
+from tgpu.api.rest.job_page import job_page
+from tgpu.api.rest.logs import read_log
+from tgpu.api.rest.parameters import Name, Words
+from tgpu.api.rest.prediction import predicted_job_model
+from tgpu.api.rest.route import Router
+from tgpu.api.rest.standing import check_priority, highest_priority
+from tgpu.api.rest.view import job_model, shown_cause
+from tgpu.api.rest.why import why_answer
+from tgpu.core.errors import InvalidRequest
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.service.audit import concerns
+from tgpu.service.jobs import Submitted
+from tgpu.service.rerun import rerun_detail
+from tgpu.service.urgent_stops import Cancelled
+from tgpu.store.api import JobQuery, StoredJob
+from tgpu.wire.v1 import (
+    ActionAnswer,
+    JobChange,
+    JobList,
+    JobModel,
+    ReasonModel,
+    SubmitAnswer,
+    SubmitRequest,
+    WhyAnswer,
+)
+
+router = Router(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+@router.post(
+    "", status_code=201, responses={200: {"model": SubmitAnswer, "description": "It was there"}}
+)
+async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
+    """Queue a job, an array or a sweep."""
+    service = service_of(request)
+    submission = await checked_submission(service, caller_of(request), submission_of(body))
+    submitted = await service.jobs.submit(submission)
+    if submitted.repeated:
+        response.status_code = 200
+    return submit_answer(submitted)
+
+
+@router.get("", response_model=JobList)
+async def list_jobs(
+    request: Request,
+    *,
+    state: Words = "",
+    tenant_id: Name | None = None,
+    name: Words = "",
+    user: Name = "",
+    array_id: Name | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+) -> Response:
+    """Jobs, newest first. `state` takes several, with commas."""
+    service = service_of(request)
+    query = JobQuery(
+        states=states_of(state),
+        tenant_id=None if tenant_id is None else TenantId(tenant_id),
+        tenant_ids=caller_of(request).scope,
+        name_contains=name,
+        user=user,
+        array_id=array_id,
+        before=cursor,
+        limit=limit,
+    )
+    await service.look_ahead()
+    return Response(await job_page(service, query), media_type="application/json")
+
+
+@router.get("/{job}")
+async def get_job(request: Request, job: Name) -> JobModel:
+    """A job as it stands. `last` names the newest one, here and everywhere below."""
+    service = service_of(request)
+    await service.look_ahead()
+    return predicted_job_model(service, await visible_job(service, caller_of(request), job))
+
+
+@router.delete("/{job}")
+async def cancel(request: Request, response: Response, job: Name) -> ActionAnswer:
+    """End a job for good, with all its processes; 202: it is not on record yet."""
+    service = service_of(request)
+    job_id = await live_job_id(service, caller_of(request), job)
+    answer = cancel_answer(job_id, await service.cancel(job_id))
+    response.status_code = 200 if answer.recorded else 202
+    return answer
+
+
+@router.patch("/{job}")
+async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
+    """Give a waiting job another priority."""
+    service = service_of(request)
+    caller = caller_of(request)
+    job_id = await visible_job_id(service, caller, job)
+    entry = service.state.entry(job_id)
+    if entry is not None:
+        check_priority(service, caller, entry.job.tenant_id, body.priority)
+    state = await service.jobs.rerank(job_id, body.priority)
+    return ActionAnswer(job_id=job_id, status=state, message=f"Job has priority {body.priority}")
+
+
+@router.post("/{job}/hold")
+async def hold(request: Request, job: Name) -> ActionAnswer:
+    """Keep a waiting job from starting."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.hold(job_id, held=True)
+    return ActionAnswer(job_id=job_id, status=state, message="Job is on hold")
+
+
+@router.post("/{job}/release")
+async def release(request: Request, job: Name) -> ActionAnswer:
+    """Let a held job start."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.hold(job_id, held=False)
+    return ActionAnswer(job_id=job_id, status=state, message="Job is released")
+
+
+@router.post("/{job}/complete")
+async def complete(request: Request, job: Name) -> ActionAnswer:
+    """Give back the GPUs of a lease."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.complete(job_id)
+    return ActionAnswer(job_id=job_id, status=state, message="Lease completed")
+
+
+@router.post("/{job}/checkpoint")
+async def checkpoint(request: Request, job: Name) -> ActionAnswer:
+    """Mark that a running job has just saved its work."""
+    service = service_of(request)
+    job_id = await visible_job_id(service, caller_of(request), job)
+    state = await service.jobs.checkpoint(job_id)
+    return ActionAnswer(job_id=job_id, status=state, message="Job has marked a checkpoint")
+
+
+@router.post("/{job}/rerun", status_code=201)
+async def rerun(request: Request, job: Name) -> SubmitAnswer:
+    """Queue a new job with the content of this one."""
+    service = service_of(request)
+    caller = caller_of(request)
+    stored = await visible_job(service, caller, job)
+    job_id = stored.job.job_id
+    concerns(job_id)
+    detail, with_environment = await rerun_detail(service.run_as, caller, stored)
+    submitted = await service.jobs.rerun(
+        job_id,
+        detail=detail,
+        with_environment=with_environment,
+        most=lambda tenant_id: highest_priority(service, caller, tenant_id),
+    )
+    return submit_answer(submitted)
+
+
+@router.get("/{job}/wait")
+async def wait(
+    request: Request,
+    job: Name,
+    seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
+) -> JobModel:
+    """The job once it is over, or as it stands after `timeout` seconds."""
+    service = service_of(request)
+    job_id = (await visible_job(service, caller_of(request), job)).job.job_id
+    await service.wait_until_over(job_id, seconds)
+    return job_model(service, await service.job(job_id))
+
+
+@router.get("/{job}/why")
+async def why(request: Request, job: Name) -> WhyAnswer:
+    """Why a job waits, and what would start it; for other jobs, what became of them."""
+    service, caller = service_of(request), caller_of(request)
+    stored = await visible_job(service, caller, job)
+    job_id = stored.job.job_id
+    await service.look_ahead()
+    told = await service.reasons.why(job_id, service.clock.now(), caller.sees)
+    if told is None:
+        return WhyAnswer(
+            job_id=job_id,
+            state=stored.progress.state,
+            reason=_fate(stored, shown_cause(service, stored)),
+        )
+    return why_answer(service, stored, told, caller.sees)
+
+
+@router.get(
+    "/{job}/logs",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+async def logs(
+    request: Request,
+    job: Name,
+    *,
+    stream: Literal["stdout", "stderr"] = "stdout",
+    offset: Annotated[int, Query(ge=-(2**53), le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000_000)] = 1_000_000,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+    wait: Annotated[float, Query(ge=0, le=60)] = 0,
+) -> Response:
+    """A piece of a job's log, as it was written."""
+    service = service_of(request)
+    stored = await visible_job(service, caller_of(request), job)
+    read = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
+    piece = read.piece
+    return Response(
+        piece.data,
+        media_type="application/octet-stream",
+        headers={
+            "X-Log-Offset": str(piece.offset),
+            "X-Log-Size": str(piece.size),
+            "X-Log-Left-Out": str(piece.left_out),
+            "X-Log-Complete": "true" if read.complete else "false",
+        },
+    )
+
+
+def states_of(text: str) -> tuple[JobState, ...]:
+    states = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            states.append(JobState(name))
+        except ValueError:
+            known = ", ".join(JobState)
+            raise InvalidRequest("state", name, f"there are: {known}") from None
+    return tuple(states)
+
+
+def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:
+    state = cancelled.state
+    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being ended"
+    if cancelled.unrecorded is not None:
+        message = (
+            f"Job is being ended, and that is not on record yet: {cancelled.unrecorded}. It will "
+            "be recorded as soon as the store works"
+        )
+    recorded = cancelled.unrecorded is None
+    return ActionAnswer(job_id=job_id, status=state, message=message, recorded=recorded)
+
+
+def submit_answer(submitted: Submitted) -> SubmitAnswer:
+    message = "Job submitted successfully"
+    if submitted.repeated:
+        message = "Job was submitted before with the same content"
+    many = len(submitted.job_ids) > 1 or submitted.job_ids[0] != submitted.base_id
+    return SubmitAnswer(
+        job_id=submitted.base_id,
+        message=message,
+        job_ids=list(submitted.job_ids) if many else [],
+        warnings=list(submitted.notes),
+    )
+
+
+def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
+    progress, job_id = stored.progress, stored.job.job_id
+    gpus = (
+        ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
+    )
+    sentences = {
+        JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
+        JobState.RUNNING: (f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"),
+        JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
+        JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
+        JobState.CANCELLED: (f"was cancelled: {cause}", f"tgpu rerun {job_id}"),
+    }
+    message, remedy = sentences.get(progress.state, (str(progress.state), ""))
+    if progress.stopping:
+        message = f"is being ended: {cause}"
+    return ReasonModel(code=str(progress.state), message=message, remedy=remedy)

@@ -1,0 +1,53 @@
+"""/api/v1/preemptions: which jobs gave way to which, why, and what it cost."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from tgpu.api.rest.access import caller_of, service_of
+from tgpu.api.rest.parameters import Name
+from tgpu.api.rest.view import iso
+from tgpu.core.gave_way import without_names
+from tgpu.core.ids import TenantId
+from tgpu.core.units import GPU, SECOND
+from tgpu.service.identity import Principal
+from tgpu.service.receipts import Receipt
+from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/api/v1/preemptions")
+async def preemptions(
+    request: Request,
+    *,
+    tenant_id: Name | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> PreemptionList:
+    """Receipts of jobs that gave way to others, newest first."""
+    caller = caller_of(request)
+    tenants = caller.scope
+    if tenant_id is not None:
+        tenants = (TenantId(tenant_id),) if caller.sees(tenant_id) else ()
+    found = service_of(request).receipts.newest(limit, tenants)
+    return PreemptionList(preemptions=[_model(receipt, caller) for receipt in found])
+
+
+def _model(receipt: Receipt, caller: Principal) -> PreemptionModel:
+    to = receipt.to_tenant_id
+    # Bookings of earlier records have no tenant here: those see them who see all.
+    known = caller.tenants is None or (to is not None and caller.sees(to))
+    return PreemptionModel(
+        job_id=receipt.job_id,
+        attempt=receipt.attempt,
+        tenant_id=receipt.tenant_id,
+        user=receipt.user,
+        gpu_count=receipt.gpu_millis / GPU,
+        to=receipt.to if known else None,
+        to_tenant_id=to if known else None,
+        cause=receipt.cause,
+        reason=receipt.reason if known else without_names(receipt.reason),
+        asked_at=iso(receipt.asked_at),
+        gone_at=None if receipt.gone_at is None else iso(receipt.gone_at),
+        lost_gpu_seconds=receipt.lost_gpu_millis_ms / GPU / SECOND,
+    )

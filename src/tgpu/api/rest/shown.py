@@ -1,0 +1,61 @@
+"""What a job's owner said of it, as it is shown: to everybody, its owner too, without secrets.
+
+The original is for running the job alone. A secret that is found in one place is hidden in the
+others as well.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from tgpu.core.job import NO_DETAIL, Detail
+from tgpu.wire.masking import (
+    MASK,
+    is_secret_option,
+    mask_argv,
+    mask_text,
+    mask_values,
+    mask_variables,
+    secret_values,
+)
+
+
+@lru_cache(maxsize=4096)  # lists show the same jobs again and again, and arrays share theirs
+def shown_detail(detail: Detail) -> Detail:
+    if detail is NO_DETAIL:
+        return detail
+    secrets = secrets_in(detail)
+
+    def shown(text: str) -> str:
+        return mask_values(mask_text(text), secrets)
+
+    return replace(
+        detail,
+        name=shown(detail.name),
+        argv=tuple(mask_values(word, secrets) for word in mask_argv(detail.argv)),
+        cwd=shown(detail.cwd),
+        image=shown(detail.image),
+        env=tuple((name, mask_values(v, secrets)) for name, v in mask_variables(detail.env)),
+        params=tuple(
+            (name, MASK if is_secret_option(name) else shown(value))
+            for name, value in detail.params
+        ),
+    )
+
+
+def shown_text(text: str, detail: Detail) -> str:
+    """A sentence about a job: it may quote its command or its log."""
+    return mask_values(mask_text(text), secrets_in(detail))
+
+
+@lru_cache(maxsize=4096)
+def secrets_in(detail: Detail) -> tuple[str, ...]:
+    """Its secrets themselves, to be looked for elsewhere."""
+    found: dict[str, str] = {}
+
+    def note(value: str) -> str:
+        found[f"token {value}"] = value
+        return MASK
+
+    mask_argv(detail.argv, note)
+    mask_variables(detail.env, note)
+    return secret_values(found)

@@ -1,0 +1,173 @@
+"""From stored jobs and readings to the answers of /api/v1."""
+
+from datetime import UTC, datetime
+
+from tgpu.api.rest.convert import signal_name
+from tgpu.api.rest.shown import shown_detail, shown_text
+from tgpu.api.sentences import reason_model
+from tgpu.core.estimate import Estimate
+from tgpu.core.gave_way import named_in, without_names
+from tgpu.core.job import ANYWHERE, Where
+from tgpu.core.lifecycle import PLACED, JobState
+from tgpu.core.node import Placement
+from tgpu.core.units import CPU, GPU, SECOND
+from tgpu.service.attempt_key import attempt_key
+from tgpu.service.launch import session_of
+from tgpu.service.service import Service
+from tgpu.store.api import StoredJob
+from tgpu.wire.estimates_v1 import EstimateModel
+from tgpu.wire.v1 import (
+    AfterModel,
+    ArrayModel,
+    ConstraintsModel,
+    JobModel,
+    PlacementModel,
+    ReasonModel,
+)
+
+
+def job_model(service: Service, stored: StoredJob) -> JobModel:
+    job, detail, progress = stored.job, shown_detail(stored.detail), stored.progress
+    request, options = job.request, job.options
+    placement = progress.placement
+    limit = options.time_limit_ms
+    return JobModel(
+        job_id=job.job_id,
+        tenant_id=job.tenant_id,
+        name=detail.name,
+        user=detail.user or options.user,
+        queue=job.queue,
+        state=progress.state,
+        held=progress.held,
+        priority=job.priority,
+        gpu_count=request.gpu_millis / GPU,
+        gpu_type=request.gpu_type,
+        gpu_memory_mb=request.gpu_mem_mib,
+        cpu_cores=request.cpu_millis / CPU,
+        memory_mb=request.mem_mib,
+        command=list(detail.argv),
+        working_dir=detail.cwd,
+        image=detail.image,
+        environment=dict(detail.env),
+        submitted_at=iso(job.submitted_at),
+        started_at=None if progress.started_at is None else iso(progress.started_at),
+        ended_at=None if progress.ended_at is None else iso(progress.ended_at),
+        gpus=[share.gpu_index for share in placement.shares] if placement is not None else [],
+        node=placement.node_id if placement is not None else None,
+        pid=progress.pid,
+        exit_code=progress.exit_code,
+        signal=progress.signal,
+        cause=shown_cause(service, stored),
+        attempt=progress.attempt,
+        restarts=progress.restarts,
+        max_retries=options.max_retries,
+        requeue=options.requeue,
+        max_runtime_minutes=None if limit is None else limit / SECOND / 60,
+        after=[AfterModel(job_id=d.job_id, kind=d.kind.value) for d in job.after],
+        array=None
+        if job.array is None
+        else ArrayModel(
+            array_id=job.array.array_id,
+            index=job.array.index,
+            max_running=job.array.max_running,
+        ),
+        params=dict(detail.params),
+        reason=_reason(service, stored),
+        log_dir=_log_dir(service, stored),
+        rerun_of=detail.rerun_of,
+        workers=request.workers,
+        gpus_per_worker=request.of_a_worker()[0] / GPU,
+        constraints=_constraints(request.where),
+        placements=[] if placement is None else _placements(placement),
+        deadline=None if options.deadline_at is None else iso(options.deadline_at),
+        preemptible=options.preemptible,
+        checkpoint_signal=None
+        if options.checkpoint_signal is None
+        else signal_name(options.checkpoint_signal),
+        checkpoint_at=None if progress.checkpoint_at is None else iso(progress.checkpoint_at),
+        reservation=options.booking,
+        preemptions=progress.preemptions,
+        lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),
+        failure=progress.fault,
+        session=_session(service, stored),
+        runs_in=None if detail.run_in is None else " ".join(detail.run_in),
+        log_limit_mb=detail.log_limit_mib,
+        estimate=estimate_model(service.estimates.of(job.job_id)),
+    )
+
+
+def shown_cause(service: Service, stored: StoredJob) -> str | None:
+    """Why it ended or waits again. Records of earlier versions may name another tenant's job."""
+    cause = stored.progress.cause
+    if cause is None:
+        return None
+    if named_in(cause) is None:
+        return shown_text(cause, service.sealer.readable(stored.detail))
+    receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
+    is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
+    return cause if is_own else without_names(cause)
+
+
+def _constraints(where: Where) -> ConstraintsModel | None:
+    if where == ANYWHERE:
+        return None
+    return ConstraintsModel(
+        gpu_types=list(where.gpu_types),
+        gpu_memory_each_mb=where.gpu_mem_each_mib,
+        allowed_gpus=list(where.gpus),
+        excluded_gpus=list(where.not_gpus),
+        nodes=list(where.nodes),
+        excluded_nodes=list(where.not_nodes),
+        labels=dict(where.labels),
+        exclusive=where.exclusive,
+        same_island=where.same_island,
+        spread=where.spread,
+    )
+
+
+def _placements(placement: Placement) -> list[PlacementModel]:
+    return [
+        PlacementModel(node=part.node_id, gpus=[share.gpu_index for share in part.shares])
+        for part in placement.parts()
+    ]
+
+
+def iso(at: int) -> str:
+    """ISO 8601 in UTC, to the millisecond; instants no calendar has are shown as seconds."""
+    try:
+        moment = datetime.fromtimestamp(at / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at // 1000}s"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def estimate_model(estimate: Estimate | None) -> EstimateModel | None:
+    if estimate is None:
+        return None
+    return EstimateModel(
+        p50=iso(estimate.p50_at),
+        p90=iso(estimate.p90_at),
+        as_of=iso(estimate.as_of),
+        basis=estimate.basis,
+    )
+
+
+def _reason(service: Service, stored: StoredJob) -> ReasonModel | None:
+    if stored.progress.state is not JobState.PENDING:
+        return None
+    found = service.reason(stored.job.job_id)
+    return None if found is None else reason_model(found, stored.job.job_id)
+
+
+def _session(service: Service, stored: StoredJob) -> str | None:
+    progress = stored.progress
+    if service.engine is None or stored.job.options.lease or progress.state not in PLACED:
+        return None
+    default = service.settings.launch.multiplexer
+    return session_of(stored.job, stored.detail, progress, default) or None
+
+
+def _log_dir(service: Service, stored: StoredJob) -> str | None:
+    if service.engine is None or stored.job.options.lease or not stored.progress.attempt:
+        return None
+    return service.engine.log_dir(attempt_key(stored.job, stored.progress.attempt))

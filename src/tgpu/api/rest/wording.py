@@ -1,0 +1,186 @@
+"""What pydantic and msgspec complain of, in words for the person who sent it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tgpu.core.errors import quoted
+from tgpu.wire.bounds import LONGEST_ARGUMENT, NO_NUL
+
+MOST_TOLD: Final = 20  # complaints in an answer; of the others the number is told
+_LOOKED_AT: Final = 200  # pydantic's own, of which each member of a union has one
+
+# By the type of pydantic's complaint; braces are filled from its context.
+_REMEDIES: Final = {
+    "missing": "is required",
+    "extra_forbidden": "is no field of this request; GET /docs shows those there are",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be text",
+    "string_unicode": "must be Unicode text, and half a surrogate pair is none",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_long": "must have at most {max_length} entries",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object with names and values",
+    "model_type": "must be an object with named fields",
+    "model_attributes_type": "must be an object with named fields",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+}
+_IN_A_SENTENCE: Final = 3
+# The bounds of texts say more than how many characters those are.
+_ARGUMENT: Final = (
+    f"must have at most {LONGEST_ARGUMENT} bytes, the most that a program can be given"
+)
+_NUL: Final = "must not contain NUL characters"
+# What would be right where the type alone says too little.
+_EXAMPLES: Final = {
+    "command": 'like ["python", "train.py"]',
+    "args": 'like ["--epochs", "100"]',
+    "array": 'like {"indexes": "1-100"}',
+    "after": 'like [{"job_id": "7"}]',
+    "after.0": 'like {"job_id": "7"}',
+    "params": 'like {"lr": ["0.1", "0.01"]}',
+    "environment": 'like {"SEED": "1"}',
+    "allowed_gpus": "like [0, 1]",
+    "excluded_gpus": "like [0, 1]",
+    "gpu_types": 'like ["H100", "A100"]',
+    "nodes": 'like ["node-1"]',
+    "excluded_nodes": 'like ["node-1"]',
+    "labels": 'like {"rack": "r1"}',
+    "budget": 'like {"gpu_hours": 500, "window": "month", "action": "hold"}',
+}
+_SHAPES: Final = frozenset({"list_type", "dict_type", "model_type", "model_attributes_type"})
+_UNIONS: Final = ("gpu_count", "gpus", "num_gpus", "checkpoint_signal")
+# Where a value may be of several kinds, and naming the first of them would mislead.
+_INSTEAD: Final = {"checkpoint_signal": "must be a signal: USR1 or 10"}
+_PART: Final = 64  # characters of a name that somebody made up
+_PLACES: Final = ("body", "query", "path")
+
+
+class Complaints(list[dict[str, object]]):
+    """At most MOST_TOLD of them; `others` is how many more there were."""
+
+    others: int = 0
+
+
+def complaints(found: Sequence[Mapping[str, Any]]) -> Complaints:
+    """pydantic's errors as field, value and remedy; one for each field."""
+    by_field: dict[str, dict[str, object]] = {}
+    for error in found[:_LOOKED_AT]:
+        complaint = _complaint(error)
+        by_field.setdefault(str(complaint["field"]), complaint)
+    told = Complaints(list(by_field.values())[:MOST_TOLD])
+    told.others = len(by_field) - len(told) + max(0, len(found) - _LOOKED_AT)
+    return told
+
+
+def sentence(found: Sequence[Mapping[str, object]]) -> str:
+    """The first few complaints as one message, and how many others there are."""
+    told = "; ".join(_one(complaint) for complaint in found[:_IN_A_SENTENCE])
+    others = len(found) - _IN_A_SENTENCE + (found.others if isinstance(found, Complaints) else 0)
+    return f"{told}; and {others} more" if others > 0 else told
+
+
+def _one(complaint: Mapping[str, object]) -> str:
+    got = f" (got {complaint['value']})" if complaint["value"] else ""
+    return f"{complaint['field']}: {complaint['remedy']}{got}"
+
+
+def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
+    kind, context = str(error.get("type")), error.get("ctx") or {}
+    if kind == "json_invalid":
+        place = error["loc"][-1]
+        remedy = f"must be JSON: {context.get('error', 'it is not')} at character {place}"
+        return {"field": "body", "value": "", "remedy": remedy}
+    field = _field(error.get("loc", ()))
+    value = error.get("input")
+    if field == "body" and isinstance(value, bytes):
+        remedy = "must be JSON, sent with the header Content-Type: application/json"
+        return {"field": field, "value": quoted(value), "remedy": remedy}
+    remedy = _INSTEAD.get(field) or _remedy(kind, context, str(error.get("msg", "not valid")))
+    if kind in _SHAPES and field in _EXAMPLES:
+        remedy += f", {_EXAMPLES[field]}"
+    return {"field": field, "value": "" if kind == "missing" else quoted(value), "remedy": remedy}
+
+
+def _field(place: Sequence[Any]) -> str:
+    parts = [_part(part) for part in place]
+    named = parts[1:] if parts and parts[0] in _PLACES else parts
+    if named and named[0] in _UNIONS:
+        named = named[:1]  # each member complains for itself, with its type's name at the end
+    return ".".join(named) or "body"
+
+
+def _part(part: object) -> str:
+    text = str(part)
+    return text if len(text) <= _PART else f"{text[:_PART]}..."
+
+
+def _remedy(kind: str, context: Mapping[str, Any], message: str) -> str:
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "string_too_long" and context.get("max_length") == LONGEST_ARGUMENT:
+        return _ARGUMENT
+    if kind == "string_pattern_mismatch" and context.get("pattern") == NO_NUL:
+        return _NUL
+    remedy = _REMEDIES.get(kind)
+    if remedy is None:
+        return message[:1].lower() + message[1:]
+    return remedy.format(**{name: _bound(value) for name, value in context.items()})
+
+
+def _bound(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# -- msgspec -------------------------------------------------------------------------------------
+
+_LENGTH: Final = re.compile(r"expected `str` of length (>=|<=) (\d+)", re.IGNORECASE)
+_LIMIT: Final = re.compile(r"expected `(?:int|float)` (>=|<=|>|<) (-?[\d.]+)", re.IGNORECASE)
+_KIND: Final = re.compile(r"expected `(\w+)", re.IGNORECASE)
+_BOUNDS: Final = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
+_KINDS: Final = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "str": "must be text",
+    "object": "must be a JSON object",
+}
+
+
+def of_msgspec(complaint: str) -> str:
+    """ "Expected `int` >= 1" is "must be at least 1"."""
+    if length := _LENGTH.match(complaint):
+        if length[1] == ">=":
+            return "must not be empty"
+        return f"must have at most {length[2]} characters"
+    if limit := _LIMIT.match(complaint):
+        return f"must be {_BOUNDS[limit[1]]} {limit[2].removesuffix('.0')}"
+    if kind := _KIND.match(complaint):
+        return _KINDS.get(kind[1].lower(), "is of the wrong kind")
+    if "out of range" in complaint:
+        return "must be a smaller number"
+    return complaint[:1].lower() + complaint[1:]
+
+
+def of_bad_json(complaint: str) -> str:
+    """What is wrong with text that is no JSON."""
+    if "truncated" in complaint:
+        return "it ends too early"
+    if "utf-8" in complaint.lower():
+        return "it is not UTF-8"
+    if "surrogate" in complaint:
+        return "half a surrogate pair is no text"
+    if "recursion" in complaint:
+        return "it is nested too deeply"
+    if "digits" in complaint:
+        return "a number in it has too many digits"
+    return complaint.removeprefix("JSON is malformed: ")

@@ -1,0 +1,87 @@
+"""How many may follow the events at once, and how much of the loop those have who read old ones."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from starlette.requests import HTTPConnection
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from tgpu.core.errors import RateLimited, SchedulerError
+from tgpu.service.identity import Principal
+
+# Of the loop for each event that is sent to somebody who reads old ones. A WebSocket takes some 30
+# microseconds to send a message; so all of them together have about a third of the time.
+_SECONDS_FOR_AN_EVENT: Final = 0.0001
+
+
+class TooManyStreams(RateLimited):
+    def __init__(self, most: int, setting: str) -> None:
+        SchedulerError.__init__(
+            self,
+            f"{most} streams are open, which is the most ({setting}); close one, or read from one "
+            "stream what several want to know",
+            [{"streams": most, "setting": setting}],
+        )
+        self.wait_seconds = 5
+
+
+class Streams:
+    """Streams of events and exports of the journal, by caller."""
+
+    def __init__(self, most_of_a_caller: int = 128, most: int = 1024) -> None:
+        self._most_of_a_caller = most_of_a_caller
+        self._most = most
+        self._open: Counter[str] = Counter()
+        self._next_at = 0.0
+
+    def check(self, caller: Principal) -> None:
+        """TooManyStreams where there is no place for one more."""
+        if self._open[caller.actor] >= self._most_of_a_caller:
+            raise TooManyStreams(self._most_of_a_caller, "limits.streams_per_caller")
+        if self._open.total() >= self._most:
+            raise TooManyStreams(self._most, "limits.streams")
+
+    @contextmanager
+    def held(self, caller: Principal) -> Iterator[None]:
+        self._open[caller.actor] += 1
+        try:
+            yield
+        finally:
+            self._open[caller.actor] -= 1
+            self._open += Counter()  # forgets those who have none
+
+    async def pace(self, events: int) -> None:
+        """Wait until it is this reader's turn to be sent so many old events."""
+        now = asyncio.get_running_loop().time()
+        begin = max(now, self._next_at)
+        self._next_at = begin + events * _SECONDS_FOR_AN_EVENT
+        if begin > now:
+            await asyncio.sleep(begin - now)
+
+
+class HeldStream(StreamingResponse):
+    """Counts for its caller from its beginning to its end, however it ends."""
+
+    def __init__(
+        self,
+        lines: AsyncIterator[bytes],
+        streams: Streams,
+        caller: Principal,
+        status_code: int = 200,  # FastAPI reads it here, for the OpenAPI document
+    ) -> None:
+        super().__init__(lines, status_code, headers={"Cache-Control": "no-store"})
+        self._streams = streams
+        self._caller = caller
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._streams.held(self._caller):
+            await super().__call__(scope, receive, send)
+
+
+def streams_of(connection: HTTPConnection) -> Streams:
+    found: Streams = connection.app.state.streams
+    return found

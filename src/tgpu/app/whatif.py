@@ -1,0 +1,117 @@
+"""What if: the past lived again as it was and with changes, beside what is on record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tgpu.app.compose import scheduling_of
+from tgpu.app.replaying import predictor_for
+from tgpu.app.scheduling import Scheduling, settings_of
+from tgpu.core.events import Scalar
+from tgpu.core.tenant import OverBudget
+from tgpu.journal.again import NO_CHANGES, Changes, MakeScheduling, Tell, live_again
+from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
+from tgpu.journal.lines import Journal, Values
+from tgpu.journal.past import Past, read_past
+from tgpu.journal.rebuild import Foresight
+from tgpu.settings import Settings
+from tgpu.simulate.durations import span
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    past: Past
+    really: Figures
+    simulated: Figures  # decided again with the settings of then
+    changed: Figures | None  # None: nothing was to be changed
+    cost_per_gpu_hour: float
+    notes: tuple[str, ...]
+
+
+def past_of(
+    journal: Journal, since: int | None, until: int | None, tell: Tell | None = None
+) -> Past | None:
+    return read_past(journal, lambda: predictor_for(journal), since, until, tell)
+
+
+def compare(
+    past: Past,
+    changes: Changes = NO_CHANGES,
+    overrides: Mapping[str, Scalar] | None = None,
+    *,
+    tell: Tell | None = None,
+) -> Compared:
+    """Raises CannotServe where a policy is not there."""
+    usual, _ = settings_of(past.values or {})
+    cost = usual.billing.cost_per_gpu_hour
+    same = live_again(past, _maker({}), tell=tell)
+    # The GPUs that there were are the same whoever decided.
+    really = figures(past, as_it_was(past), same.offered, cost)
+    simulated = figures(past, as_it_went(past, same), same.offered, cost)
+    changed = None
+    if overrides or changes != NO_CHANGES:
+        other = live_again(past, _maker(overrides or {}), changes, tell=tell)
+        changed = figures(past, as_it_went(past, other), other.offered, cost)
+    return Compared(past, really, simulated, changed, cost, _notes(past, usual))
+
+
+def check_overrides(overrides: Mapping[str, Scalar]) -> None:
+    """ValueError names a setting that is none, or whose value cannot be."""
+    for key, value in overrides.items():
+        _, unknown = settings_of({key: value})
+        if unknown:
+            raise ValueError(f"{key}={value} cannot be set")
+    settings, _ = settings_of(overrides)
+    scheduling_of(settings, _Unknowing())
+
+
+class _Unknowing:
+    lookout = None
+
+    def of_class(self, *_: object) -> int | None:
+        return None
+
+    def left_ms(self, *_: object) -> int | None:
+        return None
+
+
+def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
+    def make(values: Values | None, foresight: Foresight) -> Scheduling:
+        settings, _ = settings_of({**(values or {}), **overrides})
+        return scheduling_of(settings, foresight)
+
+    return make
+
+
+def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
+    found = [
+        "people would have submitted, cancelled and resized other jobs had they waited less or more"
+    ]
+    if past.cut:
+        jobs = _jobs(len(past.cut))
+        found.append(f"{jobs} still ran at the end: cut off there, and in the simulation too")
+    waiting = len([one for one in past.unknown if past.lives[one].ended_at is None])
+    if waiting:
+        found.append(
+            f"{_jobs(waiting)} never came to an end: where the simulation starts them, they run "
+            f"for {span(past.guess_ms / 1000)}, as half of the others do at most"
+        )
+    again = sum(life.preemptions > 0 for life in past.lives.values())
+    if again or settings.scheduler.enable_preemption:
+        found.append("who gives way is gone at once and loses all it did")
+    if past.values is None:
+        found.append("no settings are on record: the usual ones stand for those of then")
+    if settings.quota.provider != "local":
+        found.append(f"the quota provider {settings.quota.provider} is not asked")
+    if any(_stops(past)):
+        found.append("budgets that end running jobs are not simulated")
+    return tuple(found)
+
+
+def _stops(past: Past) -> list[bool]:
+    ledger = past.beginning().state.ledger
+    budgets = (use.tenant.budget for use in ledger.tenants.values())
+    return [one is not None and one.action is OverBudget.STOP for one in budgets]
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"

@@ -1,0 +1,42 @@
+"""The command `accuracy`: how often jobs started when they were told they would."""
+
+from typing import Annotated
+
+import typer
+
+from tgpu.cli.options import ApiUrl, Json, examples
+
+EPILOG = examples(
+    "tgpu accuracy",
+    "tgpu accuracy --days 7 --tenant vision",
+    "tgpu accuracy --json | jq .total.before_p90",
+)
+
+
+def accuracy(
+    days: Annotated[
+        float, typer.Option("--days", metavar="N", help="Jobs that started in the last N days.")
+    ] = 30,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="ID", help="Only of this tenant.")
+    ] = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Show how often jobs that had to wait started when they were told they would.
+
+    What counts is the first estimate that a job was given.
+    """
+    from tgpu.cli.connect import connected
+    from tgpu.cli.output import note, show_json, show_lines, width
+    from tgpu.cli.render.estimate import accuracy_grid, accuracy_line
+    from tgpu.cli.render.grid import lay_out
+
+    with connected(api_url) as client:
+        found = client.accuracy(days, tenant)
+    if as_json:
+        show_json(found)
+        return
+    if found.total.jobs:
+        show_lines(lay_out(accuracy_grid(found), width()))
+    note(accuracy_line(found))

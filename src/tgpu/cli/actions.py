@@ -1,0 +1,255 @@
+"""Commands that change jobs: cancel, hold, release, priority, complete, rerun."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tgpu.cli.options import ApiUrl, JobId, JobIds, Json, complete_jobs, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tgpu.cli.targets import Done
+    from tgpu.client.http import Client
+    from tgpu.wire.v1 import JobModel
+
+CANCEL_EPILOG = examples("tgpu cancel 12", "tgpu cancel 12 13 last", "tgpu cancel --all-pending")
+HOLD_EPILOG = examples("tgpu hold 12", "tgpu release 12")
+PRIORITY_EPILOG = examples("tgpu priority 12 1000", "tgpu priority last -5")
+RELEASE_EPILOG = examples("tgpu release 12")
+COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
+RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
+
+_MOST_ALIKE: Final = 20
+
+SomeJobIds = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="JOB",
+        help="Ids of jobs or of whole arrays, or `last` for the newest job.",
+        autocompletion=complete_jobs,
+    ),
+]
+
+
+def cancel(
+    jobs: SomeJobIds = None,
+    all_pending: Annotated[
+        bool, typer.Option("--all-pending", help="Every job of yours that has not started.")
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """End running jobs and take waiting ones out of the queue.
+
+    A running job gets TERM, then KILL after a grace period; its GPUs are free once nothing of it
+    is left.
+    """
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    with connected(api_url) as client:
+        ids = _given(jobs, all_pending, "--all-pending") or _mine_pending(client)
+        results = on_each(client, ids, client.cancel_job, _live())
+        return _report(results, as_json, "nothing of yours is waiting")
+
+
+def hold(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Keep waiting jobs from starting until `tgpu release`."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.hold_job, ["pending"]), as_json)
+
+
+def release(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Let held jobs start again."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.release_job, ["pending"]), as_json)
+
+
+def priority(
+    job: JobId,
+    number: Annotated[
+        int, typer.Argument(metavar="N", help="Higher goes first; 500 is what most jobs have.")
+    ],
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Give a waiting job, or the waiting jobs of an array, another priority.
+
+    How long it has waited still counts. A job that runs keeps the priority it has.
+    """
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    with connected(api_url) as client:
+
+        def rerank(job_id: str) -> object:
+            return client.rerank_job(job_id, number)
+
+        return _report(on_each(client, [job], rerank, ["pending"]), as_json)
+
+
+def complete(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
+    """Give back the GPUs of leases."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    with connected(api_url) as client:
+        return _report(on_each(client, jobs, client.complete_job, _live()), as_json)
+
+
+def rerun(
+    jobs: SomeJobIds = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Every failed job of yours that was not run again since."),
+    ] = False,
+    *,
+    since: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Of --failed: that ended this lately.")
+    ] = None,
+    failure: Annotated[
+        str | None,
+        typer.Option(metavar="CODE[,CODE]", help="Of --failed: only these, such as xid,node."),
+    ] = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Queue jobs again, as new jobs with the same command, resources and surroundings."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.targets import on_each
+
+    given, wanted = _given(jobs, failed, "--failed"), _wanted(failed, since, failure)
+    with connected(api_url) as client:
+        ids = given or [job.job_id for job in _mine_failed(client) if wanted(job)]
+        results = on_each(client, ids, client.rerun_job, ["failed"])
+        return _report(results, as_json, "no failed job of yours is left to run again")
+
+
+def _given(jobs: list[str] | None, flag: bool, option: str) -> list[str]:
+    from tgpu.cli.failures import bad_input
+
+    if bool(jobs) == flag:
+        problem = "both jobs and" if jobs else "no job and no"
+        raise bad_input(f"{problem} {option} given", f"name the jobs, or use {option}")
+    return jobs or []
+
+
+def _live() -> tuple[str, ...]:
+    from tgpu.cli.render.jobs import LIVE
+
+    return LIVE
+
+
+def _mine_pending(client: "Client") -> list[str]:
+    from tgpu.cli.environment import user_name
+
+    return [job.job_id for job in client.iter_jobs(states=["pending"], user=user_name())]
+
+
+def _wanted(failed: bool, since: str | None, failure: str | None) -> "Callable[[JobModel], bool]":
+    """Which of the failed jobs --since and --failure choose."""
+    from tgpu.cli.durations import parse_duration
+    from tgpu.cli.environment import now_ms
+    from tgpu.cli.failures import bad_input
+    from tgpu.cli.options import read_option
+    from tgpu.cli.render.words import instant_ms
+
+    if (since or failure) and not failed:
+        raise bad_input("--since and --failure choose among failed jobs", "add --failed")
+    span = None if since is None else read_option("--since", parse_duration, since)
+    earliest = None if span is None else now_ms() - span * 1000
+    codes = None if failure is None else read_option("--failure", _read_codes, failure)
+
+    def is_wanted(job: "JobModel") -> bool:
+        lately = earliest is None or instant_ms(job.ended_at or job.submitted_at) >= earliest
+        return lately and (codes is None or job.failure in codes)
+
+    return is_wanted
+
+
+def _read_codes(text: str) -> frozenset[str]:
+    from tgpu.cli.render.failures import CODES
+
+    codes = frozenset(word.strip().replace("-", "_") for word in text.split(","))
+    if unknown := sorted(codes - CODES.keys()):
+        raise ValueError(f"{unknown[0]!r} is no kind of failure: {', '.join(CODES)}")
+    return codes
+
+
+def _mine_failed(client: "Client") -> "list[JobModel]":
+    """Oldest first. Newer jobs come first in the list, so a rerun is seen before its origin."""
+    from tgpu.cli.environment import user_name
+
+    again: set[str] = set()
+    failed = []
+    for job in client.iter_jobs(user=user_name()):
+        if job.rerun_of is not None:
+            again.add(job.rerun_of)
+        if job.state == "failed" and job.job_id not in again:
+            failed.append(job)
+    return failed[::-1]
+
+
+def _report(results: "list[Done]", as_json: bool, nothing: str = "") -> int:
+    from tgpu.cli.exit_codes import ExitCode
+    from tgpu.cli.output import note, show_json
+
+    if as_json:
+        show_json([_as_json(result) for result in results])
+    else:
+        if not results:
+            note(nothing)
+        _say_all(results)
+    codes = [result.failure.exit_code for result in results if result.failure is not None]
+    return codes[0] if codes else ExitCode.OK
+
+
+def _as_json(result: "Done") -> dict[str, object]:
+    from tgpu.wire.v1 import ActionAnswer, SubmitAnswer
+
+    if result.failure is not None:
+        return {"job_id": result.job_id, **result.failure.as_json()}
+    assert isinstance(result.answer, ActionAnswer | SubmitAnswer)
+    return result.answer.model_dump(mode="json")
+
+
+def _say_all(results: "list[Done]") -> None:
+    """A line for each; on a terminal, of many in a row that went alike the first and the last."""
+    from itertools import groupby
+
+    from tgpu.cli.output import say, width
+
+    for _, run in groupby(results, _outcome):
+        alike = list(run)
+        if len(alike) <= _MOST_ALIKE or alike[0].failure is not None or width() is None:
+            for result in alike:
+                _say(result)
+        else:
+            _say(alike[0])
+            say(f"… {len(alike) - 2:,} more")
+            _say(alike[-1])
+
+
+def _outcome(result: "Done") -> str:
+    return str(getattr(result.answer, "message", ""))
+
+
+def _say(result: "Done") -> None:
+    from tgpu.cli.output import note, say
+    from tgpu.cli.render.jobs import action_line
+    from tgpu.wire.v1 import ActionAnswer, SubmitAnswer
+
+    if result.failure is not None:
+        tail = f"\n  {result.failure.remedy}" if result.failure.remedy else ""
+        note(f"tgpu: {result.failure.message}{tail}")
+    elif isinstance(result.answer, ActionAnswer):
+        say(action_line(result.answer))
+    elif isinstance(result.answer, SubmitAnswer):
+        say(f"job {result.answer.job_id} queued: runs job {result.job_id} again")

@@ -1,0 +1,200 @@
+"""Where commands get a journal from: a file, the scheduler that runs, or a database without one."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tgpu.cli.durations import parse_duration
+from tgpu.cli.failures import Failure, bad_input
+from tgpu.cli.options import DataDir
+
+if TYPE_CHECKING:
+    from tgpu.database import Address
+    from tgpu.journal.lines import Journal
+
+__all__ = ["Config", "DataDir", "Database", "Source", "opened", "parse_past", "reading"]
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Read the database that these settings name, without the scheduler.",
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="ADDRESS",
+        help="Read this database, without the scheduler: sqlite:PATH or postgresql://…",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """At most one of file and database; neither: the scheduler that runs."""
+
+    file: Path | None = None
+    api_url: str | None = None
+    database: str | None = None
+    config: Path | None = None
+    data_dir: Path | None = None
+    commands: bool = False
+
+    @property
+    def is_database(self) -> bool:
+        return any(one is not None for one in (self.database, self.config, self.data_dir))
+
+
+@contextmanager
+def opened(source: Source) -> "Iterator[Journal]":
+    """The journal, its header read. What is wrong with it becomes a sentence."""
+    from tgpu.journal.lines import Journal, open_journal, split_lines
+
+    with ExitStack() as stack:
+        stack.enter_context(sentences())
+        if source.file is not None:
+            if source.is_database:
+                raise bad_input("name a file or a database, not both")
+            if not source.file.is_file():
+                raise bad_input(
+                    f"there is no file {source.file}", "`tgpu export FILE` writes a journal"
+                )
+            yield stack.enter_context(open_journal(source.file))
+        elif source.is_database:
+            yield Journal("database", _database_lines(source))
+        else:
+            from tgpu.cli.connect import connected
+
+            client = stack.enter_context(connected(source.api_url))
+            pieces = client.journal(commands=source.commands)
+            stack.callback(pieces.close)
+            yield Journal("journal of the scheduler", split_lines(pieces))
+
+
+def _database_lines(source: Source) -> Iterator[bytes]:
+    from tgpu.app.journals import database_lines
+    from tgpu.cli.environment import now_ms
+
+    return database_lines(_address(source), now_ms(), commands=source.commands)
+
+
+def _address(source: Source) -> "Address":
+    from tgpu import database as databases
+    from tgpu.cli.options import read_option
+    from tgpu.settings import SettingsError, load_settings
+
+    if source.database is not None:
+        return read_option("--database", databases.parse_address, source.database)
+    directory = source.data_dir
+    flags = {"data_dir": None if directory is None else directory.expanduser().absolute()}
+    try:
+        address = databases.address_of(load_settings(source.config, flags))
+    except SettingsError as error:
+        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
+    if address is None:
+        raise bad_input("the settings keep jobs in memory, so there is no database")
+    return address
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    from tgpu.core.errors import SchedulerError
+    from tgpu.simulate.problems import BadInput
+
+    try:
+        yield
+    except BadInput as error:
+        failure = bad_input(str(error))
+        failure.details = [
+            {"line": one.line, "column": one.column, "problem": one.text, "kind": one.kind}
+            for one in error.problems
+        ]
+        raise failure from error
+    except SchedulerError as error:
+        raise Failure(error.message, code="DATABASE", details=list(error.details)) from error
+
+
+@contextmanager
+def reading(events: int, *, is_shown: bool = True) -> Iterator[Callable[[int], None] | None]:
+    """A bar of the events that were read, on standard error, where somebody looks."""
+    import sys
+
+    if not is_shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress("events", *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("events", total=events or None)
+        yield lambda more: bar.advance(task, more)
+
+
+_CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,3}))?)?")
+_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WRITE: Final = 'write one like 7d (ago), "yesterday 14:00", "tue 9:30" or "2026-11-10 14:00"'
+
+
+def parse_past(text: str, now: int, zone: tzinfo | None = None) -> int:
+    """Milliseconds since 1970 of a moment that is over; ValueError says what to write.
+
+    A clock time alone is the last one, a weekday the last one too. `1500ms` is an instant as the
+    journal writes it.
+    """
+    words = text.strip().lower()
+    if found := re.fullmatch(r"([0-9]{1,15})ms", words):
+        return int(found[1])
+    if words == "now":
+        return now
+    if re.fullmatch(r"[0-9][0-9.dhms ]*", words) and not _CLOCK.fullmatch(words):
+        return now - round(parse_duration(words.removesuffix("ago")) * 1000)
+    at = _of_day(text, words, datetime.fromtimestamp(now / 1000, zone).astimezone(zone), now)
+    if at is not None:
+        return at
+    try:
+        stated = datetime.fromisoformat(text.strip().upper())
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment: {_WRITE}") from None
+    if stated.tzinfo is None:
+        stated = stated.astimezone() if zone is None else stated.replace(tzinfo=zone)
+    return round(stated.timestamp() * 1000)
+
+
+def _of_day(text: str, words: str, here: datetime, now: int) -> int | None:
+    """A time of a day that is named, or of the last day that has it; None: it is neither."""
+    day, _, clock = words.partition(" ")
+    if _CLOCK.fullmatch(words):
+        at = _at(text, here, 0, words)
+        return at if at <= now else _at(text, here, 1, words)
+    clock = clock.strip() or "0:00"
+    if day in ("today", "yesterday"):
+        return _at(text, here, int(day == "yesterday"), clock)
+    if day[:3] in _WEEKDAYS:
+        back = (here.weekday() - _WEEKDAYS.index(day[:3])) % 7
+        at = _at(text, here, back, clock)
+        return at if at <= now else _at(text, here, back + 7, clock)
+    return None
+
+
+def _at(text: str, here: datetime, days_ago: int, clock: str) -> int:
+    found = _CLOCK.fullmatch(clock)
+    if found is None:
+        raise ValueError(f"{text!r} is no moment: {_WRITE}")
+    hour, minute, second = (int(part or 0) for part in found.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r} is no time of day: they go from 00:00 to 23:59")
+    millis = int((found[4] or "0").ljust(3, "0"))
+    day = here.date() - timedelta(days=days_ago)
+    stated = datetime.combine(day, time(hour, minute, second), here.tzinfo)
+    return round(stated.timestamp() * 1000) + millis

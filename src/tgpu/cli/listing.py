@@ -1,0 +1,139 @@
+"""Commands that look at jobs: list, watch, show, why."""
+
+from typing import Annotated
+
+import typer
+
+from tgpu.cli.options import ApiUrl, JobId, Json, examples
+
+LIST_EPILOG = examples(
+    "tgpu list",
+    "tgpu list --state running",
+    "tgpu list --all --name train",
+    "tgpu list --json | jq -r '.jobs[].job_id'",
+)
+WATCH_EPILOG = examples("tgpu watch", "tgpu watch --interval 10s", "tgpu watch --state running")
+SHOW_EPILOG = examples("tgpu show 12", "tgpu show last --json")
+WHY_EPILOG = examples(
+    "tgpu why 12", "tgpu why last", "tgpu why last --json | jq -r .change.command"
+)
+
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        "--status",
+        metavar="S[,S]",
+        help="Only pending, running, completed, failed, cancelled, …",
+    ),
+]
+Tenant = Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this tenant.")]
+Name = Annotated[str | None, typer.Option(metavar="TEXT", help="Only jobs of this name.")]
+User = Annotated[str | None, typer.Option(metavar="NAME", help="Only jobs of this user.")]
+ArrayId = Annotated[
+    str | None,
+    typer.Option("--array", metavar="ID", help="Only elements of this array or sweep."),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", min=1, help="At most N live and N ended jobs."),
+]
+All = Annotated[bool, typer.Option("--all", "-a", help="All jobs, however old.")]
+
+
+def list_jobs(
+    *,
+    state: State = None,
+    tenant: Tenant = None,
+    name: Name = None,
+    user: User = None,
+    array: ArrayId = None,
+    limit: Limit = None,
+    all_jobs: All = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Show the jobs: running, then waiting with the reason, then the last ones that ended.
+
+    Without --all, the last 10 that ended are shown.
+    """
+    from tgpu.cli.connect import connected
+    from tgpu.cli.jobs_query import Filters, find_jobs, list_lines, more_note, read_states
+    from tgpu.cli.output import note, show_json, show_lines, width
+    from tgpu.wire.v1 import JobList
+
+    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs)
+    with connected(api_url) as client:
+        found = find_jobs(client, filters)
+    if as_json:
+        show_json(JobList(jobs=found.jobs, next_cursor=None))
+        return
+    show_lines(list_lines(found.jobs, width()))
+    if not found.jobs:
+        note("no such jobs" if filters.narrows else _NONE_YET)
+    elif found.more:
+        note(more_note(found))
+
+
+def watch(
+    *,
+    interval: Annotated[str, typer.Option(metavar="SPAN", help="Pause between two looks.")] = "2s",
+    state: State = None,
+    tenant: Tenant = None,
+    name: Name = None,
+    user: User = None,
+    array: ArrayId = None,
+    limit: Limit = None,
+    all_jobs: All = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Show the list of jobs again and again; Ctrl-C ends it."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.durations import parse_duration
+    from tgpu.cli.jobs_query import Filters, find_jobs, list_lines, read_states
+    from tgpu.cli.live import repeat
+    from tgpu.cli.options import read_option
+
+    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs)
+    seconds = read_option("--interval", parse_duration, interval)
+    with connected(api_url) as client:
+        repeat(lambda width: list_lines(find_jobs(client, filters).jobs, width), seconds)
+
+
+def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
+    """Show all facts of a job. Values of variables that look secret are masked."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.environment import now_ms
+    from tgpu.cli.output import show_json, show_lines
+    from tgpu.cli.render.jobs import job_facts
+
+    with connected(api_url) as client:
+        found = client.get_job(job)
+    if as_json:
+        show_json(found)
+    else:
+        show_lines(job_facts(found, now_ms()))
+
+
+def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
+    """Say why a job waits, and what would start it.
+
+    The one reason that counts, the jobs that are in its way and before it, when it starts at the
+    latest if that is known, and the smallest change after which it would start now.
+    """
+    from tgpu.cli.connect import connected
+    from tgpu.cli.environment import now_ms
+    from tgpu.cli.output import say, show_json, show_lines, width
+    from tgpu.cli.render.why import next_line, why_lines
+
+    with connected(api_url) as client:
+        answer = client.why(job)
+    if as_json:
+        show_json(answer)
+        return
+    show_lines(why_lines(answer, now_ms(), width()))
+    if line := next_line(answer):
+        say(line)  # never cut: it is there to be copied
+
+
+_NONE_YET = "no jobs yet; submit one with: tgpu submit --gpus 1 -- python train.py"

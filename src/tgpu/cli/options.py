@@ -1,0 +1,75 @@
+"""Options and arguments that several commands share, and the examples under their help."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from tgpu.cli.failures import bad_option
+
+_T = TypeVar("_T")
+
+
+def examples(*lines: str) -> str:
+    """An epilog with one example a line; brackets would be read as markup."""
+    escaped = [line.replace("[", "\\[") for line in lines]
+    # The empty line first keeps Typer from taking the indentation of the examples away.
+    return "\n".join(["", "[bold]Examples[/bold]", *(f"  {line}" for line in escaped)])
+
+
+def read_option(option: str, parse: Callable[[str], _T], text: str) -> _T:
+    """The value of an option; what is wrong with it becomes bad input that names the option."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise bad_option(option, error) from error
+
+
+def complete_jobs(incomplete: str) -> list[tuple[str, str]]:
+    """Ids for the shell's completion. Silent and quick: a slow Tab is worse than none."""
+    try:
+        from tgpu.cli.connect import open_client
+        from tgpu.cli.render.jobs import shown_state, title
+
+        with open_client(None, timeout_seconds=0.5) as client:
+            jobs = client.list_jobs(limit=100).jobs
+        found = [(job.job_id, f"{shown_state(job)}: {title(job)}") for job in jobs]
+    except Exception:
+        found = []
+    return [item for item in [*found, ("last", "the newest job")] if item[0].startswith(incomplete)]
+
+
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="Id of a job, or `last` for the newest.", autocompletion=complete_jobs
+    ),
+]
+JobIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="JOB",
+        help="Ids of jobs or of whole arrays, or `last` for the newest job.",
+        autocompletion=complete_jobs,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ApiUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--api-url",
+        envvar="TGPU_URL",
+        metavar="URL",
+        help="Talk to this scheduler: http://host:port or unix:/path.",
+        rich_help_panel="Connection",
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Where the scheduler keeps its data. Default: ~/.local/share/tgpu.",
+    ),
+]

@@ -1,0 +1,286 @@
+"""Commands about queues (list, create, change, remove) and quotas (show, set)."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tgpu.cli.options import ApiUrl, Json, examples
+
+if TYPE_CHECKING:
+    from tgpu.wire.tenants_v1 import QueueModel, QuotaModel
+
+EPILOG = examples(
+    "tgpu queues list",
+    "tgpu queues create night --tenant vision --priority -10 --max-jobs 4",
+    "tgpu queues change night --tenant vision --disable",
+)
+QUOTA_EPILOG = examples(
+    "tgpu quota show vision", "tgpu quota set vision --gpus 8 --cpus 64 --mem 512G"
+)
+_LIST_EPILOG = examples("tgpu queues list", "tgpu queues list --tenant vision --json")
+_CREATE_EPILOG = examples("tgpu queues create night --tenant vision --priority -10")
+_CHANGE_EPILOG = examples(
+    "tgpu queues change night --tenant vision --enable",
+    "tgpu queues change night --max-jobs none",
+    "tgpu queues change night --policy shortest --wait-target 30m --idle-action hold",
+)
+_REMOVE_EPILOG = examples("tgpu queues remove night --tenant vision")
+_SHOW_EPILOG = examples("tgpu quota show", "tgpu quota show vision --json")
+_SET_EPILOG = examples(
+    "tgpu quota set vision --gpus 8 --cpus 64 --mem 512G", "tgpu quota set vision --gpus none"
+)
+_NAMES = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="queues",
+    help="Queues of a tenant: which go first, and how many of their jobs run at once.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings=_NAMES,
+)
+quota_app = typer.Typer(
+    name="quota",
+    help="What a tenant may have at once, and how much of it is in use.",
+    epilog=QUOTA_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings=_NAMES,
+)
+
+
+class IdleChoice(StrEnum):
+    WARN = "warn"
+    HOLD = "hold"
+    END = "end"
+
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of a queue.")]
+Tenant = Annotated[str, typer.Option(metavar="ID", help="The tenant it belongs to.")]
+QuotaTenant = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
+Priority = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Jobs of a higher queue go first, whatever their own priority."),
+]
+MaxJobs = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Of its jobs run at once; none for no limit."),
+]
+
+
+QueuePolicy = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Order of its jobs; none for that of the scheduler."),
+]
+WaitTarget = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="Its jobs should start within this: 30m; none for none."),
+]
+IdleAction = Annotated[
+    IdleChoice | None,
+    typer.Option(
+        case_sensitive=False, help="What to do with jobs whose GPUs do nothing; warn by default."
+    ),
+]
+
+
+@app.command("list", epilog=_LIST_EPILOG)
+def list_queues(
+    tenant: Annotated[str | None, typer.Option(metavar="ID", help="Only this tenant's.")] = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Show the queues, higher ones first."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.output import show_json
+
+    with connected(api_url) as client:
+        found = client.list_queues(tenant)
+    if as_json:
+        show_json(found)
+    else:
+        _show(found)
+
+
+@app.command("create", epilog=_CREATE_EPILOG)
+def create(
+    name: QueueArgument,
+    *,
+    tenant: Tenant = "default",
+    priority: Priority = None,
+    max_jobs: MaxJobs = None,
+    policy: QueuePolicy = None,
+    wait_target: WaitTarget = None,
+    idle_action: IdleAction = None,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Take jobs, and start none yet.")
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Make a queue. Jobs name it with `tgpu submit --queue`."""
+    from tgpu.cli.connect import connected
+    from tgpu.wire.tenants_v1 import QueueCreate
+
+    fields = _fields(priority, max_jobs) | _aims(policy, wait_target, idle_action)
+    fields |= {"project_id": tenant, "name": name, "enabled": not disabled}
+    with connected(api_url) as client:
+        _print(client.create_queue(QueueCreate.model_validate(fields)), as_json)
+
+
+@app.command("change", epilog=_CHANGE_EPILOG)
+def change(
+    name: QueueArgument,
+    *,
+    tenant: Tenant = "default",
+    priority: Priority = None,
+    max_jobs: MaxJobs = None,
+    policy: QueuePolicy = None,
+    wait_target: WaitTarget = None,
+    idle_action: IdleAction = None,
+    enable: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Does it start jobs?")
+    ] = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Change a queue. What is left out stays."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.failures import bad_input
+    from tgpu.wire.tenants_v1 import QueuePatch
+
+    fields = _fields(priority, max_jobs) | _aims(policy, wait_target, idle_action)
+    if enable is not None:
+        fields["enabled"] = enable
+    if not fields:
+        raise bad_input("nothing to change", "see: tgpu queues change --help")
+    with connected(api_url) as client:
+        queue_id = f"{tenant}:{name}"
+        _print(client.change_queue(queue_id, QueuePatch.model_validate(fields)), as_json)
+
+
+@app.command("remove", epilog=_REMOVE_EPILOG)
+def remove(
+    name: QueueArgument, tenant: Tenant = "default", as_json: Json = False, api_url: ApiUrl = None
+) -> None:
+    """Remove an empty queue."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.output import say, show_json
+
+    with connected(api_url) as client:
+        client.remove_queue(f"{tenant}:{name}")
+    if as_json:
+        show_json({"id": f"{tenant}:{name}", "removed": True})
+    else:
+        say(f"queue {name} of tenant {tenant} is removed")
+
+
+@quota_app.command("show", epilog=_SHOW_EPILOG)
+def show_quota(
+    tenant: QuotaTenant = "default", as_json: Json = False, api_url: ApiUrl = None
+) -> None:
+    """Show a tenant's quota and how much of it is in use."""
+    from tgpu.cli.connect import connected
+
+    with connected(api_url) as client:
+        _print_quota(client.get_quota(tenant), as_json)
+
+
+@quota_app.command("set", epilog=_SET_EPILOG)
+def set_quota(
+    tenant: QuotaTenant,
+    *,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="N", help="GPUs at once; none for no limit.")
+    ] = None,
+    cpus: Annotated[
+        str | None, typer.Option(metavar="N", help="CPU cores at once; none for no limit.")
+    ] = None,
+    mem: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory at once; none for no limit.")
+    ] = None,
+    enforce: Annotated[
+        bool | None, typer.Option("--enforce/--no-enforce", help="Do the limits limit?")
+    ] = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Set a tenant's quota. What is left out stays."""
+    from tgpu.cli import limits
+    from tgpu.cli.connect import connected
+    from tgpu.cli.failures import bad_input
+    from tgpu.wire.tenants_v1 import QuotaPatch
+
+    fields = limits.given_limits(
+        {
+            ("gpu_quota", "--gpus"): (gpus, limits.parse_gpus),
+            ("cpu_quota", "--cpus"): (cpus, limits.parse_number),
+            ("memory_quota", "--mem"): (mem, lambda text: limits.parse_size(text) / 1024),
+        }
+    )
+    if enforce is not None:
+        fields["enforce_quota"] = enforce
+    if not fields:
+        raise bad_input("nothing to set", "see: tgpu quota set --help")
+    with connected(api_url) as client:
+        _print_quota(client.change_quota(tenant, QuotaPatch.model_validate(fields)), as_json)
+
+
+def _fields(priority: int | None, max_jobs: str | None) -> dict[str, object]:
+    from tgpu.cli import limits
+
+    fields = limits.given_limits(
+        {("max_concurrent_jobs", "--max-jobs"): (max_jobs, limits.parse_count)}
+    )
+    if priority is not None:
+        fields["priority"] = priority
+    return fields
+
+
+def _aims(
+    policy: str | None, wait_target: str | None, idle_action: IdleChoice | None
+) -> dict[str, object]:
+    from tgpu.cli import limits
+    from tgpu.cli.durations import parse_duration
+
+    fields = limits.given_limits(
+        {("wait_target_seconds", "--wait-target"): (wait_target, parse_duration)}
+    )
+    if policy is not None:
+        fields["policy"] = "" if policy.lower() == limits.NONE else policy
+    if idle_action is not None:
+        fields["idle_action"] = idle_action.value
+    return fields
+
+
+def _print(queue: "QueueModel", as_json: bool) -> None:
+    from tgpu.cli.output import show_json
+
+    if as_json:
+        show_json(queue)
+    else:
+        _show([queue])
+
+
+def _show(queues: "list[QueueModel]") -> None:
+    from tgpu.cli.output import show_lines, width
+    from tgpu.cli.render.grid import lay_out
+    from tgpu.cli.render.tenants import queue_grid
+
+    show_lines(lay_out(queue_grid(queues), width()))
+
+
+def _print_quota(quota: "QuotaModel", as_json: bool) -> None:
+    from tgpu.cli.output import note, show_json, show_lines, width
+    from tgpu.cli.render.grid import lay_out
+    from tgpu.cli.render.tenants import quota_grid
+
+    if as_json:
+        show_json(quota)
+        return
+    show_lines(lay_out(quota_grid(quota), width()))
+    if not quota.enforce_quota:
+        note("the limits are shown, and not enforced")
+    if quota.provider != "local":
+        note(f"as quota provider {quota.provider} has it")

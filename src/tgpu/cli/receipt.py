@@ -1,0 +1,20 @@
+"""The command `receipt`: what a job has used up."""
+
+from tgpu.cli.options import ApiUrl, JobId, Json, examples
+
+EPILOG = examples("tgpu receipt 12", "tgpu receipt last --json | jq .gpu_hours")
+
+
+def receipt(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
+    """Show what a job has used up: waiting, running, GPU-hours by attempt, and their cost."""
+    from tgpu.cli.connect import connected
+    from tgpu.cli.environment import now_ms
+    from tgpu.cli.output import show_json, show_lines, width
+    from tgpu.cli.render.receipt import receipt_lines
+
+    with connected(api_url) as client:
+        found = client.receipt(job)
+    if as_json:
+        show_json(found)
+    else:
+        show_lines(receipt_lines(found, now_ms(), width()))

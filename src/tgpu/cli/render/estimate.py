@@ -1,0 +1,146 @@
+"""When a job will start, in words and as short as a table wants it."""
+
+from datetime import datetime
+from typing import Final
+
+from tgpu.cli.durations import duration_text, roughly_text
+from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean
+from tgpu.cli.render.words import instant_ms, plural
+from tgpu.wire.estimates_v1 import (
+    AccuracyAnswer,
+    AccuracyModel,
+    EstimateAnswer,
+    EstimateModel,
+)
+
+_NOW_SECONDS: Final = 5
+_HOUR: Final = 3600
+_FEW_HOURS: Final = 10 * _HOUR
+_ON: Final = {
+    "guessed": "of some jobs before it nothing is known",
+    "throughput": "far back in line, told by how quickly jobs start",
+}
+
+
+def starts_in(estimate: EstimateModel | None, now_ms: int) -> str:
+    """now, 12m, 12m-40m; behind all that was looked at >3h. Empty where nobody can tell."""
+    if estimate is None:
+        return ""
+    early, late = _left(estimate.p50, now_ms), _left(estimate.p90, now_ms)
+    if late < _NOW_SECONDS:
+        return "now"
+    first, last = _short(early), _short(late)
+    if early < _NOW_SECONDS:
+        first = "now"
+    elif estimate.basis == "throughput":
+        return f">{first}"
+    return first if first == last else f"{first}-{last}"
+
+
+def start_text(estimate: EstimateModel | None, now_ms: int) -> str:
+    """In 12m, nine of ten within 40m (14:05 to 14:33); …"""
+    if estimate is None:
+        return ""
+    early, late = _left(estimate.p50, now_ms), _left(estimate.p90, now_ms)
+    if late < _NOW_SECONDS:
+        return "now"
+    first = "now" if early < _NOW_SECONDS else f"in about {duration_text(early)}"
+    told = f"{first}, nine of ten such jobs within {duration_text(late)}"
+    clock = _clock(estimate, now_ms)
+    more = _ON.get(estimate.basis)
+    return told + (f" ({clock})" if clock else "") + (f"; {more}" if more else "")
+
+
+def when_lines(answer: EstimateAnswer) -> list[Line]:
+    """What would become of a submission."""
+    return [(Cell(clean(line)),) for line in _when(answer)]
+
+
+def _when(answer: EstimateAnswer) -> list[str]:
+    what = "it" if answer.jobs == 1 else f"the first of {plural(answer.jobs, 'job')}"
+    if answer.held:
+        return [f"{what} would be on hold: nobody knows when it is released"]
+    if answer.estimate is None:
+        lines = [f"nobody can tell when {what} would start"]
+    elif answer.starts_now:
+        lines = [f"{what} would start now"]
+    else:
+        now_ms = instant_ms(answer.estimate.as_of)
+        lines = [f"{what} would start {start_text(answer.estimate, now_ms)}"]
+    if answer.last is not None:
+        lines.append(
+            f"the last would start {start_text(answer.last, instant_ms(answer.last.as_of))}"
+        )
+    if answer.sooner:
+        lines += ["sooner:", *(f"  {one.sentence}" for one in answer.sooner)]
+    return lines
+
+
+_COLUMNS: Final = (
+    Column("TENANT", least=8),
+    Column("QUEUE", least=8),
+    Column("JOBS", right=True),
+    Column("BY P50", right=True),
+    Column("BY P90", right=True),
+    Column("MEDIAN ERROR", right=True),
+    Column("MEDIAN WAIT", right=True, leave_out=2),
+    Column("MEDIAN WINDOW", right=True, leave_out=1),
+)
+
+
+def accuracy_grid(found: AccuracyAnswer) -> Grid:
+    rows = [
+        (Cell(clean(one.tenant_id)), Cell(clean(one.queue)), *_figures(one)) for one in found.queues
+    ]
+    if len(rows) != 1:
+        rows.append((Cell("all", "bold"), Cell(""), *_figures(found.total)))
+    return Grid(_COLUMNS, tuple(rows))
+
+
+def accuracy_line(found: AccuracyAnswer) -> str:
+    span = duration_text(found.days * 86_400)
+    if not found.total.jobs:
+        return f"no job waited, was told when it would start, and started in the last {span}"
+    return (
+        f"of the last {span}: half should start by the p50, nine of ten by the p90 "
+        "that they were first told"
+    )
+
+
+def _figures(one: AccuracyModel) -> tuple[Cell, ...]:
+    spans = (one.median_error_seconds, one.median_wait_seconds, one.median_window_seconds)
+    return (
+        Cell(f"{one.jobs:,}"),
+        Cell(_share(one.before_p50)),
+        Cell(_share(one.before_p90)),
+        *(Cell(duration_text(span) if one.jobs else "") for span in spans),
+    )
+
+
+def _share(part: float | None) -> str:
+    return "" if part is None else f"{part:.1%}"
+
+
+def _short(seconds: float) -> str:
+    """45s, 12m, 1h35m, 14h, 3d: as exact as anybody believes it."""
+    if not _HOUR <= seconds < _FEW_HOURS:
+        return roughly_text(seconds)
+    hours, rest = divmod(int(seconds), _HOUR)
+    return f"{hours}h{rest // 60:02}m"
+
+
+def _left(text: str, now_ms: int) -> float:
+    return max(0.0, (instant_ms(text) - now_ms) / 1000)
+
+
+def _clock(estimate: EstimateModel, now_ms: int) -> str:
+    """From when to when by the clock on the wall; empty beyond calendars."""
+    texts = (estimate.p50, estimate.p90)
+    if any(text.endswith("s") for text in texts):
+        return ""
+    today = datetime.fromtimestamp(now_ms / 1000).astimezone().date()
+    first, last = (datetime.fromisoformat(text).astimezone() for text in texts)
+    shapes = ["%H:%M" if at.date() == today else "%Y-%m-%d %H:%M" for at in (first, last)]
+    if first.date() == last.date():
+        shapes[1] = "%H:%M"
+    return f"{first:{shapes[0]}} to {last:{shapes[1]}}"

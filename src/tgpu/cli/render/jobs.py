@@ -1,0 +1,351 @@
+"""Jobs as tables, as a page of facts and as one-line sentences."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tgpu.cli.durations import duration_text
+from tgpu.cli.render.estimate import start_text, starts_in
+from tgpu.cli.render.failures import failure_text
+from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
+from tgpu.cli.render.prediction import prediction_text
+from tgpu.cli.render.words import (
+    between,
+    clock_text,
+    command_text,
+    gpus_text,
+    index_ranges,
+    instant_ms,
+    mebibytes_text,
+    moment_text,
+    number_text,
+    plural,
+    roughly_since,
+    since,
+)
+from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
+
+STATES: Final = (
+    "pending",
+    "scheduled",
+    "running",
+    "preempted",
+    "completed",
+    "failed",
+    "cancelled",
+)
+ON_GPUS: Final = ("scheduled", "running")
+WAITING: Final = ("pending", "preempted")
+LIVE: Final = STATES[:4]
+ENDED: Final = STATES[4:]
+
+_STYLES: Final = {
+    "running": "green",
+    "starting": "cyan",
+    "pending": "yellow",
+    "held": "magenta",
+    "preempted": "yellow",
+    "completed": "dim",
+    "failed": "red",
+    "cancelled": "dim",
+}
+_COLUMNS: Final = (
+    Column("JOB", least=8),
+    Column("NAME", least=10, leave_out=1),
+    Column("STATE"),
+    Column("GPUS"),
+    Column("ON", least=3, leave_out=4),
+    Column("TENANT", least=6, leave_out=3),
+    Column("USER", least=6, leave_out=5),
+    Column("PRIO", leave_out=6, right=True),
+    Column("TIME", right=True),
+    Column("STARTS IN", leave_out=2),
+    Column("REASON", least=30),
+)
+
+
+def shown_state(job: JobModel) -> str:
+    """The state as people see it: a pending job on hold is "held"."""
+    if job.state == "pending" and job.held:
+        return "held"
+    return "starting" if job.state == "scheduled" else job.state
+
+
+def in_order(jobs: Iterable[JobModel]) -> list[JobModel]:
+    """Running first, then waiting with the next one first, then ended with the newest first."""
+    return sorted(jobs, key=_order)
+
+
+def job_grid(jobs: Sequence[JobModel], now_ms: int) -> Grid:
+    tenants = {job.tenant_id for job in jobs} - {"default"}
+    users = {job.user for job in jobs}
+    priorities = {job.priority for job in jobs}
+    rows = tuple(
+        (
+            Cell(clean(job.job_id)),
+            Cell(title(job)),
+            Cell(shown_state(job), _STYLES.get(shown_state(job), "")),
+            Cell(f"{_count(job)} {clean(job.gpu_type or '')}".rstrip()),
+            Cell(_on(job) if job.started_at else ""),
+            Cell(clean(job.tenant_id) if tenants else ""),
+            Cell(clean(job.user) if len(users) > 1 else ""),
+            Cell(str(job.priority) if len(priorities) > 1 else ""),
+            Cell(_span(job, now_ms)),
+            Cell(starts_in(job.estimate, now_ms)),
+            Cell(outcome(job, now_ms)),
+        )
+        for job in jobs
+    )
+    return Grid(_COLUMNS, rows)
+
+
+def title(job: JobModel) -> str:
+    return clean(job.name) or command_text(job.command)
+
+
+def outcome(job: JobModel, now_ms: int) -> str:
+    """Why it waits, or how it ended and when."""
+    if job.state in ENDED:
+        ago = f"{roughly_since(job.ended_at, now_ms)} ago" if job.ended_at else ""
+        return ", ".join(part for part in (ending(job), ago) if part)
+    if job.reason is not None:
+        # In a table every column counts; `tgpu why` has the whole sentence.
+        return clean(job.reason.message).replace(" on this node", "")
+    return clean(job.cause or "")
+
+
+def ending(job: JobModel) -> str:
+    """exit 1, signal 9 or the cause; "" for a plain success."""
+    if job.state == "completed" and not job.exit_code:
+        return ""
+    code = ""
+    if job.signal:
+        code = f"signal {job.signal}"
+    elif job.exit_code is not None and job.state == "failed":
+        code = f"exit {job.exit_code}"
+    cause = clean(job.cause or "")
+    if code and (not cause or code.split()[1] in re.findall(r"\d+", cause)):
+        return cause or code
+    return ": ".join(part for part in (code, cause) if part)
+
+
+def ended_line(job: JobModel) -> str:
+    """job 12 completed after 3m20s · job 13 failed (exit 1) after 4s"""
+    how = ending(job)
+    ran = between(job.started_at, job.ended_at)
+    return (
+        f"job {clean(job.job_id)} {job.state}"
+        + (f" ({how})" if how else "")
+        + (f" after {ran}" if ran else "")
+    )
+
+
+def waiting_line(job: JobModel) -> str:
+    why = clean(job.reason.message) if job.reason is not None else "not looked at yet"
+    return f"job {clean(job.job_id)} {'' if why.startswith('waits ') else 'waits: '}{why}"
+
+
+def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
+    """What was queued, and the command to look at it."""
+    gpus = gpus_text(float(request.gpu_count), request.gpu_type or " or ".join(request.gpu_types))
+    if request.size_by != "given":
+        gpus = "GPUs by its model"
+    if request.workers > 1:
+        gpus = f"{request.workers} workers of {gpus}"
+    many = len(answer.job_ids) > 1
+    what = command_text([*request.command, *request.args]) if request.command else "a lease"
+    state = "held" if request.hold else "queued"
+    if many:
+        head = (
+            f"{len(answer.job_ids)} jobs {state}, {clean(answer.job_ids[0])} to "
+            f"{clean(answer.job_ids[-1])}: {gpus} each, {what}"
+        )
+        return [head, f"see them with: tgpu list --array {clean(answer.job_id)}"]
+    job_id = clean(answer.job_id)
+    head = f"job {job_id} {state}: {gpus}, {what}"
+    if request.hold:
+        return [head, f"let it start with: tgpu release {job_id}"]
+    if not request.command:
+        return [
+            head,
+            f"see its GPUs with: tgpu show {job_id}; give them back: tgpu complete {job_id}",
+        ]
+    return [head, f"follow it with: tgpu logs -f {job_id}"]
+
+
+def action_line(answer: ActionAnswer) -> str:
+    """The API says "Job is on hold"; with several on a line each, the id must be in it."""
+    message = clean(answer.message)
+    for subject in ("Job ", "Lease "):
+        message = message.removeprefix(subject)
+    return f"job {clean(answer.job_id)} {message}"
+
+
+def job_facts(job: JobModel, now_ms: int) -> list[Line]:
+    """All that is known of a job; what it does not have is left out."""
+    pairs = [
+        ("job", job.job_id),
+        ("name", job.name),
+        ("state", shown_state(job)),
+        ("note", clean(job.cause or "") if job.state in ("scheduled", "running") else ""),
+        ("reason", clean(job.reason.message) if job.reason else ""),
+        ("next", clean(job.reason.remedy) if job.reason else ""),
+        ("result", ending(job) if job.state in ENDED else ""),
+        ("failure", clean(failure_text(job.failure))),
+        ("command", command_text(job.command)),
+        ("runs in", clean(job.runs_in or "")),
+        ("directory", job.working_dir),
+        ("image", job.image),
+        ("GPUs", _gpus_wanted(job)),
+        ("on", _place(job)),
+        ("session", job.session or ""),
+        ("where", _constraints(job)),
+        ("CPU cores", number_text(job.cpu_cores) if job.cpu_cores else ""),
+        ("memory", mebibytes_text(job.memory_mb) if job.memory_mb else ""),
+        ("priority", str(job.priority)),
+        ("tenant", job.tenant_id),
+        ("user", job.user),
+        ("queue", job.queue if job.queue != "default" else ""),
+        ("submitted", clock_text(job.submitted_at, now_ms)),
+        ("starts", start_text(job.estimate, now_ms)),
+        ("started", clock_text(job.started_at, now_ms) if job.started_at else ""),
+        ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
+        ("ran", _span(job, now_ms) if job.started_at else ""),
+        ("time limit", _minutes(job.max_runtime_minutes)),
+        ("predicted", prediction_text(job.prediction)),
+        ("deadline", _deadline(job, now_ms)),
+        ("reservation", job.reservation or ""),
+        ("preemption", _preemption(job)),
+        ("checkpoint", clock_text(job.checkpoint_at, now_ms) if job.checkpoint_at else ""),
+        ("attempt", _attempts(job)),
+        (
+            "after",
+            ", ".join(f"{d.job_id}{'' if d.kind == 'ok' else ' (any end)'}" for d in job.after),
+        ),
+        ("array", _array(job)),
+        ("rerun of", job.rerun_of or ""),
+        ("parameters", ", ".join(f"{name}={value}" for name, value in job.params.items())),
+        ("variables", "\n".join(f"{n}={v}" for n, v in sorted(job.environment.items()))),
+        ("process", str(job.pid) if job.pid and job.state == "running" else ""),
+        ("logs", job.log_dir or ""),
+    ]
+    return facts([(name, value) for name, value in pairs if value])
+
+
+def natural_key(job_id: str) -> list[tuple[int, int, str]]:
+    """Sorts 9 before 10."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.findall(r"[0-9]+|[^0-9]+", job_id)
+    ]
+
+
+def _order(job: JobModel) -> tuple[int, int, int, list[tuple[int, int, str]]]:
+    key = natural_key(job.job_id)
+    if job.state in ("running", "scheduled"):
+        return (0, 0, instant_ms(job.started_at or job.submitted_at), key)
+    if job.state in ENDED:
+        return (2, -instant_ms(job.ended_at or job.submitted_at), 0, key)
+    return (1, -job.priority, instant_ms(job.submitted_at), key)
+
+
+def _span(job: JobModel, now_ms: int) -> str:
+    """How long it has run, waited, or ran."""
+    if job.state in ENDED:
+        return between(job.started_at, job.ended_at)
+    if job.state == "running":
+        return since(job.started_at, now_ms)
+    return since(job.submitted_at, now_ms)
+
+
+def _gpus_wanted(job: JobModel) -> str:
+    text = gpus_text(job.gpus_per_worker if job.workers > 1 else job.gpu_count, job.gpu_type)
+    if job.workers > 1:
+        text = f"{job.workers} workers of {text}"
+    return text + (f", {mebibytes_text(job.gpu_memory_mb)} in all" if job.gpu_memory_mb else "")
+
+
+def _place(job: JobModel) -> str:
+    if not job.started_at or not job.gpus:
+        return ""
+    if len(job.placements) > 1:
+        return "\n".join(
+            f"worker {rank}: GPU {index_ranges(part.gpus)} of {clean(part.node)}"
+            for rank, part in enumerate(job.placements)
+        )
+    node = f" of {clean(job.node)}" if job.node else ""
+    return f"GPU {index_ranges(job.gpus)}{node}"
+
+
+def _count(job: JobModel) -> str:
+    """2, or 4x2 for four workers of two."""
+    if job.workers > 1:
+        return f"{job.workers}x{number_text(job.gpus_per_worker)}"
+    return number_text(job.gpu_count)
+
+
+def _on(job: JobModel) -> str:
+    """The GPUs of one machine, or how many machines a gang is on."""
+    nodes = {part.node for part in job.placements}
+    if len(nodes) > 1:
+        return f"{len(nodes)} nodes"
+    parts = [index for part in job.placements for index in part.gpus]
+    return index_ranges(parts or job.gpus)
+
+
+def _constraints(job: JobModel) -> str:
+    """What it asks of its place, as the options that asked for it would say."""
+    asked = job.constraints
+    if asked is None:
+        return ""
+    pairs = (
+        (asked.gpu_types, f"on {' or '.join(asked.gpu_types)}"),
+        (asked.gpu_memory_each_mb, f"GPUs of {mebibytes_text(asked.gpu_memory_each_mb)} or more"),
+        (asked.allowed_gpus, f"only GPU {index_ranges(asked.allowed_gpus)}"),
+        (asked.excluded_gpus, f"not GPU {index_ranges(asked.excluded_gpus)}"),
+        (asked.nodes, f"only on {', '.join(asked.nodes)}"),
+        (asked.excluded_nodes, f"not on {', '.join(asked.excluded_nodes)}"),
+        (asked.labels, " ".join(f"{name}={value}" for name, value in asked.labels.items())),
+        (asked.exclusive, "nobody else on its nodes"),
+        (asked.same_island, "GPUs of one NVLink island"),
+        (asked.spread, "spread"),
+    )
+    return clean("; ".join(text for is_set, text in pairs if is_set))
+
+
+def _preemption(job: JobModel) -> str:
+    parts = [] if job.preemptible else ["never gives way"]
+    if job.checkpoint_signal:
+        parts.append(f"signal {job.checkpoint_signal} first")
+    if job.preemptions:
+        lost = duration_text(job.lost_gpu_seconds)
+        parts.append(f"gave way {plural(job.preemptions, 'time')}, {lost} of GPU time lost")
+    return ", ".join(parts)
+
+
+def _deadline(job: JobModel, now_ms: int) -> str:
+    if not job.deadline:
+        return ""
+    over_ms = instant_ms(job.ended_at) if job.ended_at else now_ms
+    missed = ", missed" if over_ms > instant_ms(job.deadline) else ""
+    return moment_text(job.deadline, now_ms) + missed
+
+
+def _minutes(minutes: float | None) -> str:
+    return duration_text(minutes * 60) if minutes else ""
+
+
+def _attempts(job: JobModel) -> str:
+    if not job.attempt:
+        return ""
+    text = str(job.attempt)
+    if job.max_retries:
+        text += f" of {job.max_retries + 1}"
+    return text + (f", restarted {job.restarts}x" if job.restarts else "")
+
+
+def _array(job: JobModel) -> str:
+    if job.array is None:
+        return ""
+    cap = f", {job.array.max_running} at once" if job.array.max_running else ""
+    return f"{job.array.array_id}, index {job.array.index}{cap}"

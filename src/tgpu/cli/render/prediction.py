@@ -1,0 +1,34 @@
+"""How long a job will run, in words."""
+
+from typing import Final
+
+from tgpu.cli.durations import duration_text
+from tgpu.cli.render.words import plural
+from tgpu.wire.v1 import PredictionModel
+
+_ALIKE: Final = {
+    "command": "of its user with this name and command",
+    "name": "of its user with this name",
+    "user": "of its user with as many GPUs",
+    "tenant": "of the tenant with as many GPUs",
+    "size": "with as many GPUs",
+    "any": "of all kinds",
+}
+
+
+def prediction_text(prediction: PredictionModel | None) -> str:
+    """Empty where nothing is predicted."""
+    if prediction is None:
+        return ""
+    if prediction.level == "limit":
+        return (
+            f"runs {duration_text(prediction.p50_seconds)}: its time limit, nothing else is known"
+        )
+    told = (
+        f"runs {duration_text(prediction.p50_seconds)}, "
+        f"nine of ten end within {duration_text(prediction.p90_seconds)}"
+    )
+    if prediction.level == "elapsed":
+        return f"{told}; it runs longer than any job known"
+    alike = _ALIKE.get(prediction.level)
+    return f"{told}; by {plural(prediction.samples, 'job')} {alike}" if alike else told

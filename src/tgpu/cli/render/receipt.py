@@ -1,0 +1,83 @@
+"""What a job has used up, as facts and a table of its attempts."""
+
+from typing import Final
+
+from tgpu.cli.durations import duration_text
+from tgpu.cli.render.failures import failure_text
+from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
+from tgpu.cli.render.words import (
+    clock_text,
+    gpus_text,
+    index_ranges,
+    instant_ms,
+    mebibytes_text,
+    number_text,
+)
+from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
+
+_COLUMNS: Final = (
+    Column("ATTEMPT", right=True),
+    Column("STARTED", least=19),
+    Column("RAN", right=True),
+    Column("ON"),
+    Column("GPU-HOURS", right=True),
+    Column("FAILURE", least=10, leave_out=1),
+)
+
+
+def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[Line]:
+    peak = found.peak_gpu_memory_mb
+    lost = found.lost_gpu_hours
+    pairs = [
+        ("job", f"{found.job_id} {found.name}".rstrip()),
+        ("state", found.state),
+        ("failure", failure_text(found.failure)),
+        ("cause", found.cause or ""),
+        ("tenant", found.tenant_id),
+        ("user", found.user),
+        ("submitted", clock_text(found.submitted_at, now_ms)),
+        ("ended", clock_text(found.ended_at, now_ms) if found.ended_at else ""),
+        ("waited", duration_text(found.wait_seconds)),
+        ("estimated", _estimated(found.announced)),
+        ("ran", duration_text(found.run_seconds)),
+        ("GPUs", gpus_text(found.gpu_count)),
+        ("GPU-hours", _hours(found.gpu_hours) + (f", {_hours(lost)} of them lost" if lost else "")),
+        ("peak memory", "" if peak is None else mebibytes_text(peak)),
+        ("cost", "" if found.cost is None else number_text(found.cost)),
+        ("note", "" if found.complete else "the record does not reach back to its beginning"),
+    ]
+    lines = facts([(name, value) for name, value in pairs if value])
+    if not found.attempts:
+        return lines
+    blank: Line = (Cell(""),)
+    rows = tuple(_row(each, now_ms) for each in found.attempts)
+    return [*lines, blank, *lay_out(Grid(_COLUMNS, rows), width)]
+
+
+def _row(use: AttemptUseModel, now_ms: int) -> tuple[Cell, ...]:
+    return (
+        Cell(str(use.attempt)),
+        Cell(clock_text(use.started_at, now_ms)),
+        Cell(duration_text(use.run_seconds)),
+        Cell(f"GPU {index_ranges(use.gpus)}" if use.gpus else ""),
+        Cell(_hours(use.gpu_hours)),
+        Cell(clean(use.failure or "")),
+    )
+
+
+def _estimated(told: AnnouncedModel | None) -> str:
+    """The wait that it was told, against the wait that it had."""
+    if told is None:
+        return ""
+    at = instant_ms(told.at)
+    spans = [duration_text((instant_ms(text) - at) / 1000) for text in (told.p50, told.p90)]
+    text = f"was told {spans[0]} to {spans[1]}"
+    if told.started_at is None or told.error_seconds is None:
+        return text
+    waited = duration_text((instant_ms(told.started_at) - at) / 1000)
+    how = "within that" if told.before_p90 else "later than that"
+    return f"{text}; started after {waited}, {how}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.4f}" if 0 < hours < 1 else f"{hours:.2f}"

@@ -1,0 +1,99 @@
+"""Why a job waits, for reading: the reason, who is in its way, when, and what would start it."""
+
+import textwrap
+from typing import Final
+
+from tgpu.cli.render.estimate import start_text
+from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, lay_out
+from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural
+from tgpu.wire.v1 import AheadModel, BlockerModel, WhyAnswer
+
+_COLUMNS: Final = (
+    Column("  IN ITS WAY", least=8),
+    Column("TENANT", least=6, leave_out=2),
+    Column("USER", least=6, leave_out=3),
+    Column("GPUS", right=True),
+    Column("ON", least=6, leave_out=1),
+    Column("ENDS BY", least=10),
+)
+_LABEL: Final = 14  # as wide as the widest of them, with a gap
+
+
+def why_lines(answer: WhyAnswer, now_ms: int, width: int | None = None) -> list[Line]:
+    """All but the command to go on with, which must not be cut: see `next_line`."""
+    lines = _reason(answer, width)
+    if answer.blockers:
+        lines += lay_out(_blockers(answer, now_ms), width)
+        more = answer.blocker_count - len(answer.blockers)
+        if more > 0:
+            lines.append((Cell(f"  and {more} more"),))
+    facts = []
+    if answer.ahead is not None and answer.ahead.count:
+        facts.append(("before it", _ahead(answer.ahead)))
+    if answer.estimate is not None:
+        facts.append(("starts", start_text(answer.estimate, now_ms)))
+    if answer.starts_by:
+        facts.append(("starts by", moment_text(answer.starts_by, now_ms)))
+    if answer.change is not None:
+        facts.append(("what helps", clean(answer.change.sentence)))
+    lines += [(Cell(f"  {label:<{_LABEL - 2}}", "bold"), Cell(text)) for label, text in facts]
+    return lines
+
+
+def next_line(answer: WhyAnswer) -> str:
+    """The command that changes something, or at least shows more; "" where there is none."""
+    command = answer.change.command if answer.change is not None else ""
+    command = clean(command or answer.reason.remedy)
+    return f"  next: {command}" if command else ""
+
+
+def _reason(answer: WhyAnswer, width: int | None) -> list[Line]:
+    message = clean(answer.reason.message)
+    # A job that does not wait has its state for a reason, and a sentence of its own.
+    if answer.reason.code != answer.state and not message.startswith("waits "):
+        message = f"waits: {message}"
+    head = f"job {clean(answer.job_id)} "
+    if width is None:
+        return [(Cell(head, "bold"), Cell(message))]
+    wrapped = textwrap.wrap(message, max(20, width - 4), initial_indent=" " * len(head))
+    first, rest = wrapped[0][len(head) :], wrapped[1:]
+    return [(Cell(head, "bold"), Cell(first)), *((Cell(f"    {line}"),) for line in rest)]
+
+
+def _blockers(answer: WhyAnswer, now_ms: int) -> Grid:
+    tenants = {one.tenant_id for one in answer.blockers} - {"default"}
+    users = {one.user for one in answer.blockers} - {""}
+    return Grid(
+        _COLUMNS,
+        tuple(
+            (
+                Cell("  " + (f"job {clean(one.job_id)}" if one.job_id else "another's")),
+                Cell(clean(one.tenant_id or "") if tenants else ""),
+                Cell(clean(one.user or "") if users else ""),
+                Cell(number_text(one.gpu_count)),
+                Cell(_on(one)),
+                Cell(_end(one, now_ms)),
+            )
+            for one in answer.blockers
+        ),
+    )
+
+
+def _on(one: BlockerModel) -> str:
+    if not one.node:
+        return "waits itself"
+    return f"GPU {index_ranges(one.gpus)} of {clean(one.node)}" if one.gpus else clean(one.node)
+
+
+def _end(one: BlockerModel, now_ms: int) -> str:
+    if one.ends_by:
+        return moment_text(one.ends_by, now_ms)
+    return "no time limit" if one.node else ""
+
+
+def _ahead(ahead: AheadModel) -> str:
+    first = ", ".join(clean(job_id) for job_id in ahead.first)
+    if not first:
+        return plural(ahead.count, "job")
+    more = ", …" if ahead.count > len(ahead.first) else ""
+    return f"{plural(ahead.count, 'job')}: {first}{more}"

@@ -1,0 +1,89 @@
+"""Small pieces of text: counts, commands, sizes, instants."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from tgpu.cli.durations import duration_text, roughly_text
+from tgpu.cli.render.grid import clean
+
+_GIB: Final = 1024
+
+
+def number_text(amount: float) -> str:
+    """2.0 is "2", 0.5 is "0.5"."""
+    return f"{amount:g}"
+
+
+def gpus_text(count: float, gpu_type: str | None = None) -> str:
+    """ "1 GPU", "2 A100", "0.5 GPU"."""
+    kind = gpu_type or ("GPU" if count <= 1 else "GPUs")
+    return f"{number_text(count)} {clean(kind)}"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def command_text(command: Sequence[str]) -> str:
+    """As it could be typed again; a lease has none."""
+    return clean(shlex.join(command)) if command else "(lease)"
+
+
+def index_ranges(indexes: Iterable[int]) -> str:
+    """0, 1, 2, 5 is "0-2,5"."""
+    runs: list[list[int]] = []
+    for index in sorted(set(indexes)):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def mebibytes_text(mebibytes: int) -> str:
+    if mebibytes < _GIB:
+        return f"{mebibytes}M"
+    return f"{mebibytes / _GIB:.1f}".removesuffix(".0") + "G"
+
+
+def instant_ms(text: str) -> int:
+    """Milliseconds since the epoch of an instant as the API writes it."""
+    if text.endswith("s"):  # beyond every calendar, as a manual clock may have it
+        return int(text.removesuffix("s")) * 1000
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def since(text: str | None, now_ms: int) -> str:
+    """How long ago, or "" for never."""
+    return duration_text((now_ms - instant_ms(text)) / 1000) if text else ""
+
+
+def roughly_since(text: str, now_ms: int) -> str:
+    """How long ago, in the largest unit only."""
+    return roughly_text((now_ms - instant_ms(text)) / 1000)
+
+
+def between(first: str | None, last: str | None) -> str:
+    if not first or not last:
+        return ""
+    return duration_text((instant_ms(last) - instant_ms(first)) / 1000)
+
+
+def moment_text(text: str, now_ms: int) -> str:
+    """An instant that may be to come: local time, and how far off that is."""
+    if text.endswith("s"):
+        return text  # of the manual clock, beyond calendars
+    left = (instant_ms(text) - now_ms) / 1000
+    local = datetime.fromisoformat(text).astimezone()
+    away = f"in {duration_text(left)}" if left >= 0 else f"{duration_text(-left)} ago"
+    return f"{local:%Y-%m-%d %H:%M:%S} ({away})"
+
+
+def clock_text(text: str, now_ms: int) -> str:
+    """Local time, and how long ago that is."""
+    if text.endswith("s"):
+        return text
+    local = datetime.fromisoformat(text).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S} ({since(text, now_ms)} ago)"

@@ -1,0 +1,111 @@
+"""`tgpu report`: what a stretch of time was like, as a page with plots."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tgpu.cli.failures import bad_input
+from tgpu.cli.journals import (
+    Config,
+    Database,
+    DataDir,
+    Source,
+    opened,
+    parse_past,
+    reading,
+)
+from tgpu.cli.options import ApiUrl, Json, examples, read_option
+
+if TYPE_CHECKING:
+    from tgpu.report.page import Picture
+
+EPILOG = examples(
+    "tgpu report",
+    "tgpu report --since 30d --out november",
+    "tgpu report --since 2026-11-01 --until 2026-12-01 --tenant vision",
+    "tgpu report journal.ndjson.gz --since 7d",
+    "tgpu report --json | jq .idle_percent",
+)
+
+
+def report(
+    journal: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[JOURNAL]", help="A file of `tgpu export`. Default: the scheduler."
+        ),
+    ] = None,
+    *,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="From then on: 7d (ago), tue 9:30, 2026-11-10.")
+    ] = "7d",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until then; now.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the page and the pictures go.")
+    ] = Path("tgpu-report"),
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="ID", help="Only the jobs of this tenant.")
+    ] = None,
+    database: Database = None,
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> None:
+    """Write a page with plots of what happened: use, waits, jobs on GPUs, failures.
+
+    The page needs nothing else and can be mailed. Each plot is also written as a PNG file, where
+    the extra `report` is installed. With --json the numbers are printed and nothing is written.
+    Needs the role admin.
+    """
+    from tgpu.cli.environment import now_ms
+    from tgpu.cli.output import show_json
+    from tgpu.report.collect import collect
+    from tgpu.report.document import document
+    from tgpu.report.figures import figures
+    from tgpu.report.page import page, pictures
+
+    source = Source(journal, api_url, database, config, data_dir)
+    with opened(source) as found, reading(found.header.last_seq, is_shown=not as_json) as tell:
+        # A file is about the time before it was written, and a manual clock has its own.
+        now = found.header.exported_at or now_ms()
+        begin = read_option("--since", lambda text: parse_past(text, now), since)
+        end = now if until is None else read_option("--until", lambda t: parse_past(t, now), until)
+        if begin >= end:
+            raise bad_input("--since is not before --until", "turn them around")
+        collected = collect(found, begin, end, tenant, tell)
+    numbers = figures(collected)
+    if as_json:
+        show_json(document(numbers))
+        return
+    drawn = pictures(collected, numbers)
+    _write(out, page(collected, numbers, drawn), drawn)
+
+
+def _write(folder: Path, text: str, drawn: "list[Picture]") -> None:
+    from tgpu.cli.output import note, say
+    from tgpu.cli.render.words import plural
+    from tgpu.drawing.plots import framed
+    from tgpu.report.png import HOW_TO_INSTALL, NoLibrary, has_fonts, png
+
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "report.html"
+    target.write_text(text, encoding="utf-8")
+    made = 0
+    for picture in drawn:
+        file = folder / f"{picture.name}.png"
+        if not picture.svg:
+            file.unlink(missing_ok=True)  # one of before would be about another time
+            continue
+        try:
+            file.write_bytes(png(framed(picture.svg, picture.title, picture.keys)))
+        except NoLibrary:
+            note(f"no pictures beside the page; to have them: {HOW_TO_INSTALL}")
+            break
+        made += 1
+    say(str(target))
+    if made:
+        note(f"and {plural(made, 'picture')} in {folder}")
+        if not has_fonts():
+            note("this machine has no fonts, so they have no text: apt install fonts-dejavu-core")

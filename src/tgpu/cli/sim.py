@@ -1,0 +1,437 @@
+"""Commands about simulations: run one, compare several. They need no service."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tgpu.cli.failures import Failure, bad_input
+from tgpu.cli.options import Json, examples
+from tgpu.cli.sim_pack import EPILOG as PACK_EPILOG
+from tgpu.cli.sim_pack import pack
+
+if TYPE_CHECKING:
+    from tgpu.core.predict import Predictor
+    from tgpu.simulate.problems import BadInput
+    from tgpu.simulate.rows import Rows
+    from tgpu.simulate.run import Setting
+    from tgpu.simulate.world import Cluster
+
+EPILOG = examples(
+    "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
+    "tgpu sim compare fifo.json fairshare.json",
+    "tgpu sim pack --pods pods.csv --nodes 100x8xA100",
+)
+_RUN_EPILOG = examples(
+    "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
+    "tgpu sim run --trace jobs.csv.gz --cluster a=20x8xA100,b=2x8xH100 --html out.html",
+    "tgpu sim run --trace philly.csv.gz --cluster vcs.csv --nodes nodes_tight75 --passing strict",
+    "tgpu sim run --trace synthetic:10000 --cluster 50x8 --seed 7 --json > easy.json",
+)
+_COMPARE_EPILOG = examples(
+    "tgpu sim compare fifo.json easy.json fairshare.json",
+    "tgpu sim compare *.json --json | jq '.runs[].summary.wait_s.mean'",
+)
+
+app = typer.Typer(
+    name="sim",
+    help="Simulate a cluster on a list of jobs, with the scheduler's own decisions.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("pack", epilog=PACK_EPILOG)(pack)
+
+
+_TRUTH = "truth"  # the name of the predictor that is told the future
+_FORESEEING = ("shortest", "quickest")  # policies that go by predictions
+
+
+class Passing(StrEnum):
+    GREEDY = "greedy"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+    STRICT = "strict"
+
+
+class Placing(StrEnum):
+    FRAGMENTATION = "fragmentation"
+    CONSOLIDATED = "consolidated"
+
+
+class Limited(StrEnum):
+    GIVEN = "given"
+    NONE = "none"
+    TRUE = "true"
+
+
+@app.command("run", epilog=_RUN_EPILOG)
+def run(
+    *,
+    trace: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
+            "invents N.",
+        ),
+    ],
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8. Default: "
+            "those of the journal.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
+    ] = "priority",
+    passing: Annotated[
+        Passing, typer.Option(help="Who may pass a job that cannot start, as scheduler.passing.")
+    ] = Passing.EASY,
+    placement: Annotated[
+        Placing, typer.Option(help="Which place a job gets, as scheduler.placement.")
+    ] = Placing.FRAGMENTATION,
+    hold_after: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Who waited this long is passed by nobody; 0 for never."),
+    ] = None,
+    preemption: Annotated[
+        bool,
+        typer.Option(
+            "--preemption",
+            help="Running jobs give way to more important ones, or as the policy says.",
+        ),
+    ] = False,
+    keep_work: Annotated[
+        bool,
+        typer.Option(
+            "--keep-work",
+            help="Who gives way goes on where it was, for 40 s of extra work (60 s above 8 GPUs).",
+        ),
+    ] = False,
+    limits: Annotated[
+        Limited,
+        typer.Option(
+            help="Time limits: those given in the file, none, or the true durations (as if the "
+            "future were known)."
+        ),
+    ] = Limited.GIVEN,
+    predictor: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What shortest and quickest go by: history, gbm, limit, none or an installed "
+            "one, which learn as jobs end; truth is told the future, to compare with.",
+        ),
+    ] = "history",
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Earlier jobs to learn from, as CSV."
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the cluster file with the node counts."),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of the trace: csv, ndjson, swf, muri or openb."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad lines out, and count them.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write a page with plots to this file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write the result as JSON to this file.")
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Partitions at the same time; default: one a processor."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a list of jobs on a cluster that is not there.
+
+    Who starts when and where is decided by the code of the service. The same input gives the same
+    result.
+    """
+    from time import perf_counter
+
+    from tgpu.cli.output import note, say, show_json, show_lines, width
+    from tgpu.cli.render.grid import lay_out
+    from tgpu.cli.render.sim import headline, run_grid
+    from tgpu.cli.sim_journal import cluster_of
+    from tgpu.simulate.clusters import read_cluster
+    from tgpu.simulate.jobs import Jobs, Limits
+    from tgpu.simulate.problems import BadInput
+    from tgpu.simulate.report import Run, report
+    from tgpu.simulate.run import simulate
+
+    setting = _setting(
+        policy=policy,
+        passing=passing,
+        placement=placement,
+        hold_after=hold_after,
+        preemption=preemption,
+        keep_work=keep_work,
+    )
+    if predictor == _TRUTH:
+        limits = Limited.TRUE
+    if nodes is not None and (cluster is None or not Path(cluster).exists()):
+        raise bad_input("--nodes names a column of a file, and --cluster names none")
+    _check_place("--html", html)
+    _check_place("--out", out)
+    with sentences():
+        setting = _foreseeing(setting, policy, predictor, history)
+        machines = cluster_of(trace) if cluster is None else read_cluster(cluster, nodes)
+        rows = _rows(trace, format, machines, seed)
+        jobs = Jobs(rows, machines, Limits(limits.value))
+        if jobs.problems and not skip_bad:
+            raise BadInput(rows.file, jobs.problems, may_skip=True)
+    if jobs.problems:
+        counted = BadInput(rows.file, jobs.problems).counts()
+        told = ", ".join(f"{kind}: {count:,}" for kind, count in counted.items())
+        note(f"left out {len(jobs.problems):,} bad lines ({told})")
+    if not jobs.arrivals:
+        raise bad_input(f"{rows.file}: there are no jobs in it that could run")
+    began = perf_counter()
+    with _predicting(), progress(len(jobs.arrivals)) as tell:
+        result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
+    took = perf_counter() - began
+    what = Run(
+        trace=rows.file,
+        cluster=_cluster_name(cluster, nodes),
+        policy=policy,
+        passing=setting.rules.passing.value,
+        placement=placement.value,
+        limits=limits.value,
+        predictor=predictor if setting.foresight is not None else "",
+        seed=seed if rows.format == "synthetic" else None,
+        skipped=len(jobs.problems),
+        seconds=round(took, 3),
+    )
+    document = report(what, machines, result)
+    if out is not None:
+        _write(out, document)
+    if html is not None:
+        from tgpu.simulate.page import page
+
+        html.write_text(page(document, result), encoding="utf-8")
+        note(f"wrote {html}")
+    if as_json:
+        show_json(document)
+        return
+    say(headline(document))
+    show_lines(lay_out(run_grid([document]), width()))
+
+
+@app.command("compare", epilog=_COMPARE_EPILOG)
+def compare(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Results of `tgpu sim run --json`.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Show the results of several simulations side by side."""
+    from tgpu.cli.output import show_json, show_lines, width
+    from tgpu.cli.render.grid import lay_out
+    from tgpu.cli.render.sim import run_grid
+
+    documents = [_read(path) for path in results]
+    if as_json:
+        runs = [
+            {"file": str(path), "run": one["run"], "summary": one["summary"]}
+            for path, one in zip(results, documents, strict=True)
+        ]
+        show_json({"runs": runs})
+        return
+    names = [path.name.removesuffix(".json") for path in results]
+    show_lines(lay_out(run_grid(documents, names), width()))
+
+
+def _setting(
+    *,
+    policy: str,
+    passing: Passing,
+    placement: Placing,
+    hold_after: str | None,
+    preemption: bool,
+    keep_work: bool,
+) -> "Setting":
+    from tgpu.cli.durations import parse_duration
+    from tgpu.cli.options import read_option
+    from tgpu.core import rules
+    from tgpu.core.policies import RANKED_NAMES, TICK_MS, rules_under
+    from tgpu.policies import load_policy
+    from tgpu.simulate.restart import LOSES_ALL, PUBLISHED
+    from tgpu.simulate.run import Setting
+
+    hold_ms = None
+    if hold_after not in (None, "0"):
+        hold_ms = round(read_option("--hold-after", parse_duration, hold_after or "") * 1000)
+    try:
+        order = load_policy(policy, 60)
+    except ValueError as error:
+        raise bad_input(f"--policy: {error}") from error
+    given = rules.Rules(
+        passing=rules.Passing(passing.value),
+        hold_after_ms=hold_ms,
+        preemption=rules.PreemptionRules(keeps_work=keep_work) if preemption else None,
+    )
+    return Setting(
+        order,
+        rules_under(policy, given),
+        rules.PlacementRule(placement.value),
+        PUBLISHED if keep_work else LOSES_ALL,
+        tick_ms=TICK_MS if policy in RANKED_NAMES else None,
+    )
+
+
+def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path | None) -> "Setting":
+    """With predictions, where something goes by them."""
+    from dataclasses import replace
+
+    from tgpu.cli.sim_predictor import Watched
+    from tgpu.policies import load_policy
+    from tgpu.predictors import PREDICTOR_NAMES, Gbm, load_predictor
+    from tgpu.simulate.foresight import Foresight
+    from tgpu.simulate.past import read_past_jobs
+
+    try:
+        make = load_predictor("limit" if predictor == _TRUTH else predictor)
+    except ValueError as error:
+        raise bad_input(f"--predictor: {error}") from error
+    if policy not in _FORESEEING and setting.rules.preemption is None:
+        return setting
+
+    def made() -> "Predictor":
+        found = make()
+        if isinstance(found, Gbm):
+            found.in_background = False  # the same result each time, however busy the machine is
+        return found if predictor in (_TRUTH, *PREDICTOR_NAMES) else Watched(found, predictor)
+
+    past = () if history is None else tuple(read_past_jobs(history))
+    foresight = Foresight(made, lambda options: load_policy(policy, 60, options), past=past)
+    return replace(setting, foresight=foresight)
+
+
+@contextmanager
+def _predicting() -> Iterator[None]:
+    from tgpu.cli.sim_predictor import PredictorFailed
+
+    try:
+        yield
+    except PredictorFailed as error:
+        raise bad_input(f"--predictor: {error}") from error
+
+
+def _check_place(option: str, path: Path | None) -> None:
+    """Before the simulation, which may take long."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise bad_input(f"{option}: {path} is a directory; the name of a file is right")
+    if not path.parent.is_dir():
+        raise bad_input(f"{option}: there is no directory {path.parent}")
+
+
+def _cluster_name(cluster: str | None, nodes: str | None) -> str:
+    if cluster is None:
+        return "its own cluster"
+    return Path(cluster).name + (f" ({nodes})" if nodes else "")
+
+
+def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Rows":
+    from tgpu.cli.sim_journal import is_journal, rows_of
+    from tgpu.simulate.synthetic import PREFIX, synthetic
+    from tgpu.simulate.traces import read_trace
+
+    if trace.startswith(PREFIX):
+        count = trace.removeprefix(PREFIX)
+        if not count.isdecimal() or not int(count):
+            raise bad_input(f"--trace: {trace} names no number of jobs; synthetic:1000 is right")
+        return synthetic(int(count), cluster, seed)
+    if format is None and is_journal(trace):
+        return rows_of(trace)
+    path = Path(trace)
+    if not path.is_file():
+        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 invents 1,000 jobs")
+    try:
+        return read_trace(path, format)
+    except OSError as error:
+        raise bad_input(f"--trace: {trace} cannot be read: {error}") from error
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    from tgpu.simulate.problems import BadInput
+
+    try:
+        yield
+    except BadInput as error:
+        raise _refused(error) from error
+    except ValueError as error:
+        raise bad_input(str(error)) from error
+
+
+def _refused(error: "BadInput") -> Failure:
+    details: list[object] = [
+        {"line": one.line, "column": one.column, "problem": one.text, "kind": one.kind}
+        for one in error.problems[:1000]
+    ]
+    failure = bad_input(str(error), "--skip-bad leaves such lines out" if error.may_skip else "")
+    failure.details = details
+    return failure
+
+
+@contextmanager
+def progress(jobs: int, what: str = "jobs") -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error, where somebody looks."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(what, *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=jobs)
+        yield lambda more: bar.advance(task, more)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    import json
+
+    path.write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import json
+
+    from tgpu.simulate.report import is_report
+
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise bad_input(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise bad_input(f"{path} is no JSON: {error}") from error
+    if not is_report(found):
+        raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,404 @@
+"""`tgpu submit`: queue a command, starting the scheduler where none runs."""
+
+from typing import Annotated
+
+import typer
+
+from tgpu.cli.options import ApiUrl, Json, complete_jobs, examples
+
+EPILOG = examples(
+    "tgpu submit -- python train.py",
+    "tgpu submit --gpus 2 --type A100 --time 2h30m -- python train.py --epochs 3",
+    "tgpu submit --gpus 0.5 --gpu-mem 20G --wait -- python eval.py",
+    "tgpu submit --param lr=0.1,0.01 --param bs=32,64 -- python t.py --lr {lr} --bs {bs}",
+    "tgpu submit --array 1-100%8 -- ./step.sh        (TGPU_ARRAY_INDEX tells which)",
+    "tgpu submit --after last -- python report.py",
+    "tgpu submit --workers 4 --gpus 8 --type H100,A100 -- python train.py",
+    "tgpu submit --gpus 2 --deadline 'tomorrow 9:00' --checkpoint-signal USR1 -- python t.py",
+    "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
+    "tgpu submit --conda ml --auto -- python eval.py --llm qwen2.5-7b-inst",
+    "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
+    "tgpu submit --gpus 8 --when -- python train.py  (only ask when it would start)",
+)
+
+_RESOURCES = "Resources"
+_WHERE = "Where"
+_WHEN = "When and how often"
+_SETTING = "Surroundings"
+_OUTPUT = "Output"
+
+
+def submit(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run, after `--`."),
+    ] = None,
+    *,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="GPUs, of each worker; 0.5 is half of one. Default: 1.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None,
+    auto: Annotated[
+        bool,
+        typer.Option(
+            "--auto",
+            help="As many GPUs as past runs of its --llm or --model needed; see `tgpu size`.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=10_000,
+            help="So many workers with as many GPUs each, all started at once.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = 1,
+    gpu_type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE[,TYPE]",
+            help="Such as A100; of several any will do, the first is best.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None,
+    gpu_mem: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory it gets on each GPU: 40G.", rich_help_panel=_RESOURCES
+        ),
+    ] = None,
+    gpu_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Only GPUs with this much memory in all: 80G.",
+            rich_help_panel=_RESOURCES,
+        ),
+    ] = None,
+    gpu_ids: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+    ] = None,
+    not_gpu_ids: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="None of these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE[,NODE]", help="Only there. Repeat.", rich_help_panel=_WHERE),
+    ] = None,
+    not_node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE[,NODE]", help="Not there. Repeat.", rich_help_panel=_WHERE),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K=V", help="On nodes with this label. Repeat.", rich_help_panel=_WHERE
+        ),
+    ] = None,
+    exclusive: Annotated[
+        bool,
+        typer.Option("--exclusive", help="Nobody else on its nodes.", rich_help_panel=_WHERE),
+    ] = False,
+    same_island: Annotated[
+        bool,
+        typer.Option(
+            "--same-island",
+            help="The GPUs of a worker are connected by NVLink.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
+    spread: Annotated[
+        bool,
+        typer.Option(
+            "--spread",
+            help="Where most is free, not where least is.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
+    reservation: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="On the GPUs reserved by this.", rich_help_panel=_WHERE),
+    ] = None,
+    cpus: Annotated[
+        float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
+    ] = 0,
+    mem: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Main memory: 64G.", rich_help_panel=_RESOURCES),
+    ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Higher goes first; by default what the tenant's tier says, 500 for most.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Ended after: 2h30m.", rich_help_panel=_WHEN),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Should be over by then: 14:00, 'tomorrow 9:00', +2h.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    no_preempt: Annotated[
+        bool,
+        typer.Option("--no-preempt", help="Never give way to other jobs.", rich_help_panel=_WHEN),
+    ] = False,
+    checkpoint_signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGNAL",
+            help="Sent when it must give way, for it to save its work: USR1.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID[,ID]",
+            help="Once these have completed; `last` is the newest job.",
+            rich_help_panel=_WHEN,
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
+    after_any: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID[,ID]",
+            help="Once these are over, however they end.",
+            rich_help_panel=_WHEN,
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Wait for `tgpu release`.", rich_help_panel=_WHEN)
+    ] = False,
+    retries: Annotated[
+        int, typer.Option(metavar="N", help="Run again if it fails.", rich_help_panel=_WHEN)
+    ] = 0,
+    backoff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="Pause before the first retry, doubled for each further: 30s.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    requeue: Annotated[
+        bool,
+        typer.Option(
+            "--requeue", help="Run again if the machine fails, not the job.", rich_help_panel=_WHEN
+        ),
+    ] = False,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IDX[%N]",
+            help="One job for each index, N at once: 1-100%8.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=V,V",
+            help="One job for each value; {NAME} in the command is replaced. Repeat for a grid.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="Shown in lists.", rich_help_panel=_SETTING)
+    ] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant",
+            "--tenant-id",
+            metavar="ID",
+            help="Whose quota it counts for.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = "default",
+    queue: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Queue of that tenant.", rich_help_panel=_SETTING),
+    ] = "default",
+    job_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Name the job yourself: then submitting twice makes one job.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    cwd: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Run there, not here.", rich_help_panel=_SETTING),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Set a variable. Repeat.", rich_help_panel=_SETTING),
+    ] = None,
+    no_env: Annotated[
+        bool,
+        typer.Option("--no-env", help="Do not pass on my environment.", rich_help_panel=_SETTING),
+    ] = False,
+    conda: Annotated[
+        str,
+        typer.Option(
+            metavar="ENV", help="Run in this conda environment.", rich_help_panel=_SETTING
+        ),
+    ] = "",
+    venv: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="Run in this virtual environment.", rich_help_panel=_SETTING
+        ),
+    ] = "",
+    uv: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Run in this uv project.", rich_help_panel=_SETTING),
+    ] = "",
+    screen: Annotated[
+        bool,
+        typer.Option(
+            "--screen", help="Run in a GNU screen session: `tgpu attach`.", rich_help_panel=_SETTING
+        ),
+    ] = False,
+    tmux: Annotated[
+        bool,
+        typer.Option(
+            "--tmux", help="Run in a tmux session: `tgpu attach`.", rich_help_panel=_SETTING
+        ),
+    ] = False,
+    log_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--log-limit",
+            metavar="SIZE",
+            help="Keep the beginning and the end of each log, no more than this: 100MB.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    mail_user: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mail-user",
+            metavar="ADDRESS",
+            help="Have the scheduler write to this address when the job ends.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    mail_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mail-type",
+            metavar="EVENT",
+            help="… of start, end, failure, preemption, idle, deadline or all; Slurm's words too.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
+    lease: Annotated[
+        bool,
+        typer.Option(
+            "--lease",
+            help="No command: hold the GPUs until `tgpu complete`.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = False,
+    when: Annotated[
+        bool,
+        typer.Option(
+            "--when",
+            help="Only tell when it would start, and what would start it sooner.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Show its output and return its exit code; a lease: until it has its GPUs.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the id only.", rich_help_panel=_OUTPUT)
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Queue a command to run on GPUs.
+
+    It runs in this directory with this environment. Where no scheduler runs for you, one is
+    started in the background.
+    """
+    from tgpu.cli.send import Answering, send
+    from tgpu.cli.submission import Typed
+
+    typed = Typed(
+        command=command or [],
+        gpus=gpus,
+        gpu_type=gpu_type,
+        gpu_mem=gpu_mem,
+        cpus=cpus,
+        mem=mem,
+        priority=priority,
+        name=name,
+        tenant=tenant,
+        queue=queue,
+        time=time,
+        retries=retries,
+        backoff=backoff,
+        requeue=requeue,
+        after=after or [],
+        after_any=after_any or [],
+        array=array,
+        params=param or [],
+        hold=hold,
+        job_id=job_id,
+        gpu_ids=gpu_ids,
+        env=env or [],
+        send_env=not no_env,
+        lease=lease,
+        workers=workers,
+        gpu_size=gpu_size,
+        not_gpu_ids=not_gpu_ids,
+        nodes=node or [],
+        not_nodes=not_node or [],
+        labels=label or [],
+        exclusive=exclusive,
+        same_island=same_island,
+        spread=spread,
+        reservation=reservation,
+        deadline=deadline,
+        preemptible=not no_preempt,
+        checkpoint_signal=checkpoint_signal,
+        auto=auto,
+        conda=conda,
+        venv=venv,
+        uv=uv,
+        screen=screen,
+        tmux=tmux,
+        log_limit=log_limit,
+        mail_user=mail_user or (),
+        mail_type=mail_type or (),
+    )
+    return send(typed, Answering(cwd, api_url, wait, quiet, as_json, when))

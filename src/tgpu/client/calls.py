@@ -1,0 +1,461 @@
+"""Every call of the API, described once for clients of both colours. Pure functions."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, TypedDict, Unpack
+
+from tgpu.client.call import (
+    Call,
+    Headers,
+    LogChunk,
+    Query,
+    a,
+    log_chunk,
+    nothing,
+    path_of,
+    said,
+)
+from tgpu.wire.budgets_v1 import BudgetList
+from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
+from tgpu.wire.events_v1 import EventList
+from tgpu.wire.jobs_file_v1 import JobsFileAnswer
+from tgpu.wire.keys_v1 import (
+    AuditList,
+    KeyCreate,
+    KeyCreated,
+    KeyList,
+    KeyModel,
+    WhoAmI,
+)
+from tgpu.wire.metrics_v1 import MetricsAnswer
+from tgpu.wire.nodes_v1 import NodeList, NodeModel
+from tgpu.wire.notices_v1 import NoticeList, NoticeTried
+from tgpu.wire.preemptions_v1 import PreemptionList
+from tgpu.wire.receipt_v1 import ReceiptModel
+from tgpu.wire.reservations_v1 import (
+    ReservationCreate,
+    ReservationList,
+    ReservationModel,
+)
+from tgpu.wire.root_v1 import (
+    LoadAnswer,
+    PlainJobModel,
+    PlainJobRequest,
+    PlainSubmitAnswer,
+    Stats,
+    TickAnswer,
+)
+from tgpu.wire.share_v1 import ShareList
+from tgpu.wire.sizes_v1 import SizeAnswer
+from tgpu.wire.tenants_v1 import (
+    QueueCreate,
+    QueueList,
+    QueueModel,
+    QueuePatch,
+    QuotaModel,
+    QuotaPatch,
+    SchedulerInfo,
+    TenantCreate,
+    TenantList,
+    TenantModel,
+    TenantPatch,
+    TenantUsage,
+    TriggerAnswer,
+    TriggerRequest,
+)
+from tgpu.wire.v1 import (
+    ActionAnswer,
+    AdoptRequest,
+    ClusterStatus,
+    GpuList,
+    GpuModel,
+    Health,
+    JobChange,
+    JobList,
+    JobModel,
+    PauseRequest,
+    SubmitAnswer,
+    SubmitRequest,
+    WhyAnswer,
+)
+
+PAGE: Final = 1000  # the most jobs that the service gives at once
+Format = Literal["ndjson", "csv"]
+
+
+class JobFilter(TypedDict, total=False):
+    """Which jobs; all of these must hold."""
+
+    states: Sequence[str]
+    tenant_id: str | None
+    name: str | None  # a part of it
+    user: str | None
+    array_id: str | None
+
+
+# -- the service itself --------------------------------------------------------------------------
+
+
+def health() -> Call[Health]:
+    return Call("GET", "/api/v1/health", a(Health))
+
+
+def cluster_status() -> Call[ClusterStatus]:
+    return Call("GET", "/api/v1/cluster/status", a(ClusterStatus))
+
+
+def cluster_metrics() -> Call[MetricsAnswer]:
+    return Call("GET", "/api/v1/cluster/metrics", a(MetricsAnswer))
+
+
+def scheduler_info() -> Call[SchedulerInfo]:
+    return Call("GET", "/api/v1/jobs/scheduler/info", a(SchedulerInfo))
+
+
+def trigger(project_id: str | None) -> Call[TriggerAnswer]:
+    body = TriggerRequest() if project_id is None else TriggerRequest(project_id=project_id)
+    return Call("POST", "/api/v1/jobs/scheduler/trigger", a(TriggerAnswer), body=said(body))
+
+
+# -- jobs ----------------------------------------------------------------------------------------
+
+
+def submit(request: SubmitRequest) -> Call[SubmitAnswer]:
+    # Not `said`: the command line sets every field, and most of them to what they are anyway.
+    body = request.model_dump_json(exclude_defaults=True).encode()
+    return Call("POST", "/api/v1/jobs", a(SubmitAnswer), body=body)
+
+
+def estimate(request: SubmitRequest) -> Call[EstimateAnswer]:
+    body = request.model_dump_json(exclude_defaults=True).encode()
+    return Call("POST", "/api/v1/jobs/estimate", a(EstimateAnswer), body=body)
+
+
+def accuracy(days: float, tenant_id: str | None) -> Call[AccuracyAnswer]:
+    query = {"days": days, "tenant_id": tenant_id}
+    return Call("GET", "/api/v1/scheduler/accuracy", a(AccuracyAnswer), query)
+
+
+def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Call[JobList]:
+    query = {
+        "state": ",".join(wanted.get("states", ())) or None,
+        "tenant_id": wanted.get("tenant_id"),
+        "name": wanted.get("name"),
+        "user": wanted.get("user"),
+        "array_id": wanted.get("array_id"),
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return Call("GET", "/api/v1/jobs", a(JobList), query)
+
+
+def get_job(job_id: str) -> Call[JobModel]:
+    return Call("GET", path_of("jobs", job_id), a(JobModel))
+
+
+def cancel_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("DELETE", path_of("jobs", job_id), a(ActionAnswer))
+
+
+def rerank_job(job_id: str, priority: int) -> Call[ActionAnswer]:
+    body = said(JobChange(priority=priority))
+    return Call("PATCH", path_of("jobs", job_id), a(ActionAnswer), body=body)
+
+
+def hold_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "hold"), a(ActionAnswer))
+
+
+def release_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "release"), a(ActionAnswer))
+
+
+def complete_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "complete"), a(ActionAnswer))
+
+
+def checkpoint_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "checkpoint"), a(ActionAnswer))
+
+
+def preemptions(tenant_id: str | None, limit: int) -> Call[PreemptionList]:
+    query = {"tenant_id": tenant_id, "limit": limit}
+    return Call("GET", "/api/v1/preemptions", a(PreemptionList), query)
+
+
+def rerun_job(job_id: str) -> Call[SubmitAnswer]:
+    return Call("POST", path_of("jobs", job_id, "rerun"), a(SubmitAnswer))
+
+
+def receipt(job_id: str) -> Call[ReceiptModel]:
+    return Call("GET", path_of("jobs", job_id, "receipt"), a(ReceiptModel))
+
+
+def why(job_id: str) -> Call[WhyAnswer]:
+    return Call("GET", path_of("jobs", job_id, "why"), a(WhyAnswer))
+
+
+def wait_job(job_id: str, timeout_seconds: float) -> Call[JobModel]:
+    return Call(
+        "GET",
+        path_of("jobs", job_id, "wait"),
+        a(JobModel),
+        {"timeout": timeout_seconds},
+        poll_seconds=timeout_seconds,
+    )
+
+
+def read_log(
+    job_id: str,
+    stream: str,
+    *,
+    offset: int = 0,
+    limit: int = 1_000_000,
+    attempt: int | None = None,
+    wait_seconds: float = 0,
+) -> Call[LogChunk]:
+    query: Query = {
+        "stream": stream,
+        "offset": offset,
+        "limit": limit,
+        "attempt": attempt,
+        "wait": wait_seconds or None,
+    }
+    path = path_of("jobs", job_id, "logs")
+    return Call("GET", path, log_chunk, query, poll_seconds=wait_seconds)
+
+
+def job_events(job_id: str, after: int, limit: int) -> Call[EventList]:
+    query = {"after": after, "limit": limit}
+    return Call("GET", path_of("jobs", job_id, "events"), a(EventList), query)
+
+
+def events(
+    after: int | None, job_id: str | None, tenant_id: str | None, readings: bool
+) -> Call[None]:
+    """To be read as a stream."""
+    query = {
+        "after": after,
+        "job_id": job_id,
+        "tenant_id": tenant_id,
+        "readings": None if readings else "false",
+    }
+    return Call("GET", "/api/v1/events", nothing, query)
+
+
+def journal(after: int, commands: bool) -> Call[None]:
+    """To be read as a stream."""
+    query = {"after": after, "commands": "true" if commands else None}
+    return Call("GET", "/api/v1/journal", nothing, query)
+
+
+# -- GPUs and machines ---------------------------------------------------------------------------
+
+
+def gpus() -> Call[GpuList]:
+    return Call("GET", "/api/v1/gpus", a(GpuList))
+
+
+def pause_gpu(index: int, reason: str | None) -> Call[GpuModel]:
+    body = PauseRequest() if reason is None else PauseRequest(reason=reason)
+    return Call("POST", f"/api/v1/gpus/{index}/pause", a(GpuModel), body=said(body))
+
+
+def resume_gpu(index: int) -> Call[GpuModel]:
+    return Call("POST", f"/api/v1/gpus/{index}/resume", a(GpuModel))
+
+
+def adopt(pid: int, tenant_id: str, queue: str, name: str) -> Call[JobModel]:
+    body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name)
+    return Call("POST", "/api/v1/adopt", a(JobModel), body=said(body))
+
+
+def nodes() -> Call[NodeList]:
+    return Call("GET", "/api/v1/nodes", a(NodeList))
+
+
+def get_node(name: str) -> Call[NodeModel]:
+    return Call("GET", path_of("nodes", name, kind="node"), a(NodeModel))
+
+
+def forget_node(name: str) -> Call[None]:
+    return Call("DELETE", path_of("nodes", name, kind="node"), nothing)
+
+
+# -- tenants -------------------------------------------------------------------------------------
+
+
+def list_tenants() -> Call[TenantList]:
+    return Call("GET", "/api/v1/tenants", a(TenantList))
+
+
+def create_tenant(tenant: TenantCreate) -> Call[TenantModel]:
+    return Call("POST", "/api/v1/tenants", a(TenantModel), body=said(tenant))
+
+
+def get_tenant(tenant_id: str) -> Call[TenantModel]:
+    return Call("GET", _tenant(tenant_id), a(TenantModel))
+
+
+def change_tenant(tenant_id: str, change: TenantPatch) -> Call[TenantModel]:
+    return Call("PATCH", _tenant(tenant_id), a(TenantModel), body=said(change))
+
+
+def deactivate_tenant(tenant_id: str) -> Call[TenantModel]:
+    return Call("DELETE", _tenant(tenant_id), a(TenantModel))
+
+
+def tenant_usage(tenant_id: str, days: int) -> Call[TenantUsage]:
+    path = path_of("tenants", tenant_id, "usage", kind="tenant")
+    return Call("GET", path, a(TenantUsage), {"days": days})
+
+
+def share(tenant_id: str | None) -> Call[ShareList]:
+    return Call("GET", "/api/v1/share", a(ShareList), {"tenant_id": tenant_id})
+
+
+def _tenant(tenant_id: str) -> str:
+    return path_of("tenants", tenant_id, kind="tenant")
+
+
+# -- queues and quotas ---------------------------------------------------------------------------
+
+
+def list_queues(project_id: str | None) -> Call[list[QueueModel]]:
+    return Call("GET", "/api/v1/queues", _queues, {"project_id": project_id})
+
+
+def create_queue(queue: QueueCreate) -> Call[QueueModel]:
+    return Call("POST", "/api/v1/queues", a(QueueModel), body=said(queue))
+
+
+def get_queue(queue_id: str) -> Call[QueueModel]:
+    return Call("GET", path_of("queues", queue_id, kind="queue"), a(QueueModel))
+
+
+def change_queue(queue_id: str, change: QueuePatch) -> Call[QueueModel]:
+    path = path_of("queues", queue_id, kind="queue")
+    return Call("PATCH", path, a(QueueModel), body=said(change))
+
+
+def remove_queue(queue_id: str) -> Call[None]:
+    return Call("DELETE", path_of("queues", queue_id, kind="queue"), nothing)
+
+
+def get_quota(project_id: str) -> Call[QuotaModel]:
+    return Call("GET", _quota(project_id), a(QuotaModel))
+
+
+def change_quota(project_id: str, change: QuotaPatch) -> Call[QuotaModel]:
+    return Call("PATCH", _quota(project_id), a(QuotaModel), body=said(change))
+
+
+def sync_quota(project_id: str) -> Call[QuotaModel]:
+    return Call("POST", f"{_quota(project_id)}/sync", a(QuotaModel))
+
+
+def budgets(tenant_id: str | None) -> Call[BudgetList]:
+    return Call("GET", "/api/v1/budgets", a(BudgetList), {"tenant_id": tenant_id})
+
+
+def size(model: str) -> Call[SizeAnswer]:
+    return Call("GET", "/api/v1/sizes", a(SizeAnswer), {"model": model})
+
+
+def jobs_file() -> Call[JobsFileAnswer]:
+    return Call("GET", "/api/v1/jobs-file", a(JobsFileAnswer))
+
+
+def list_notices() -> Call[NoticeList]:
+    return Call("GET", "/api/v1/notices", a(NoticeList))
+
+
+def try_notice(name: str) -> Call[NoticeTried]:
+    path = f"{path_of('notices', name, kind='notice')}/test"
+    return Call("POST", path, a(NoticeTried), poll_seconds=60)
+
+
+def list_reservations(tenant_id: str | None) -> Call[ReservationList]:
+    return Call("GET", "/api/v1/reservations", a(ReservationList), {"tenant_id": tenant_id})
+
+
+def reserve(wish: ReservationCreate) -> Call[ReservationModel]:
+    return Call("POST", "/api/v1/reservations", a(ReservationModel), body=said(wish))
+
+
+def get_reservation(reservation_id: str) -> Call[ReservationModel]:
+    path = path_of("reservations", reservation_id, kind="reservation")
+    return Call("GET", path, a(ReservationModel))
+
+
+def cancel_reservation(reservation_id: str) -> Call[ReservationModel]:
+    path = path_of("reservations", reservation_id, kind="reservation")
+    return Call("DELETE", path, a(ReservationModel))
+
+
+def _queues(content: bytes, _: Headers) -> list[QueueModel]:
+    return QueueList.model_validate_json(content, extra="ignore").root
+
+
+def _quota(project_id: str) -> str:
+    return path_of("queues", "quota", project_id, kind="project")
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def whoami() -> Call[WhoAmI]:
+    return Call("GET", "/api/v1/whoami", a(WhoAmI))
+
+
+def list_keys() -> Call[KeyList]:
+    return Call("GET", "/api/v1/keys", a(KeyList))
+
+
+def create_key(request: KeyCreate) -> Call[KeyCreated]:
+    return Call("POST", "/api/v1/keys", a(KeyCreated), body=said(request))
+
+
+def revoke_key(key_id: str) -> Call[KeyModel]:
+    return Call("DELETE", path_of("keys", key_id, kind="key"), a(KeyModel))
+
+
+def audit(tenant_id: str | None, limit: int, cursor: int | None) -> Call[AuditList]:
+    query = {"tenant_id": tenant_id, "limit": limit, "cursor": cursor}
+    return Call("GET", "/api/v1/audit", a(AuditList), query)
+
+
+# -- the paths at the root -----------------------------------------------------------------------
+
+
+def submit_plain(job: PlainJobRequest) -> Call[PlainSubmitAnswer]:
+    return Call("POST", "/jobs", a(PlainSubmitAnswer), body=said(job))
+
+
+def submit_batch(jobs: Sequence[PlainJobRequest]) -> Call[LoadAnswer]:
+    body = b"[%s]" % b",".join(said(job) for job in jobs)
+    return Call("POST", "/jobs/batch", a(LoadAnswer), body=body)
+
+
+def ingest(content: bytes, fmt: Format) -> Call[LoadAnswer]:
+    kind = "application/octet-stream"
+    return Call("POST", "/ingest", a(LoadAnswer), {"fmt": fmt}, content, content_type=kind)
+
+
+def plain_job(job_id: str) -> Call[PlainJobModel]:
+    return Call("GET", _root(path_of("jobs", job_id)), a(PlainJobModel))
+
+
+def complete_plain(job_id: str) -> Call[PlainSubmitAnswer]:
+    return Call("POST", _root(path_of("jobs", job_id, "complete")), a(PlainSubmitAnswer))
+
+
+def tick(now: int) -> Call[TickAnswer]:
+    return Call("POST", "/schedule", a(TickAnswer), {"now": now})
+
+
+def stats() -> Call[Stats]:
+    return Call("GET", "/stats", a(Stats))
+
+
+def _root(path: str) -> str:
+    return path.removeprefix("/api/v1")

@@ -1,0 +1,48 @@
+"""Priority, raised by `aging_step` for each full `aging_ms` of waiting, so that nobody waits for
+ever, and by what a deadline or a wait target makes urgent.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tgpu.core.ids import JobId
+from tgpu.core.job import JobClass
+from tgpu.core.ledger import TenantUse
+from tgpu.core.policy import SortKey, Standing
+from tgpu.core.sla import urgency
+from tgpu.core.state import State
+from tgpu.core.tenant import TenantQueue
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityOrder:
+    is_flat: ClassVar[bool] = True
+
+    now: int
+    aging_ms: int
+    aging_step: int = 1
+
+    def standing(self, use: TenantUse, user: str) -> Standing:
+        return (0, 0)  # whoever has how much, the key alone decides
+
+    def sort_key(
+        self, job_class: JobClass, queue: TenantQueue | None, submitted_at: int, job_id: JobId
+    ) -> SortKey:
+        # Floor division, also below zero: a job dated in the future ranks under its priority.
+        effective = (
+            job_class.priority + (self.now - submitted_at) // self.aging_ms * self.aging_step
+        )
+        if queue is not None or job_class.deadline_at is not None:
+            effective += urgency(job_class, queue, submitted_at, self.now)
+        return (-effective, submitted_at, job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityWithAging:
+    name: ClassVar[str] = "priority"
+
+    aging_ms: int = 60_000
+    aging_step: int = 1
+
+    def at(self, state: State, now: int) -> PriorityOrder:
+        return PriorityOrder(now, self.aging_ms, self.aging_step)

@@ -1,0 +1,131 @@
+"""A job that nobody has submitted: when it would start, and what would start it sooner.
+
+Every answer comes of playing the queue forward on a state of its own; nothing is kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final, NamedTuple
+
+from tgpu.core.cycle import Witness, schedule
+from tgpu.core.forward import Deciding, Forward, Runs
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import PENDING
+from tgpu.core.plan import Plan
+from tgpu.core.snapshot import Picture, fill, state_of
+from tgpu.core.state import State
+from tgpu.core.what_if import NEWEST
+from tgpu.core.why.answer import Why, why
+from tgpu.core.why.changes import MOST_CHANGES, Change, ChangeKind, changes
+
+# Of each kind of change the first that helps and the first that starts the job at once; so many in
+# all are worth a run into the future each.
+_MOST_RUNS: Final = 12
+# What helps: this much sooner, and a tenth of the wait.
+_LEAST_GAIN_MS: Final = 60_000
+
+
+class World(NamedTuple):
+    """What the question is asked of."""
+
+    picture: Picture
+    now: int
+    deciding: Deciding
+    runs: Runs
+
+
+class Asked(NamedTuple):
+    """When the first and the last of the jobs would start; None: not within what was played."""
+
+    first_at: int | None
+    last_at: int | None
+    reached: int
+    guessed_from: int | None
+    steps: int
+
+
+class Sooner(NamedTuple):
+    change: Change
+    at: int
+
+
+def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked | None]:
+    """Step by step, so that others get their turn in between; the last is the answer."""
+    state = State()
+    yield from fill(state, world.picture)
+    for job in jobs:
+        state.restore(job, PENDING)
+    wanted = {job.job_id for job in jobs}
+    forward = Forward(state, world.now, world.deciding, world.runs)
+    while not forward.is_over and forward.steps < most_steps:
+        forward.step()
+        yield _asked(forward, jobs)
+        if wanted <= forward.starts.keys():
+            return
+
+
+def _asked(forward: Forward, jobs: Sequence[Job]) -> Asked:
+    starts = [forward.starts[job.job_id] for job in jobs if job.job_id in forward.starts]
+    is_all = len(starts) == len(jobs)
+    return Asked(
+        min(starts, default=None),
+        max(starts) if is_all else None,
+        forward.reached,
+        forward.guessed_from,
+        forward.steps,
+    )
+
+
+def as_new(job: Job, now: int) -> Job:
+    """The job as it would stand behind all that wait."""
+    return replace(job, job_id=JobId(NEWEST + job.job_id), submitted_at=now)
+
+
+def sooner(world: World, job: Job, starts_at: int, budget: int) -> Iterator[Sooner | None]:
+    """Changes after which it starts sooner than `starts_at`, the cheapest first; None now and then
+    in between. At most `budget` steps in all."""
+    latest = starts_at - max(_LEAST_GAIN_MS, (starts_at - world.now) // 10)
+    helped: dict[ChangeKind, int] = {}
+    for tried, change in enumerate(islice(_candidates(world, job), MOST_CHANGES)):
+        if tried == _MOST_RUNS or budget <= 0:
+            return
+        if helped.get(change.kind) == world.now:
+            continue  # another one like it starts it at once, and takes less away
+        found: Asked | None = None
+        for step in play(world, (change.job,), budget):
+            found = step or found
+            if found is not None and found.reached > latest:
+                break
+            yield None
+        if found is None:
+            continue
+        budget -= found.steps
+        at = found.first_at
+        if at is not None and at <= latest and (change.kind not in helped or at == world.now):
+            helped[change.kind] = at
+            yield Sooner(change, at)
+
+
+def _candidates(world: World, job: Job) -> Iterator[Change]:
+    state, now = state_of(world.picture), world.now
+    state.restore(job, PENDING)
+    entry = state.entry(job.job_id)
+    assert entry is not None  # it was put there just now
+    calm = world.deciding.asking_nobody()
+
+    def decide(witness: Witness | None) -> Plan:
+        return schedule(
+            state,
+            now,
+            calm.policy,
+            calm.closed,
+            rules=calm.rules,
+            policies=calm.policies,
+            promises=calm.promises,
+            witness=witness,
+        )
+
+    found: Why = why(state, entry, now, decide)
+    yield from changes(state.ledger, job, found, now)

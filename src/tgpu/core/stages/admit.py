@@ -1,0 +1,85 @@
+"""Whether a job may have what it asks for, before anyone looks where."""
+
+from tgpu.core.cohort import over_cohort_quota
+from tgpu.core.job import JobClass
+from tgpu.core.ledger import Ledger, TenantUse
+from tgpu.core.reasons import Reason, ReasonCode, reason
+
+
+def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
+    """The limit that stands in the way of one more job of this class; None lets it through."""
+    if books.most_jobs is not None and books.jobs >= books.most_jobs:
+        return reason(ReasonCode.SERVICE_CAP, running=books.jobs, limit=books.most_jobs)
+    if job_class.array_id is not None and job_class.array_max is not None:
+        running = books.array_running(job_class.tenant_id, job_class.array_id)
+        if running >= job_class.array_max:
+            return reason(ReasonCode.ARRAY_CAP, running=running, limit=job_class.array_max)
+    use = books.tenant(job_class.tenant_id)
+    if not use.tenant.active:
+        return reason(ReasonCode.TENANT_INACTIVE, tenant=use.tenant.tenant_id)
+    if books.over_budget and job_class.tenant_id in books.over_budget:
+        return books.over_budget[job_class.tenant_id]
+    refused = _queue_refuses(books, job_class) if books.queues else None
+    if refused is not None or not use.is_limited:
+        return refused
+    return _over_quota(books, use, job_class)
+
+
+def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
+    use = books.queue(job_class.tenant_id, job_class.queue)
+    if use is None:
+        return None
+    names = {"queue": use.queue.name, "tenant": use.queue.tenant_id}
+    if not use.queue.enabled:
+        return reason(ReasonCode.QUEUE_DISABLED, **names)
+    limit = use.queue.max_running_jobs
+    if limit is not None and use.running >= limit:
+        return reason(ReasonCode.QUEUE_CAP, **names, running=use.running, limit=limit)
+    return None
+
+
+def _over_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
+    request, tenant = job_class.request, use.tenant
+    if not tenant.enforce_quota:
+        return None
+    own_gpus = tenant.max_gpu_millis
+    if tenant.cohort and tenant.shares_quota:
+        refused = over_cohort_quota(books, use, request.gpu_millis)
+        if refused is not None:
+            return refused
+        own_gpus = None  # it is one with what it may borrow
+    limits: tuple[tuple[str, int, int | None, int], ...] = (
+        ("gpus", request.gpu_millis, own_gpus, use.gpu_millis),
+        ("gpu_memory_mib", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib),
+        ("cpu_millis", request.cpu_millis, tenant.max_cpu_millis, use.cpu_millis),
+        ("memory_mib", request.mem_mib, tenant.max_mem_mib, use.mem_mib),
+        ("jobs", 1, tenant.max_running_jobs, use.jobs),
+    )
+    for resource, requested, limit, current in limits:
+        # Who asks for none of it is not in the way, even where a limit was lowered below its use.
+        if limit is not None and requested and current + requested > limit:
+            return _quota_reason(use, resource, requested, limit, current)
+    if request.gpu_type is None:
+        return None  # which type, and so which quota counts, is decided in `place`
+    return over_type_quota(use, request.gpu_type, request.gpu_millis)
+
+
+def over_type_quota(use: TenantUse, gpu_type: str, gpu_millis: int) -> Reason | None:
+    limit = use.tenant.max_of_type(gpu_type) if use.tenant.enforce_quota else None
+    current = use.gpu_millis_by_type.get(gpu_type, 0)
+    if limit is None or current + gpu_millis <= limit:
+        return None
+    return _quota_reason(use, f"gpus:{gpu_type}", gpu_millis, limit, current)
+
+
+def _quota_reason(
+    use: TenantUse, resource: str, requested: int, limit: int, current: int
+) -> Reason:
+    return reason(
+        ReasonCode.TENANT_QUOTA,
+        tenant=use.tenant.tenant_id,
+        resource=resource,
+        requested=requested,
+        limit=limit,
+        current=current,
+    )

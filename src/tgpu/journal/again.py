@@ -1,0 +1,396 @@
+"""A stretch of the past once more: the same people, the same machines, decided again.
+
+Like the simulator it only drives: who starts where is `core.cycle.schedule`, what a move changes
+is `core.lifecycle`. Unlike it, it begins with what ran and waited, and what came from outside
+comes again: quotas that were changed, nodes that failed, jobs that were held or cancelled.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+from tgpu.core import lifecycle
+from tgpu.core.clock_step import moved_by
+from tgpu.core.cycle import schedule
+from tgpu.core.events import (
+    BookingRemoved,
+    BookingSet,
+    ClockStepped,
+    Event,
+    JobChanged,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    SettingsSet,
+    TenantSet,
+    TimePassed,
+)
+from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move
+from tgpu.core.node import Node
+from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.policy import OrderPolicy, Policy
+from tgpu.core.rules import PlacementRule, Rules
+from tgpu.core.state import Entry
+from tgpu.core.tenant import Tenant
+from tgpu.journal.lines import Values
+from tgpu.journal.past import FOR_EVER, Past
+from tgpu.journal.rebuild import Foresight
+
+# Cycles at one instant: each is made because jobs gave way in the one before.
+_MOST_ROUNDS: Final = 1_000
+# While somebody waits, a cycle at least this often: orders and who may give way change with time.
+_TICK_MS: Final = 60_000
+_TELL_EVERY: Final = 500
+_REMOVED: Final = "removed"
+
+Tell = Callable[[int], None]
+
+
+class Scheduling(Protocol):
+    """What a cycle is told besides the state."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def policies(self) -> Mapping[str, OrderPolicy]: ...
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def placement(self) -> PlacementRule: ...
+    @property
+    def half_life_ms(self) -> int: ...
+    @property
+    def most_jobs(self) -> int | None: ...
+
+
+# The scheduling that follows from settings, with what is known of run times.
+MakeScheduling = Callable[[Values | None, Foresight], Scheduling]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is otherwise than it was. Settings are others through `MakeScheduling`."""
+
+    quotas: Mapping[tuple[TenantId, str | None], int | None] = field(default_factory=dict)
+    add: tuple[Node, ...] = ()
+    remove: frozenset[NodeId] = frozenset()
+
+    def tenant(self, tenant: Tenant) -> Tenant:
+        for (tenant_id, gpu_type), millis in self.quotas.items():
+            if tenant_id != tenant.tenant_id:
+                continue
+            if gpu_type is None:
+                tenant = replace(tenant, max_gpu_millis=millis)
+                continue
+            others = tuple(one for one in tenant.max_gpu_millis_by_type if one[0] != gpu_type)
+            own = () if millis is None else ((gpu_type, millis),)
+            tenant = replace(tenant, max_gpu_millis_by_type=tuple(sorted((*others, *own))))
+        return tenant
+
+    def node(self, node: Node) -> Node:
+        """One that is removed takes nobody new; who is on it when it begins ends there."""
+        if node.node_id not in self.remove:
+            return node
+        return replace(node, gpus=tuple(replace(gpu, paused=_REMOVED) for gpu in node.gpus))
+
+
+NO_CHANGES: Final = Changes()
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of one job this time."""
+
+    left_ms: int
+    first_start: int | None = None
+    since: int | None = None
+    ended_at: int | None = None
+    held_ms: int = 0
+    lost_ms: int = 0
+    preemptions: int = 0
+    attempt: int = 0
+
+
+@dataclass(slots=True)
+class Lived:
+    """The result: fates by job, and how many GPU-milliseconds (in thousandths) there were."""
+
+    fates: dict[JobId, Fate]
+    offered: int
+    cycles: int
+
+
+def live_again(
+    past: Past,
+    make: MakeScheduling,
+    changes: Changes = NO_CHANGES,
+    *,
+    tell: Tell | None = None,
+) -> Lived:
+    run = _Again(past, make, changes)
+    run.tell = tell
+    run.through()
+    return Lived(run.fates, run.offered, run.cycles)
+
+
+class _Again:
+    def __init__(self, past: Past, make: MakeScheduling, changes: Changes) -> None:
+        self.fates: dict[JobId, Fate] = {}
+        self.offered = 0
+        self.cycles = 0
+        self.tell: Tell | None = None
+        self._past = past
+        self._make = make
+        self._changes = changes
+        rebuilt = past.beginning()
+        self._state = rebuilt.state
+        self._foresight = rebuilt.foresight
+        self._now = past.begins
+        self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
+        self._promises: tuple[Reservation, ...] = ()
+        self._gpus = 0
+        self._scheduling = make(past.values, self._foresight)
+        self._set_rules()
+        self._change()
+        for entry in self._state.entries():
+            self._take_over(entry)
+        heapify(self._ends)
+
+    # -- the beginning -------------------------------------------------------------------------
+
+    def _set_rules(self) -> None:
+        self._state.ledger.placement_rule = self._scheduling.placement
+        self._state.ledger.most_jobs = self._scheduling.most_jobs
+        self._state.meters.half_life_ms = self._scheduling.half_life_ms
+
+    def _change(self) -> None:
+        ledger, now = self._state.ledger, self._now
+        for tenant_id in sorted(ledger.tenants):
+            tenant = ledger.tenants[tenant_id].tenant
+            if (changed := self._changes.tenant(tenant)) != tenant:
+                self._state.apply(TenantSet(now, changed))
+        for node_id in list(ledger.node_ids()):
+            node = ledger.node(node_id).node
+            if (other := self._changes.node(node)) != node:
+                self._state.apply(NodeSet(now, other))
+        for node in self._changes.add:
+            self._state.apply(NodeSet(now, node))
+        self._count_gpus()
+
+    def _count_gpus(self) -> None:
+        ledger = self._state.ledger
+        self._gpus = sum(
+            len(ledger.node(node_id).node.gpus)
+            for node_id in ledger.node_ids()
+            if node_id not in self._changes.remove
+        )
+
+    def _take_over(self, entry: Entry) -> None:
+        job_id, progress = entry.job.job_id, entry.progress
+        fate = self.fates[job_id] = Fate(self._past.left_ms(job_id))
+        life = self._past.lives[job_id]
+        if progress.state in PLACED:
+            fate.since = self._now
+            fate.attempt = progress.attempt
+            fate.first_start = life.first_start
+            heappush(self._ends, (self._now + fate.left_ms, job_id, fate.attempt))
+        elif life.first_start is not None and life.first_start < self._now:
+            fate.first_start = life.first_start  # it gave way, or is tried again
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def through(self) -> None:
+        outside, position = self._past.outside, 0
+        self._decide()
+        while True:
+            comes_at = outside[position].at if position < len(outside) else None
+            now = self._next_instant(comes_at)
+            if now is None or now > self._past.ends:
+                break
+            self._pass_time(now)
+            self._end()
+            while position < len(outside) and outside[position].at <= self._now:
+                self._take(outside[position].event)
+                position += 1
+                if self.tell is not None and not position % _TELL_EVERY:
+                    self.tell(_TELL_EVERY)
+            self._decide()
+        self._pass_time(self._past.ends)
+        for fate in self.fates.values():
+            if fate.since is not None:
+                fate.held_ms += self._now - fate.since
+
+    def _pass_time(self, now: int) -> None:
+        self.offered += self._gpus * 1000 * (now - self._now)
+        self._now = now
+
+    def _next_instant(self, comes_at: int | None) -> int | None:
+        candidates = [] if comes_at is None else [comes_at]
+        if self._ends:
+            candidates.append(self._ends[0][0])
+        wakes_at = self._state.wakes_at()
+        if wakes_at is not None and wakes_at > self._now:
+            candidates.append(wakes_at)
+        if len(self._state.waiting):
+            candidates.append(self._now - self._now % _TICK_MS + _TICK_MS)
+        return min(candidates, default=None)
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        while self._ends and self._ends[0][0] <= self._now:
+            _, job_id, attempt = heappop(self._ends)
+            fate = self.fates[job_id]
+            if fate.attempt != attempt or fate.since is None:
+                continue  # it gave way meanwhile, or is over
+            state = self._past.lives[job_id].state
+            self._finish(job_id, state if state in TERMINAL else JobState.COMPLETED, None)
+
+    def _finish(self, job_id: JobId, to: JobState, cause: str | None) -> None:
+        entry = self._state.entry(job_id)
+        if entry is None:
+            return
+        ended = lifecycle.end(job_id, entry.progress, to, self._now, cause=cause)
+        event = JobMoved(self._now, job_id, _MOVES[to], ended)
+        self._foresight.neighbours.moved(entry.job, ended)
+        self._foresight.learn(entry, event)
+        self._state.apply(event)
+        fate = self.fates[job_id]
+        fate.ended_at = self._now
+        if fate.since is not None:
+            fate.held_ms += self._now - fate.since
+            fate.since = None
+
+    def _take(self, event: Event) -> None:
+        """What came from outside, as far as it still makes sense."""
+        match event:
+            case JobsSubmitted():
+                for job in event.jobs:
+                    self.fates[job.job_id] = Fate(self._past.left_ms(job.job_id))
+                self._state.apply(event)
+            case JobMoved():
+                self._take_move(event)
+            case JobChanged():
+                entry = self._state.entry(event.job.job_id)
+                if entry is not None and entry.progress.state is JobState.PENDING:
+                    self._state.apply(event)
+            case TenantSet():
+                self._state.apply(TenantSet(event.at, self._changes.tenant(event.tenant)))
+            case NodeSet():
+                self._state.apply(NodeSet(event.at, self._changes.node(event.node)))
+                self._count_gpus()
+            case SettingsSet():
+                self._scheduling = self._make(event.values, self._foresight)
+                self._set_rules()
+            case ClockStepped():
+                self._step_clock(event.by)
+            case BookingRemoved() if event.booking_id not in self._state.ledger.bookings:
+                pass  # in this run it ended by itself before: nothing is left to remove
+            case _:
+                self._state.apply(event)
+
+    def _step_clock(self, by: int) -> None:
+        """What runs here goes along with it, whatever ran then."""
+        self._now += by
+        self._state.apply(ClockStepped(self._now, by, moved_by(self._state, by)))
+        self._ends = [(at + by, job_id, attempt) for at, job_id, attempt in self._ends]
+        for fate in self.fates.values():
+            fate.since = None if fate.since is None else fate.since + by
+            if fate.ended_at is None and fate.first_start is not None:
+                fate.first_start += by
+
+    def _take_move(self, event: JobMoved) -> None:
+        entry = self._state.entry(event.job_id)
+        if entry is None:
+            return
+        if event.move is Move.CANCEL:
+            self._finish(event.job_id, JobState.CANCELLED, event.progress.cause)
+        elif entry.progress.state is JobState.PENDING:
+            held = lifecycle.hold(event.job_id, entry.progress, event.move is Move.HOLD)
+            self._state.apply(JobMoved(self._now, event.job_id, event.move, held))
+
+    # -- what is decided -------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        state = self._state
+        state.apply(TimePassed(self._now))
+        for _ in range(_MOST_ROUNDS):
+            scheduling = self._scheduling
+            plan = schedule(
+                state,
+                self._now,
+                scheduling.policy,
+                rules=scheduling.rules,
+                policies=scheduling.policies,
+                promises=self._promises,
+            )
+            self.cycles += 1
+            self._promises = plan.reservations
+            self._carry_out(plan)
+            if not plan.preemptions:
+                break
+
+    def _carry_out(self, plan: Plan) -> None:
+        for job_id in plan.expired:
+            self._finish(job_id, JobState.COMPLETED, "its time was up")
+        for job_id, cause in plan.doomed:
+            self._finish(job_id, JobState.CANCELLED, cause)
+        for booking_id, cause in plan.released:
+            self._state.apply(BookingRemoved(self._now, booking_id, cause))
+        for preemption in plan.preemptions:
+            self._preempt(preemption)
+        for claim in plan.claims:
+            progress = self._entry(claim.job_id).progress
+            if progress.claim != claim.placement:
+                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
+                self._state.apply(JobMoved(self._now, claim.job_id, Move.CLAIM, claimed))
+        for start in plan.starts:
+            self._start(start)
+
+    def _start(self, start: Start) -> None:
+        job_id, now = start.job_id, self._now
+        entry = self._entry(job_id)
+        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
+        self._foresight.neighbours.began(entry.job, now)
+        self._state.apply(JobMoved(now, job_id, Move.START, placed))
+        self._state.apply(JobMoved(now, job_id, Move.RUN, lifecycle.run(job_id, placed, now, None)))
+        booking = self._state.ledger.bookings.get(entry.job.options.booking or "")
+        if booking is not None and not booking.used:
+            self._state.apply(BookingSet(now, replace(booking, used=True)))
+        fate = self.fates[job_id]
+        fate.since, fate.attempt = now, placed.attempt
+        fate.first_start = now if fate.first_start is None else fate.first_start
+        if fate.left_ms < FOR_EVER:
+            heappush(self._ends, (now + fate.left_ms, job_id, placed.attempt))
+
+    def _preempt(self, preemption: Preemption) -> None:
+        """It is gone at once, and what it did since it began is lost."""
+        entry, fate = self._entry(preemption.victim), self.fates[preemption.victim]
+        job, now = entry.job, self._now
+        if fate.since is None:
+            return
+        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
+        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
+        self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
+        self._foresight.neighbours.came_back(job)
+        self._state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
+        fate.held_ms += now - fate.since
+        fate.lost_ms += now - fate.since
+        fate.preemptions += 1
+        fate.since, fate.attempt = None, 0
+        fate.left_ms = self._past.whole_ms(job.job_id)
+
+    def _entry(self, job_id: JobId) -> Entry:
+        entry = self._state.entry(job_id)
+        assert entry is not None  # a plan names only jobs of the state it was made on
+        return entry
+
+
+_MOVES: Final = {
+    JobState.COMPLETED: Move.COMPLETE,
+    JobState.FAILED: Move.FAIL,
+    JobState.CANCELLED: Move.CANCEL,
+}

@@ -1,0 +1,353 @@
+"""A cycle of the past again: the state just before it, what it decided, and what is on record.
+
+A cycle writes its decisions together, in a fixed order and with one instant: a run of such rows is
+a recorded cycle. The state before its first row is what the cycle saw.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tgpu.core.bookings import OVER
+from tgpu.core.events import (
+    BookingRemoved,
+    BookingSet,
+    ClockStepped,
+    Event,
+    JobMoved,
+    UsageAdded,
+)
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import Move
+from tgpu.core.node import Placement
+from tgpu.core.plan import Plan, Reservation
+from tgpu.core.predict import Predictor
+from tgpu.core.state import State
+from tgpu.core.units import GPU
+from tgpu.journal.lines import Journal, Row
+from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell
+
+_TIME_UP: Final = "its time was up"
+_UNUSED: Final = "nothing ran in it within"
+
+
+class _Taken(NamedTuple):
+    row: Row
+    event: Event
+    rank: int  # the place among the decisions of a cycle
+
+
+Promises = Sequence[Reservation]
+# What a cycle on this state at this instant promises, given what the one before it did.
+Promise = Callable[[Rebuilt, int, Promises], Promises]
+
+
+@dataclass(slots=True)
+class Step:
+    """One row, or all rows of a recorded cycle. The state is that before the first of them."""
+
+    at: int
+    is_cycle: bool
+    rows: list[_Taken] = field(default_factory=list)
+
+    @property
+    def first_seq(self) -> int:
+        return self.rows[0].row.seq
+
+    @property
+    def last_seq(self) -> int:
+        return self.rows[-1].row.seq
+
+    @property
+    def comes_at(self) -> int:
+        """On the clock as it was until then."""
+        first = self.rows[0].event
+        return self.at - first.by if isinstance(first, ClockStepped) else self.at
+
+    def events(self) -> list[Event]:
+        return [taken.event for taken in self.rows]
+
+    def moves(self, *wanted: Move) -> list[JobMoved]:
+        return [
+            event for event in self.events() if isinstance(event, JobMoved) and event.move in wanted
+        ]
+
+
+class Walk:
+    """Goes through a journal cycle by cycle: `rebuilt` is the state before the step it gives."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        predictor: Predictor | None = None,
+        tell: Tell | None = None,
+        promise: Promise | None = None,
+    ) -> None:
+        self.rebuilt = Rebuilt(journal, predictor)
+        self.journal = journal
+        self.promises: Promises = ()
+        self._tell = tell
+        self._promise = promise
+        self._at: int | None = None  # of the last step, where no cycle followed it yet
+        self._looked_at: int | None = None  # of the last step
+
+    def steps(self) -> Iterator[Step]:
+        """Each before it is applied; it is when the next is asked for."""
+        step: Step | None = None
+        for row in self._told(self.journal.rows()):
+            if not row.seq:
+                self.rebuilt.take(row)
+                continue
+            event = self.journal.event(row)
+            if step is not None and step.is_cycle and event.at == step.at:
+                rank = _rank(event, self.rebuilt.state)
+                if rank is not None and _goes_on(step, event, rank):
+                    step.rows.append(_Taken(row, event, rank))
+                    continue
+            if step is not None:
+                yield from self._over(step)
+            rank = _rank(event, self.rebuilt.state)
+            is_run = isinstance(event, JobMoved) and event.move is Move.RUN
+            is_cycle = rank is not None and rank < _USAGE and not is_run
+            step = Step(event.at, is_cycle, [_Taken(row, event, rank or 0)])
+        if step is not None:
+            yield from self._over(step)
+
+    def _over(self, step: Step) -> Iterator[Step]:
+        """What no cycle wrote down was followed by one all the same, before time went on."""
+        if self._at is not None and step.comes_at > self._at:
+            self._keep_promises(self._at)
+        if self._looked_at is not None and step.comes_at > self._looked_at:
+            self._look(step.comes_at)
+        yield step
+        if step.is_cycle:
+            self._keep_promises(step.at)
+        for row, event, _ in step.rows:
+            self.rebuilt.take(row, event)
+        if step.comes_at != step.at:  # a step of the clock: all that was before goes along with it
+            self._at = self._looked_at = step.at
+            return
+        self._at = None if step.is_cycle else max(step.at, self._at or 0)
+        self._looked_at = max(step.at, self._looked_at or 0)
+
+    def _look(self, now: int) -> None:
+        """Time passed with every cycle, also those in which nothing was decided."""
+        assert self._looked_at is not None
+        self.rebuilt.pass_time(self._looked_at)
+        every = self.rebuilt.cycles_every_ms()
+        if every is not None and now - every > self._looked_at:
+            self.rebuilt.pass_time(now - every)
+
+    def _keep_promises(self, at: int) -> None:
+        if self._promise is not None:
+            self.promises = self._promise(self.rebuilt, at, self.promises)
+
+    def _told(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for count, row in enumerate(rows, 1):
+            yield row
+            if self._tell is not None and not count % TELL_EVERY:
+                self._tell(TELL_EVERY)
+
+
+# The order in which a cycle writes what it decided.
+_ENDED, _RELEASED, _GAVE_WAY, _CLAIMED, _STARTED, _USED, _STOPPED, _USAGE = range(8)
+
+
+def _rank(event: Event, state: State) -> int | None:
+    """None: no cycle writes this."""
+    match event:
+        case JobMoved():
+            return _rank_of_move(event, state)
+        case BookingRemoved() if event.cause == OVER or event.cause.startswith(_UNUSED):
+            return _RELEASED
+        case BookingSet() if event.booking.used:
+            known = state.ledger.bookings.get(event.booking.booking_id)
+            return _USED if known is not None and not known.used else None
+        case UsageAdded():
+            return _USAGE
+    return None
+
+
+def _rank_of_move(event: JobMoved, state: State) -> int | None:
+    progress = event.progress
+    entry = state.entry(event.job_id)
+    is_lease = entry is not None and entry.job.options.lease
+    gives_way = event.move is Move.STOP and progress.gives_way_to is not None
+    ends = event.move is Move.COMPLETE and progress.cause == _TIME_UP
+    is_given_up = event.move is Move.CANCEL and state.doom_of(event.job_id) is not None
+    if ends or is_given_up:
+        return _ENDED
+    if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
+        return _GAVE_WAY
+    if event.move is Move.CLAIM:
+        return _CLAIMED
+    if event.move is Move.START or (is_lease and event.move is Move.RUN):
+        return _STARTED
+    return None
+
+
+def _goes_on(step: Step, event: Event, rank: int) -> bool:
+    if rank < step.rows[-1].rank:
+        return False
+    if not isinstance(event, JobMoved) or event.move is not Move.RUN:
+        return True
+    if all(one.job_id != event.job_id for one in step.moves(Move.START)):
+        return False
+    if event.progress.pid is not None:
+        step.is_cycle = False  # a process that ran already was taken in: nobody decided that
+    return True
+
+
+# -- where to stop -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A moment: behind an event, at an instant (ms), or when a job started first."""
+
+    seq: int | None = None
+    at: int | None = None
+    start_of: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state there, and the cycle that was recorded there if there was one."""
+
+    rebuilt: Rebuilt
+    seq: int  # the last event before it
+    at: int
+    cycle: Step | None
+    promises: Promises  # of the cycle before
+
+
+def find(walk: Walk, target: Target) -> Moment | None:
+    """None where the journal has no such moment."""
+    for step in walk.steps():
+        if step.is_cycle and _is_it(target, step):
+            return _moment(walk, step.at, step)
+        if target.seq is not None and step.first_seq > target.seq:
+            return _moment(walk, walk.rebuilt.at, None)
+        if target.at is not None and step.at > target.at:
+            return _moment(walk, target.at, None)
+    if target.at is not None and walk.rebuilt.seq:
+        return _moment(walk, target.at, None)
+    if target.seq is not None and target.seq == walk.rebuilt.seq:
+        return _moment(walk, walk.rebuilt.at, None)
+    return None
+
+
+def _is_it(target: Target, step: Step) -> bool:
+    if target.seq is not None:
+        return step.first_seq <= target.seq <= step.last_seq
+    if target.at is not None:
+        return step.at == target.at
+    return any(event.job_id == target.start_of for event in step.moves(Move.START))
+
+
+def _moment(walk: Walk, at: int, cycle: Step | None) -> Moment:
+    walk.rebuilt.pass_time(at)
+    return Moment(walk.rebuilt, walk.rebuilt.seq, at, cycle, walk.promises)
+
+
+# -- what was decided ----------------------------------------------------------------------------
+
+Decisions = dict[str, dict[str, str]]  # by what, and to whom: in words that can be compared
+
+
+def recorded(step: Step, state: State) -> Decisions:
+    """What the rows of a cycle say. The state is that before them."""
+    found: Decisions = {name: {} for name in _NAMES}
+    for event in step.events():
+        if isinstance(event, BookingRemoved):
+            found["released"][event.booking_id] = event.cause
+        elif isinstance(event, JobMoved):
+            _note(found, event, state)
+    return found
+
+
+def _note(found: Decisions, event: JobMoved, state: State) -> None:
+    job_id, progress = event.job_id, event.progress
+    match event.move:
+        case Move.START:
+            found["starts"][job_id] = place_text(progress.placement)
+        case Move.CLAIM:
+            found["claims"][job_id] = place_text(progress.claim)
+        case Move.STOP:
+            found["preemptions"][job_id] = str(progress.gives_way_to)
+        case Move.PREEMPT:  # a lease, which is gone at once
+            found["preemptions"][job_id] = ""
+        case Move.COMPLETE:
+            found["expired"][job_id] = ""
+        case Move.CANCEL:
+            found["given_up"][job_id] = state.doom_of(job_id) or ""
+
+
+def decided(plan: Plan, state: State) -> Decisions:
+    """What a plan says, in the same words."""
+
+    def is_new(job_id: JobId, placement: Placement) -> bool:
+        entry = state.entry(job_id)
+        return entry is None or entry.progress.claim != placement
+
+    def is_lease(job_id: JobId) -> bool:
+        entry = state.entry(job_id)
+        return entry is not None and entry.job.options.lease
+
+    return {
+        "starts": {one.job_id: place_text(one.placement) for one in plan.starts},
+        "preemptions": {
+            one.victim: "" if is_lease(one.victim) else str(one.to)
+            for one in plan.preemptions
+            if not _is_stopping(state, one.victim)
+        },
+        "claims": {
+            one.job_id: place_text(one.placement)
+            for one in plan.claims
+            if is_new(one.job_id, one.placement)
+        },
+        "expired": dict.fromkeys(plan.expired, ""),
+        "given_up": dict(plan.doomed),
+        "released": dict(plan.released),
+    }
+
+
+_NAMES: Final = ("starts", "preemptions", "claims", "expired", "given_up", "released")
+
+
+def _is_stopping(state: State, job_id: JobId) -> bool:
+    entry = state.entry(job_id)
+    return entry is not None and entry.progress.stopping
+
+
+def place_text(placement: Placement | None) -> str:
+    """Where a job is, in words: `n1:0,1 n2:0(500)`."""
+    if placement is None:
+        return ""
+    return " ".join(
+        f"{part.node_id}:"
+        + ",".join(
+            f"{share.gpu_index}" if share.millis == GPU else f"{share.gpu_index}({share.millis})"
+            for share in part.shares
+        )
+        for part in placement.parts()
+    )
+
+
+class Difference(NamedTuple):
+    """Something that the record and the cycle as it is made now do not agree on."""
+
+    what: str  # "starts", "preemptions", …
+    job_id: str
+    recorded: str | None  # None: nothing
+    decided: str | None
+
+
+def differences(on_record: Decisions, now: Decisions) -> list[Difference]:
+    found = []
+    for name in _NAMES:
+        for job_id in sorted({*on_record[name], *now[name]}):
+            was, now_is = on_record[name].get(job_id), now[name].get(job_id)
+            if was != now_is:
+                found.append(Difference(name, job_id, was, now_is))
+    return found

@@ -1,0 +1,39 @@
+"""How the notices fare, for Prometheus."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from tgpu.notices.dispatch import Dispatch
+from tgpu.telemetry.families import counter, gauge
+
+
+class NoticeMetrics(Collector):
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+
+    def collect(self) -> Iterator[Metric]:
+        deliveries = self._dispatch.deliveries
+        yield counter(
+            "notices",
+            "Notices that were sent, or dropped because they were refused or too old.",
+            {
+                (each.rule.name, outcome): count
+                for each in deliveries
+                for outcome, count in (("sent", each.sent), ("dropped", each.dropped))
+            },
+            ("notice", "outcome"),
+        )
+        yield counter(
+            "notice_failed_tries",
+            "Times that notices could not be sent, and were tried again or dropped.",
+            {(each.rule.name,): each.failed_tries for each in deliveries},
+            ("notice",),
+        )
+        yield gauge(
+            "notice_problem",
+            "Whether the last try to send notices failed.",
+            {(each.rule.name,): float(each.problem is not None) for each in deliveries},
+            ("notice",),
+        )

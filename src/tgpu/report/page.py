@@ -1,0 +1,197 @@
+"""A report as one HTML page, and its plots one by one for whoever makes pictures of them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Final, NamedTuple
+
+from tgpu.drawing import axes, plots
+from tgpu.drawing.page import SERIES, cards, html_page, keys, table
+from tgpu.report.collect import Collected
+from tgpu.report.figures import Figures, edges_of, use_by_gpu, use_by_tenant
+from tgpu.report.plan import Colours, gantt, gpu_rows
+from tgpu.simulate.durations import span
+from tgpu.simulate.measures import distribution
+
+_MOST_TENANTS: Final = 40
+_FAULTS: Final[Mapping[str, str]] = {
+    "user_error": "the program itself",
+    "cuda_out_of_memory": "GPU memory",
+    "host_out_of_memory": "main memory",
+    "xid": "GPU error (Xid)",
+    "lost_gpu": "lost GPU",
+    "time_limit": "time limit",
+    "preempted": "gave way",
+    "node": "the machine",
+}
+
+
+class Picture(NamedTuple):
+    name: str  # of its file, without its end
+    title: str
+    text: str  # HTML before it
+    svg: str  # "" where there is nothing to draw
+    keys: Sequence[tuple[str, str]] = ()  # what the colours mean: class and name
+    nothing: str = ""  # said instead
+
+
+def pictures(found: Collected, numbers: Figures) -> list[Picture]:
+    colours = Colours(numbers)
+    use = use_by_gpu(found)
+    return [
+        _tenant_use(found, numbers, colours),
+        _gpu_use(found, use),
+        _waits(found),
+        _gantt(found, use, colours),
+        _failures(numbers),
+    ]
+
+
+def page(found: Collected, numbers: Figures, drawn: Sequence[Picture]) -> str:
+    title = f"GPUs from {_instant(numbers.since)} to {_instant(numbers.until)}"
+    cut = "" if found.is_whole else "<p><b>The journal was cut off: its end is missing.</b></p>"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{escape(_what(numbers))}</p>{cut}",
+        cards(_cards(numbers)),
+        _tenants(numbers),
+    ]
+    for one in drawn:
+        key = keys(one.keys) if one.keys else ""
+        shown = f"{one.svg}{key}" if one.svg else f"<p>{escape(one.nothing)}</p>"
+        parts += [f"<h2>{escape(one.title)}</h2>", f"<p>{one.text}</p>" if one.text else "", shown]
+    parts.append(
+        "<p>Times are UTC. In use means that a job had the GPU, whatever it did with it.</p>"
+    )
+    return html_page(title, parts)
+
+
+def _what(numbers: Figures) -> str:
+    return (
+        f"GPUs: {numbers.gpus:,}. Jobs at the end: {numbers.jobs_running:,} running, "
+        f"{numbers.jobs_waiting:,} waiting."
+    )
+
+
+def _cards(numbers: Figures) -> list[tuple[str, str]]:
+    idle = numbers.idle_percent
+    found = [
+        ("jobs submitted", f"{numbers.jobs_submitted:,}"),
+        ("completed", f"{numbers.jobs_completed:,}"),
+        ("failed", f"{numbers.jobs_failed:,}"),
+        ("cancelled", f"{numbers.jobs_cancelled:,}"),
+        ("GPU-hours", _amount(numbers.gpu_hours)),
+        ("idle GPU time", "-" if idle is None else f"{idle:.1f} %"),
+        ("mean wait", _span(numbers.mean_wait_s)),
+        ("p90 wait", _span(numbers.p90_wait_s)),
+    ]
+    if numbers.cost is not None:
+        found.append(("cost", f"{numbers.cost:,.2f}"))
+    if numbers.preemptions:
+        found.append(("times that jobs gave way", f"{numbers.preemptions:,}"))
+    return found
+
+
+def _tenants(numbers: Figures) -> str:
+    if not numbers.tenants:
+        return "<p>No job was there.</p>"
+    priced = numbers.cost is not None
+    head = ["tenant", "submitted", "completed", "failed", "cancelled", "GPU-hours"]
+    head += [*(["cost"] if priced else []), "mean wait", "p90 wait"]
+    rows = [
+        [
+            str(each.tenant_id),
+            *(f"{n:,}" for n in (each.submitted, each.completed, each.failed, each.cancelled)),
+            _amount(each.gpu_hours),
+            *([f"{each.cost or 0:,.2f}"] if priced else []),
+            _span(each.mean_wait_s),
+            _span(each.p90_wait_s),
+        ]
+        for each in numbers.tenants[:_MOST_TENANTS]
+    ]
+    more = len(numbers.tenants) - _MOST_TENANTS
+    return table(head, rows) + (f"<p>And {more:,} more tenants.</p>" if more > 0 else "")
+
+
+def _tenant_use(found: Collected, numbers: Figures, colours: Colours) -> Picture:
+    title, name = "GPUs in use, by tenant", "use-by-tenant"
+    if not found.runs:
+        return Picture(name, title, "", "", nothing="No job had a GPU.")
+    amounts = use_by_tenant(found, colours.tenants)
+    css = [*(colours.of(each) for each in colours.tenants), f"c{SERIES - 1}"]
+    names = [*(str(each) for each in colours.tenants), "others"]
+    layers = [plots.Layer(*each) for each in zip(names, amounts, css, strict=True)]
+    most = max((sum(step) for step in zip(*amounts, strict=True)), default=0.0)
+    y = axes.linear(max(most, float(numbers.gpus), 1e-3), lambda n: f"{n:g}")
+    edges = [edge / 1000 for edge in edges_of(found)]
+    svg = plots.stacked(layers, edges, _time(found), y, "GPUs in use over time, by tenant")
+    return Picture(name, title, "", svg, colours.keys())
+
+
+def _gpu_use(found: Collected, use: dict[tuple[str, int], list[float]]) -> Picture:
+    title, name = "Use of each GPU", "use-by-gpu"
+    if not use:
+        return Picture(name, title, "", "", nothing="There was no GPU.")
+    drawn = gpu_rows(use)
+    edges = [edge / 1000 for edge in edges_of(found)]
+    svg = plots.heat_map(drawn.rows, edges, _time(found), "use of each GPU over time")
+    text = f"The stronger the colour, the more of it jobs had. {escape(drawn.note)}"
+    return Picture(name, title, text, svg)
+
+
+def _waits(found: Collected) -> Picture:
+    title, name = "How long jobs waited", "waits"
+    waits = [wait for each in found.waits_ms.values() for wait in each]
+    if not waits:
+        return Picture(name, title, "", "", nothing="No job started.")
+    points = distribution(waits)
+    # To both edges: where nobody waited long, it is all at the left.
+    most = max(points[-1][0], 10.0)
+    line = plots.Line("wait", [(points[0][0], 0.0), *points, (most, 1.0)], "b")
+    y = axes.linear(1.0, lambda part: f"{100 * part:.0f} %")
+    svg = plots.line_plot([line], axes.spans(most), y, "distribution of waits")
+    text = (
+        "The part of the jobs whose wait from submission to the first start was this long at most, "
+        f"of those that started: {len(waits):,}."
+    )
+    return Picture(name, title, text, svg)
+
+
+def _gantt(found: Collected, use: dict[tuple[str, int], list[float]], colours: Colours) -> Picture:
+    title, name = "Jobs on GPUs", "gantt"
+    if not found.runs:
+        return Picture(name, title, "", "", nothing="No job had a GPU.")
+    drawn = gantt(found, use, colours)
+    svg = plots.tracks(drawn.tracks, _time(found), "jobs on GPUs over time")
+    text = (
+        "Each bar is a job on a GPU, in the colour of its tenant; one that failed ends in "
+        f"<span class='key-bad'>red</span>. {escape(drawn.note)}"
+    )
+    return Picture(name, title, text, svg, colours.keys())
+
+
+def _failures(numbers: Figures) -> Picture:
+    title, name = "Failures by cause", "failures"
+    if not numbers.failures:
+        return Picture(name, title, "", "", nothing="No attempt failed.")
+    rows = [
+        (_FAULTS.get(kind, kind), float(count), f"{count:,}") for kind, count in numbers.failures
+    ]
+    text = "Of attempts: a job that was tried three times may have failed three times."
+    return Picture(name, title, text, plots.bars(rows, "failed attempts by cause"))
+
+
+def _time(found: Collected) -> axes.Axis:
+    return axes.dates(found.since / 1000, max(found.until, found.since + 1) / 1000)
+
+
+def _instant(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _span(seconds: float | None) -> str:
+    return "-" if seconds is None else span(seconds)
+
+
+def _amount(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:,.2f}"

@@ -1,0 +1,122 @@
+"""What a report draws, and how much of it: a page with a million bars opens nowhere."""
+
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import Final, NamedTuple
+
+from tgpu.core.ids import TenantId
+from tgpu.core.lifecycle import JobState
+from tgpu.core.units import GPU
+from tgpu.drawing.page import SERIES
+from tgpu.drawing.plots import Bar, Row, Track
+from tgpu.report.collect import Collected, GpuName, Run
+from tgpu.report.figures import Figures
+
+MOST_ROWS: Final = 64
+MOST_BARS: Final = 4_000
+_BAD: Final = frozenset({JobState.FAILED})
+
+
+class Colours:
+    """The tenants that use most have one each; all others share the last."""
+
+    def __init__(self, numbers: Figures) -> None:
+        self.tenants = [each.tenant_id for each in numbers.tenants if each.gpu_hours][: SERIES - 1]
+        self._place = {tenant_id: number for number, tenant_id in enumerate(self.tenants)}
+        self.has_others = sum(1 for each in numbers.tenants if each.gpu_hours) > len(self.tenants)
+
+    def of(self, tenant_id: TenantId) -> str:
+        return f"c{self._place.get(tenant_id, SERIES - 1)}"
+
+    def keys(self) -> list[tuple[str, str]]:
+        others = [(f"c{SERIES - 1}", "others")] if self.has_others else []
+        return [*((self.of(tenant_id), str(tenant_id)) for tenant_id in self.tenants), *others]
+
+
+class Drawn(NamedTuple):
+    rows: Sequence[Row]
+    note: str  # what is left out; "" for nothing
+
+
+def gpu_rows(use: dict[GpuName, list[float]]) -> Drawn:
+    """A row a GPU; where there are too many a row a node, and then the first of those."""
+    if len(use) <= MOST_ROWS:
+        return Drawn([Row(gpu_name(name), amounts) for name, amounts in use.items()], "")
+    nodes: dict[str, list[list[float]]] = {}
+    for (node, _), amounts in use.items():
+        nodes.setdefault(node, []).append(amounts)
+    rows = [
+        Row(node, [sum(step) / len(gpus) for step in zip(*gpus, strict=True)])
+        for node, gpus in list(nodes.items())[:MOST_ROWS]
+    ]
+    note = f"{len(use):,} GPUs are too many for a row each: a row is a node."
+    if len(nodes) > MOST_ROWS:
+        note += f" The first {MOST_ROWS} of {len(nodes):,} nodes are shown."
+    return Drawn(rows, note)
+
+
+class DrawnTracks(NamedTuple):
+    tracks: Sequence[Track]
+    note: str
+
+
+def gantt(found: Collected, use: dict[GpuName, list[float]], colours: Colours) -> DrawnTracks:
+    """Who had which GPU when: of many GPUs the busiest, of many attempts the longest."""
+    names = list(use)
+    notes = []
+    if len(names) > MOST_ROWS:
+        busiest = nlargest(MOST_ROWS, names, key=lambda name: sum(use[name]))
+        notes.append(f"the {MOST_ROWS} busiest of {len(names):,} GPUs")
+        names = sorted(busiest)
+    shown = set(names)
+    pieces = [
+        (run, (held.node, held.gpu), held.millis)
+        for run in found.runs
+        for held in run.gpus
+        if (held.node, held.gpu) in shown
+    ]
+    if len(pieces) > MOST_BARS:
+        notes.append(f"the {MOST_BARS:,} longest of {len(pieces):,} stretches")
+        pieces = nlargest(MOST_BARS, pieces, key=lambda piece: piece[0].until - piece[0].since)
+    by_gpu: dict[GpuName, list[tuple[Run, int]]] = {name: [] for name in names}
+    for run, name, millis in pieces:
+        by_gpu[name].append((run, millis))
+    tracks = [Track(gpu_name(name), _bars(runs, colours)) for name, runs in by_gpu.items()]
+    return DrawnTracks(tracks, f"Shown are {' and '.join(notes)}." if notes else "")
+
+
+def gpu_name(name: GpuName) -> str:
+    return f"{name[0]} GPU {name[1]}"
+
+
+def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
+    """Those that share a GPU lie on each other, each as high as its part."""
+    bars: list[Bar] = []
+    there: list[tuple[int, float, float]] = []  # until when, from which height, up to which
+    for run, millis in sorted(runs, key=lambda each: (each[0].since, each[0].job_id)):
+        there = sorted((one for one in there if one[0] > run.since), key=lambda one: one[1])
+        high = min(1.0, millis / GPU)
+        low = 0.0
+        for _, begin, end in there:
+            if begin - low >= high - 1e-9:
+                break
+            low = max(low, end)
+        low = min(low, 1 - high)
+        there.append((run.until, low, low + high))
+        bars.append(
+            Bar(
+                _title(run),
+                run.since / 1000,
+                run.until / 1000,
+                low,
+                low + high,
+                colours.of(run.tenant_id),
+                run.state in _BAD,
+            )
+        )
+    return bars
+
+
+def _title(run: Run) -> str:
+    name = f" {run.name}" if run.name else ""
+    return f"job {run.job_id}{name}, {run.tenant_id}, {run.state.value}"

@@ -1,0 +1,72 @@
+"""Before anything is submitted: when would it start, and what would start it sooner?"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tgpu.core.estimate import Estimate
+from tgpu.core.job import Job
+from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from tgpu.service.estimates import Estimates
+
+_STEPS: Final = 8  # of a run, before others get their turn
+# Of computing for one part of a question, on a clock that goes on: what is known by then is told.
+_LONGEST_SECONDS: Final = 2.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What would become of a submission."""
+
+    now: int
+    estimate: Estimate | None = None  # of its first job; None: nothing can be said
+    last: Estimate | None = None  # of its last, where it is many and all of them would start
+    sooner: tuple[tuple[Sooner, Estimate], ...] = ()
+
+
+async def ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
+    """When these would start if they were submitted now; nothing of it is kept."""
+    async with estimates.questions:  # one at a time: however many ask, the service has its turn
+        return await _ask(estimates, jobs)
+
+
+async def _ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
+    now, most = estimates.clock.now(), estimates.settings.most_jobs
+    new = [as_new(job, now) for job in jobs[:most]]
+    world = World(estimates.picture(now), now, estimates.deciding(), estimates.runs(now))
+    steps = 2 * most
+    longest = None if estimates.clock.manual else _LONGEST_SECONDS
+    played: list[Asked] = await _drained(play(world, new, steps), longest)
+    if not played:
+        return Question(now)
+    asked = played[-1]
+    first, guessed = asked.first_at, asked.guessed_from
+    better: list[Sooner] = []
+    if first is None or first > now:
+        until = asked.reached + 1 if first is None else first
+        better = await _drained(sooner(world, new[0], until, 2 * steps), longest)
+    is_whole = len(jobs) > 1 and len(new) == len(jobs)
+    last = asked.last_at if is_whole else None
+    return Question(
+        now,
+        None if first is None else estimates.estimate(now, first, guessed),
+        None if last is None else estimates.estimate(now, last, guessed),
+        tuple((one, estimates.estimate(now, one.at, guessed)) for one in better),
+    )
+
+
+async def _drained(steps: Iterator[_T | None], longest: float | None) -> list[_T]:
+    found, spent, began = [], 0.0, time.perf_counter()
+    for number, step in enumerate(steps):
+        if step is not None:
+            found.append(step)
+        if number % _STEPS == 0:
+            spent += time.perf_counter() - began
+            if longest is not None and spent >= longest:
+                break
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+    return found

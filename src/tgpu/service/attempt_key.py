@@ -1,0 +1,14 @@
+"""What the engine calls an attempt of a job."""
+
+from tgpu.core.job import Job
+from tgpu.core.state import Entry
+from tgpu.engines.api import AttemptKey
+
+
+def attempt_key(job: Job, attempt: int) -> AttemptKey:
+    return AttemptKey(job.job_id, attempt, job.identity)
+
+
+def current_key(entry: Entry) -> AttemptKey:
+    """Of the newest attempt of a job that is not over."""
+    return attempt_key(entry.job, entry.progress.attempt)

@@ -1,0 +1,141 @@
+"""Who did what: the caller of the command being carried out, and the audit row about it.
+
+A door (REST, gRPC) opens a `Trail` for each call that may change something. The writer puts the
+trail's row into the very commit that changes something, so neither is ever there alone; for a
+call that changed nothing the door records the row itself.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tgpu.core.events import (
+    BookingRemoved,
+    BookingSet,
+    Event,
+    JobChanged,
+    JobMoved,
+    JobsSubmitted,
+    NodeSet,
+    QueueRemoved,
+    QueueSet,
+    TenantSet,
+)
+from tgpu.core.ids import TenantId
+from tgpu.core.state import State
+from tgpu.service.clock import WallClock
+from tgpu.store.api import AuditRow
+
+OK: Final = "ok"
+_LONGEST: Final = 300  # characters of a path or an error that a row keeps
+
+
+@dataclass(slots=True)
+class Trail:
+    """One call. What it is done to is filled in on the way, as far as it becomes known."""
+
+    actor: str
+    action: str  # "DELETE /api/v1/jobs/7", "CancelJob"
+    origin: str  # the caller's address, or "unix"
+    target: str = ""
+    tenant_id: TenantId | None = None
+    detail: str = ""
+    recorded: bool = False  # a row about it is in a commit
+
+    def row(self, outcome: str, detail: str = "") -> AuditRow:
+        return AuditRow(
+            # The wall's time also where jobs live on a manual clock: this is about people.
+            at=WallClock().now(),
+            actor=self.actor[:_LONGEST],
+            action=self.action[:_LONGEST],
+            target=self.target[:_LONGEST],
+            tenant_id=self.tenant_id,
+            origin=self.origin[:_LONGEST],
+            outcome=outcome,
+            detail=(detail or self.detail)[:_LONGEST],
+        )
+
+
+_current: ContextVar[Trail | None] = ContextVar("audit_trail", default=None)
+
+
+def current() -> Trail | None:
+    """The call that is being served; None for what the service does by itself."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def following(trail: Trail) -> Iterator[Trail]:
+    """What is written inside, also by tasks started there, is this call's doing."""
+    token = _current.set(trail)
+    try:
+        yield trail
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
+def by_itself() -> Iterator[None]:
+    """What is written inside is the service's own doing, whoever's call brought it about."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def concerns(target: str, tenant_id: TenantId | None = None) -> None:
+    """Note what the current call is about."""
+    trail = current()
+    if trail is not None:
+        trail.target = target
+        trail.tenant_id = tenant_id or trail.tenant_id
+
+
+def row_of_change(trail: Trail, events: Sequence[Event], state: State) -> AuditRow:
+    """The row about a change, with what the events tell beyond the call itself."""
+    target, tenant_id, detail = _told(events, state)
+    return replace(
+        trail.row(OK, detail),
+        target=(trail.target or target)[:_LONGEST],
+        tenant_id=trail.tenant_id or tenant_id,
+    )
+
+
+def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, str]:
+    """What it was done to, whose that is, and what was done, by the first event that tells."""
+    found: tuple[str, TenantId | None, str] = "", None, ""
+    for event in events:
+        match event:
+            case JobsSubmitted():
+                tenants = {job.tenant_id for job in event.jobs}
+                many = f"{len(event.jobs)} jobs" if len(event.jobs) > 1 else ""
+                owner = tenants.pop() if len(tenants) == 1 else None
+                found = event.jobs[0].job_id, owner, many
+            case JobMoved():
+                entry = state.entry(event.job_id)
+                owner = None if entry is None else entry.job.tenant_id
+                found = event.job_id, owner, str(event.move)
+            case JobChanged(_, job):
+                found = job.job_id, job.tenant_id, f"priority {job.priority}"
+            case TenantSet():
+                tenant = event.tenant
+                user = f"jobs run as {tenant.run_as}" if tenant.run_as else ""
+                found = tenant.tenant_id, tenant.tenant_id, user
+            case QueueSet():
+                queue = event.queue
+                found = f"{queue.tenant_id}:{queue.name}", queue.tenant_id, ""
+            case QueueRemoved():
+                found = f"{event.tenant_id}:{event.name}", event.tenant_id, "removed"
+            case NodeSet():
+                found = event.node.node_id, None, ""
+            case BookingSet():
+                found = event.booking.booking_id, event.booking.tenant_id, ""
+            case BookingRemoved():
+                found = event.booking_id, None, event.cause
+            case _:
+                continue
+        break
+    return found

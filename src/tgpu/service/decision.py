@@ -1,0 +1,103 @@
+"""What commands decide, and the one record that a group of them becomes."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from tgpu.core.events import Event, JobsSubmitted
+from tgpu.core.ids import JobId
+from tgpu.core.job import Detail
+from tgpu.core.state import State
+from tgpu.service import audit
+from tgpu.service.accounting import meter_documents
+from tgpu.service.spending import spend_documents
+from tgpu.store.api import AuditRow, Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """What a command decided: events to record, and the answer once they are."""
+
+    answer: T
+    events: Sequence[Event] = ()
+    details: Mapping[JobId, Detail] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)
+    audit: Sequence[AuditRow] = ()
+    # What others keep in memory of these documents, taken over right after the commit. Not left to
+    # the caller: who has gone away, or was told that the store hangs, would leave it undone.
+    applied: Callable[[], object] | None = None
+
+
+Decide = Callable[[State], Decision[T]]
+
+
+@dataclass(slots=True)
+class Command:
+    decide: Decide[Any]
+    touches: frozenset[str] | None  # job ids; None: everything, so it is decided alone
+    future: asyncio.Future[Any]
+    weight: int = 1
+    cause: str | None = None  # the request it came with
+    trail: audit.Trail | None = None  # whose doing it is; None: the service's own
+    is_patient: bool = False  # waits for the outcome, however long that takes
+
+    def answer(self, answer: object) -> None:
+        if not self.future.done():  # the caller may have gone away
+            self.future.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+Decided = Sequence[tuple[Command, Decision[Any]]]
+
+
+def audited(command: Command, decision: Decision[Any], state: State) -> Decision[Any]:
+    """With the row about it: a change and who made it are on record together or not at all."""
+    if command.trail is None or not (decision.events or decision.documents):
+        return decision
+    row = audit.row_of_change(command.trail, decision.events, state)
+    return replace(decision, audit=(*decision.audit, row))
+
+
+def mark_recorded(decided: Decided) -> None:
+    for command, decision in decided:
+        if command.trail is not None and decision.audit:
+            command.trail.recorded = True
+
+
+def causes(decided: Decided) -> list[str | None]:
+    """The request behind each event that was decided, in their order."""
+    return [command.cause for command, decision in decided for _ in decision.events]
+
+
+def new_jobs(decision: Decision[Any]) -> int:
+    return sum(len(e.jobs) for e in decision.events if isinstance(e, JobsSubmitted))
+
+
+def record_of(decided: Decided, events: Sequence[Event], state: State) -> Record:
+    """What one commit writes for all of them, with the meters that the events will change."""
+    record = _joined([decision for _, decision in decided], events)
+    meters = meter_documents(state, events) | spend_documents(state, events)
+    return replace(record, documents={**record.documents, **meters}) if meters else record
+
+
+def _joined(decisions: list[Decision[Any]], events: Sequence[Event]) -> Record:
+    if len(decisions) == 1:
+        only = decisions[0]
+        return Record(events, only.details, only.environments, only.documents, only.audit)
+    details: dict[JobId, Detail] = {}
+    environments: dict[str, Mapping[str, str]] = {}
+    documents: dict[tuple[str, str], bytes | None] = {}
+    audit: list[AuditRow] = []
+    for decision in decisions:
+        details.update(decision.details)
+        environments.update(decision.environments)
+        documents.update(decision.documents)
+        audit += decision.audit
+    return Record(events, details, environments, documents, audit)

@@ -1,0 +1,111 @@
+"""Room on the disk of the data directory: whether there is any, and what is refused without.
+
+A ballast (`engines/ballast.py`) is given up when something cannot be written for lack of space.
+Until it can be made again, ends, cancels and holds are recorded, and nothing new is taken or
+started.
+"""
+
+import contextlib
+from typing import Final
+
+import structlog
+
+from tgpu.core.errors import Unavailable
+from tgpu.engines import ballast
+from tgpu.engines.ballast import Room
+
+_log = structlog.get_logger("gpu_scheduler.disk")
+
+LOOK_SECONDS: Final = 2.0
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Disk:
+    """`ballast_bytes` of 0: no ballast, and nothing is refused before a write fails."""
+
+    def __init__(self, directory: str, ballast_bytes: int) -> None:
+        self.directory = directory
+        self.room: Room | None = None  # None: it cannot be known
+        self._wanted = ballast_bytes
+        self._is_kept = True
+        self._trouble: str | None = None
+
+    @property
+    def is_low(self) -> bool:
+        return not self._is_kept
+
+    def look(self) -> None:
+        """Blocks: for a thread. Makes the ballast where it is missing and there is room."""
+        was_low = self.is_low
+        try:
+            if self._wanted:
+                self._is_kept = ballast.keep(self.directory, self._wanted)
+            self.room = ballast.room_at(self.directory)
+            self._trouble = None
+        except OSError as error:
+            self._trouble = error.strerror
+        if self.is_low and not was_low:
+            _log.error("the disk is full: nothing new is taken, jobs go on", **self._facts())
+        elif was_low and not self.is_low:
+            _log.info("there is room on the disk again", **self._facts())
+
+    def make_room(self) -> bool:
+        """Give the ballast up: something could not be written. Whether that gained anything."""
+        if not self._wanted or not ballast.give_up(self.directory):
+            return False
+        self._is_kept = False
+        with contextlib.suppress(OSError):
+            self.room = ballast.room_at(self.directory)
+        _log.error(
+            "the disk is full: the ballast is given up, so that ends and cancels can be recorded;"
+            " nothing new is taken",
+            **self._facts(),
+        )
+        return True
+
+    def refuse_when_low(self) -> None:
+        """Before something new is taken. Raises Unavailable."""
+        if self.is_low:
+            facts: dict[str, object] = {"path": self.directory}
+            if self.room is not None:
+                facts["free_bytes"] = self.room.free
+            raise Unavailable(f"{self._sentence()}. Nothing was recorded", [facts])
+
+    def problems(self) -> list[str]:
+        if self._trouble is not None:
+            return [f"disk: {self.directory} cannot be looked at: {self._trouble}"]
+        return [f"disk: {self._sentence()}"] if self.is_low else []
+
+    def _sentence(self) -> str:
+        left = "" if self.room is None else f" ({free_of(self.room)})"
+        return (
+            f"the disk is full: free some space for {self.directory}{left}. Until then jobs can end"
+            " and be cancelled, and nothing new is taken or started"
+        )
+
+    def _facts(self) -> dict[str, object]:
+        left = None if self.room is None else free_of(self.room)
+        return {"path": self.directory, "room": left}
+
+
+class NoDisk(Disk):
+    """Of a service that keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0)
+
+    def look(self) -> None:
+        """There is nothing to look at."""
+
+
+def free_of(room: Room) -> str:
+    text = f"{size_text(room.free)} of {size_text(room.total)} free"
+    return text if room.free_inodes != 0 else f"{text}, no inodes left"
+
+
+def size_text(size: float) -> str:
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,178 @@
+"""What an observation of an attempt means for its job. Pure."""
+
+from msgspec.structs import replace
+
+from tgpu.core import lifecycle
+from tgpu.core.cause import NO_EVIDENCE, Evidence, Fault, of_exit, of_hardware, sentence
+from tgpu.core.events import JobMoved
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.state import Entry
+from tgpu.engines.api import Observation, Phase
+from tgpu.service.attempt_key import current_key
+from tgpu.wire.masking import mask_text
+
+# A machine that cannot start anything must not spin: the free restarts back off as well.
+_FREE_RESTART_MS = 1_000
+_LONGEST_BACKOFF_MS = 3_600_000
+_UNRECORDED = "cancelled while the store could not record it"
+
+
+def conclude(
+    entry: Entry,
+    seen: Observation,
+    now: int,
+    hardware: str | None = None,
+    evidence: Evidence = NO_EVIDENCE,
+) -> list[JobMoved]:
+    """The moves that follow; none where the observation tells nothing new.
+
+    `hardware` is what its GPUs have had since it started: a job that fails then is not to blame.
+    """
+    if seen.key != current_key(entry) or entry.progress.state not in lifecycle.PLACED:
+        return []
+    if _gave_way(entry.progress, seen):
+        last = replace(entry.progress, exit_code=seen.exit_code)
+        ran = seen.phase is not Phase.NOT_STARTED
+        return preempted(entry.job, last, seen.at, now, ran=ran)
+    match seen.phase:
+        case Phase.RUNNING:
+            return _running(entry, seen)
+        case Phase.EXITED:
+            return [_exited(entry, seen, now, hardware, evidence)]
+        case Phase.NOT_STARTED:
+            return [_not_started(entry, seen, now)]
+        case Phase.LOST:
+            return [_lost(entry, seen, now, hardware)]
+
+
+def preempted(
+    job: Job, progress: Progress, at: int, eligible_at: int, *, ran: bool = True
+) -> list[JobMoved]:
+    """It has given way: two moves of one commit, so that nobody finds it neither here nor there."""
+    gpu_millis = job.request.gpu_millis if ran else 0
+    gone = lifecycle.preempt(job.job_id, progress, at, gpu_millis)
+    cause = progress.cause or "gave way"
+    again = lifecycle.requeue(job.job_id, gone, eligible_at, cause, counts=False)
+    again = replace(again, fault=Fault.PREEMPTED)
+    return [
+        JobMoved(at, job.job_id, Move.PREEMPT, gone),
+        JobMoved(at, job.job_id, Move.REQUEUE, again),
+    ]
+
+
+def _gave_way(progress: Progress, seen: Observation) -> bool:
+    """Whether it ended because we asked it to make room. By itself, its own end counts."""
+    if progress.gives_way_to is None or seen.phase is Phase.RUNNING:
+        return False
+    # Of one that was lost nobody knows; it was going to be run again in any case.
+    return seen.cause == "stopped" or seen.phase is Phase.LOST
+
+
+def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
+    if entry.progress.state is not JobState.SCHEDULED:
+        return []
+    job_id = entry.job.job_id
+    progress = lifecycle.run(job_id, entry.progress, seen.at, seen.pid)
+    return [JobMoved(seen.at, job_id, Move.RUN, progress)]
+
+
+def _was_cancelled(progress: Progress, seen: Observation) -> bool:
+    """Also where that is not on record: the engine was told while nothing could be recorded, and
+    the service ended before it could (`urgent_stops.py`).
+    """
+    if progress.stopping:
+        return progress.gives_way_to is None
+    return seen.cause == "stopped"
+
+
+def _stopped(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    """Its end was asked for: for good, or to wait on hold."""
+    cause = entry.progress.cause if entry.progress.stopping else _UNRECORDED
+    if not entry.progress.held:
+        return _end(entry, seen, JobState.CANCELLED, cause)
+    move = _again(entry, seen, now, cause or "put on hold", counts=False)
+    return replace(move, progress=replace(move.progress, held=True))
+
+
+def _exited(
+    entry: Entry, seen: Observation, now: int, hardware: str | None, evidence: Evidence
+) -> JobMoved:
+    progress, options = entry.progress, entry.job.options
+    if _was_cancelled(progress, seen):
+        return _stopped(entry, seen, now)
+    if seen.cause == "time_limit":
+        cause = f"time limit of {(options.time_limit_ms or 0) / 1000:g} s reached"
+        return _end(entry, seen, JobState.FAILED, cause, Fault.TIME_LIMIT)
+    if seen.exit_code == 0:
+        return _end(entry, seen, JobState.COMPLETED, None)
+    finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
+    how = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
+    # A line of its log may be in it, and causes travel further than logs.
+    cause, fault = mask_text(sentence(finding, how)), finding.fault
+    if hardware is not None and options.requeue:
+        return _again(entry, seen, now, cause, fault, counts=False)
+    if progress.failures < options.max_retries:
+        delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
+        return _again(entry, seen, now + delay, cause, fault, counts=True)
+    return _end(entry, seen, JobState.FAILED, cause, fault)
+
+
+def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
+    cause = seen.cause or "the engine did not start it"
+    if _was_cancelled(entry.progress, seen):
+        return _stopped(entry, seen, now)
+    if not seen.retry:  # what it asks for is not there, and will not be
+        return _end(entry, seen, JobState.FAILED, cause, Fault.USER_ERROR)
+    return _again(entry, seen, now + _FREE_RESTART_MS, cause, Fault.NODE, counts=False)
+
+
+def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> JobMoved:
+    cause, fault = seen.cause or "nobody saw how it ended", Fault.NODE
+    if hardware is not None:
+        cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
+    if _was_cancelled(entry.progress, seen):
+        return _stopped(entry, seen, now)
+    if entry.job.options.requeue:
+        return _again(entry, seen, now, cause, fault, counts=False)
+    return _end(entry, seen, JobState.FAILED, cause, fault)
+
+
+def _end(
+    entry: Entry, seen: Observation, to: JobState, cause: str | None, fault: Fault | None = None
+) -> JobMoved:
+    job_id = entry.job.job_id
+    progress = lifecycle.end(
+        job_id,
+        entry.progress,
+        to,
+        seen.at,
+        exit_code=seen.exit_code,
+        signal=seen.signal,
+        cause=cause,
+    )
+    move = {
+        JobState.COMPLETED: Move.COMPLETE,
+        JobState.FAILED: Move.FAIL,
+        JobState.CANCELLED: Move.CANCEL,
+    }[to]
+    if fault is not None:
+        progress = replace(progress, fault=fault)
+    return JobMoved(seen.at, job_id, move, progress)
+
+
+def _again(
+    entry: Entry,
+    seen: Observation,
+    eligible_at: int,
+    cause: str,
+    fault: Fault | None = None,
+    *,
+    counts: bool,
+) -> JobMoved:
+    job_id = entry.job.job_id
+    last = replace(entry.progress, exit_code=seen.exit_code)
+    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts, at=seen.at)
+    if fault is not None:
+        progress = replace(progress, fault=fault)
+    return JobMoved(seen.at, job_id, Move.REQUEUE, progress)

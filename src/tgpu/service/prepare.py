@@ -1,0 +1,79 @@
+"""Before a submission is checked: the size that its model needs, the environment it runs in.
+
+Nothing that a caller names is looked up here: no file, no program, no folder. That is done when the
+job starts, as its user.
+"""
+
+from dataclasses import replace
+
+from tgpu.core.errors import InvalidRequest
+from tgpu.service.attempts import LaunchSettings
+from tgpu.service.run_in import checked
+from tgpu.service.sizes import Sizes
+from tgpu.service.submission import Submission
+
+_MIB = 1024**2
+
+
+class Preparation:
+    def __init__(
+        self,
+        sizes: Sizes,
+        launch: LaunchSettings,
+        mail_domains: frozenset[str] | None = None,
+    ) -> None:
+        """Jobs may have mail sent to `mail_domains`: empty, to all; None, to none."""
+        self._mail_domains = mail_domains
+        self._sizes = sizes
+        self._launch = launch
+
+    def __call__(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
+        """As it will be queued, and what the caller should know of it."""
+        self._check_memory(submission)
+        self._check_mail(submission.detail.mail_to)
+        self._check_log_limit(submission.detail.log_limit_mib)
+        submission = self._limited(submission)
+        submission, note = self._sizes.sized(submission)
+        _check_session(submission)
+        return checked(submission), (note,) if note else ()
+
+    def _limited(self, submission: Submission) -> Submission:
+        limit, options = self._launch.time_limit_ms, submission.options
+        if limit is None or options.time_limit_ms is not None or options.lease:
+            return submission
+        return replace(submission, options=replace(options, time_limit_ms=limit))
+
+    def _check_log_limit(self, asked: int | None) -> None:
+        """A disk has room for so much, whoever asks."""
+        most = self._launch.log_limit_mib
+        if asked is not None and most is not None and not 0 < asked <= most:
+            remedy = f"at most {most} here, by jobs.log_limit_mb; left out, it is that"
+            raise InvalidRequest("log_limit_mb", asked, remedy)
+
+    def _check_memory(self, submission: Submission) -> None:
+        most = self._launch.limits.memory_bytes
+        asked = submission.request.mem_mib
+        if most is not None and asked * _MIB > most:
+            remedy = f"at most {most // _MIB}, by security.max_memory_per_job_gb"
+            raise InvalidRequest("memory_mb", asked, remedy)
+
+    def _check_mail(self, addresses: tuple[str, ...]) -> None:
+        domains = self._mail_domains
+        if addresses and domains is None:
+            remedy = "this service writes no mail for jobs; notices of its settings could"
+            raise InvalidRequest("mail_to", list(addresses), remedy)
+        for address in addresses:
+            if domains and address.rpartition("@")[2].lower() not in domains:
+                remedy = f"this service writes only to {', '.join(sorted(domains))}"
+                raise InvalidRequest("mail_to", address, remedy)
+
+
+def _check_session(submission: Submission) -> None:
+    detail = submission.detail
+    if not (detail.screen or detail.tmux):
+        return
+    program = "tmux" if detail.tmux else "screen"
+    if detail.tmux and detail.screen:
+        raise InvalidRequest("tmux", True, "a job runs in a session of screen or of tmux, not both")
+    if submission.request.workers > 1:
+        raise InvalidRequest(program, True, "a job of several workers has no terminal of its own")

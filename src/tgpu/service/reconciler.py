@@ -1,0 +1,80 @@
+"""Both ways: what we believe runs against what the engine reports, and the reverse. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tgpu.core.lifecycle import JobState
+from tgpu.core.state import Entry
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.service.attempt_key import current_key
+
+
+class Belief(Enum):
+    """What our books say of an attempt."""
+
+    DECIDED = auto()  # recorded; whether the engine has it is not known
+    RUNNING = auto()
+    STOPPING = auto()  # its end was asked for
+
+
+@dataclass(slots=True)
+class Buckets:
+    """Every attempt of either side, in exactly one of these."""
+
+    as_believed: list[AttemptKey] = field(default_factory=list)
+    to_launch: list[AttemptKey] = field(default_factory=list)
+    to_stop: list[AttemptKey] = field(default_factory=list)
+    changed: list[Observation] = field(default_factory=list)
+    lost: list[AttemptKey] = field(default_factory=list)
+    orphans: list[AttemptKey] = field(default_factory=list)  # runs, and nobody wants it
+    leftovers: list[AttemptKey] = field(default_factory=list)  # over, and on record already
+
+
+def beliefs(placed: Iterable[Entry]) -> dict[AttemptKey, Belief]:
+    """What the state says should be with the engine: leases never are."""
+    found = {}
+    for entry in placed:
+        if entry.job.options.lease:
+            continue
+        key = current_key(entry)
+        if entry.progress.stopping:
+            found[key] = Belief.STOPPING
+        elif entry.progress.state is JobState.RUNNING:
+            found[key] = Belief.RUNNING
+        else:
+            found[key] = Belief.DECIDED
+    return found
+
+
+def classify(
+    believed: Mapping[AttemptKey, Belief], observed: Mapping[AttemptKey, Observation]
+) -> Buckets:
+    buckets = Buckets()
+    for key, belief in believed.items():
+        seen = observed.get(key)
+        if seen is None:
+            _unknown_to_the_engine(buckets, key, belief)
+        elif seen.phase is not Phase.RUNNING or belief is Belief.DECIDED:
+            buckets.changed.append(seen)
+        elif belief is Belief.STOPPING:
+            buckets.to_stop.append(key)
+        else:
+            buckets.as_believed.append(key)
+    for key, seen in observed.items():
+        if key not in believed:
+            running = seen.phase is Phase.RUNNING
+            (buckets.orphans if running else buckets.leftovers).append(key)
+    return buckets
+
+
+def _unknown_to_the_engine(buckets: Buckets, key: AttemptKey, belief: Belief) -> None:
+    match belief:
+        case Belief.DECIDED:
+            buckets.to_launch.append(key)
+        case Belief.STOPPING:
+            # Not lost: the engine may have it and not have started it yet. Told to stop it, it
+            # either ends it or never starts it, and says which.
+            buckets.to_stop.append(key)
+        case Belief.RUNNING:
+            buckets.lost.append(key)

@@ -1,0 +1,158 @@
+"""What budgets make the service do: meters on record, notices once a window, jobs that end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+
+from tgpu.core import lifecycle
+from tgpu.core.budget import Spend, percent_reached, window_start
+from tgpu.core.events import Event, JobMoved
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.state import Entry, State, held_change
+from tgpu.core.tenant import OverBudget, Tenant
+from tgpu.core.units import GPU_HOUR
+
+SPEND: Final = "spend"  # documents: a tenant's meter when its GPUs last changed
+NOTICE: Final = "budget_notice"  # documents: what was said of a tenant's budget last
+
+_log = structlog.get_logger("gpu_scheduler.budget")
+
+# -- meters --------------------------------------------------------------------------------------
+
+
+def spend_documents(state: State, events: Sequence[Event]) -> dict[tuple[str, str], bytes]:
+    """The meters that these events will change, to be recorded with them: no restart, wherever it
+    comes, forgets GPU time or counts it twice."""
+    latest: dict[JobId, Progress] = {}
+    found: dict[TenantId, Spend] = {}
+    for event in events:
+        if not isinstance(event, JobMoved):
+            continue
+        entry = state.entry(event.job_id)
+        if entry is None:
+            continue
+        by = held_change(entry.job, latest.get(event.job_id, entry.progress), event.progress)
+        latest[event.job_id] = event.progress
+        if by:
+            tenant_id = entry.job.tenant_id
+            before = found.get(tenant_id) or state.budgets.spend(tenant_id)
+            found[tenant_id] = before.changed(by, event.at)
+    return {(SPEND, tenant_id): msgspec.json.encode(spend) for tenant_id, spend in found.items()}
+
+
+def read_spends(documents: Mapping[str, bytes]) -> dict[TenantId, Spend]:
+    """What `spend_documents` wrote."""
+    return {
+        TenantId(name): msgspec.json.decode(content, type=Spend)
+        for name, content in documents.items()
+    }
+
+
+# -- notices -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """That a tenant has spent so much of its budget in this window."""
+
+    window: str
+    since: int  # the window's start
+    percent: int
+    budget: int  # a new one is a new matter
+
+
+class Notices:
+    """Which notices were given. They are on record: a restart does not repeat them."""
+
+    def __init__(self) -> None:
+        self._given: dict[TenantId, Notice] = {}
+
+    def load(self, documents: Mapping[str, bytes]) -> None:
+        for name, content in documents.items():
+            self._given[TenantId(name)] = msgspec.json.decode(content, type=Notice)
+
+    @property
+    def given(self) -> Mapping[TenantId, Notice]:
+        """The newest of each tenant."""
+        return self._given
+
+    def due(self, state: State, now: int) -> dict[TenantId, Notice]:
+        found = {}
+        for tenant in state.budgets.budgeted():
+            notice = _notice(tenant, state.budgets.spend(tenant.tenant_id), now)
+            if notice is not None and self._is_new(tenant.tenant_id, notice):
+                found[tenant.tenant_id] = notice
+        return found
+
+    def give(self, notices: Mapping[TenantId, Notice], state: State) -> None:
+        """Say it, after it is on record."""
+        for tenant_id, notice in notices.items():
+            self._given[tenant_id] = notice
+            budget = state.ledger.tenant(tenant_id).tenant.budget
+            _log.warning(
+                "a tenant has used up its budget"
+                if notice.percent >= 100
+                else "a tenant has used most of its budget",
+                tenant=tenant_id,
+                percent=notice.percent,
+                window=notice.window,
+                budget_gpu_hours=notice.budget / GPU_HOUR,
+                action=None if budget is None else str(budget.action),
+            )
+
+    def _is_new(self, tenant_id: TenantId, notice: Notice) -> bool:
+        given = self._given.get(tenant_id)
+        if given is None:
+            return True
+        matter = (notice.window, notice.since, notice.budget)
+        same = matter == (given.window, given.since, given.budget)
+        return not same or notice.percent > given.percent
+
+
+def notice_documents(notices: Mapping[TenantId, Notice]) -> dict[tuple[str, str], bytes]:
+    return {(NOTICE, name): msgspec.json.encode(notice) for name, notice in notices.items()}
+
+
+def _notice(tenant: Tenant, spend: Spend, now: int) -> Notice | None:
+    budget = tenant.budget
+    percent = 0 if budget is None else percent_reached(budget, spend, now)
+    if budget is None or not percent:
+        return None
+    since = window_start(budget.window, now)
+    return Notice(str(budget.window), since, percent, budget.gpu_millis_ms)
+
+
+# -- the end of jobs -----------------------------------------------------------------------------
+
+
+def stops(state: State, now: int, decided: Sequence[Event]) -> list[JobMoved]:
+    """Moves that end the jobs of tenants whose budget is used up and says so, but for those that
+    other events of this commit move: the next one ends them."""
+    broke = {
+        tenant_id
+        for tenant_id, refused in state.ledger.over_budget.items()
+        if refused.fact("action") == OverBudget.STOP
+    }
+    if not broke:
+        return []
+    moved = {event.job_id for event in decided if isinstance(event, JobMoved)}
+    return [
+        _stop(entry, now)
+        for entry in state.placed()
+        if entry.job.tenant_id in broke
+        and entry.job.job_id not in moved
+        and not (entry.progress.stopping and entry.progress.gives_way_to is None)
+    ]
+
+
+def _stop(entry: Entry, now: int) -> JobMoved:
+    job_id, progress = entry.job.job_id, entry.progress
+    cause = f"the budget of tenant {entry.job.tenant_id} is used up"
+    if entry.job.options.lease:  # nothing runs that would have to end first
+        ended = lifecycle.end(job_id, progress, JobState.CANCELLED, now, cause=cause)
+        return JobMoved(now, job_id, Move.CANCEL, ended)
+    return JobMoved(now, job_id, Move.STOP, lifecycle.stop(job_id, progress, cause))

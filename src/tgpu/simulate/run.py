@@ -1,0 +1,474 @@
+"""Drive the core by a trace: at each instant first the ends, then the arrivals, then one cycle.
+
+Nothing here decides: who starts where is `core.cycle.schedule`, what a move changes is
+`core.lifecycle`, what is true is `core.state`. Partitions have nothing to do with each other, so
+each is a cluster of its own, run from its first arrival to its last end; large ones at the same
+time, in processes of their own.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tgpu.core import lifecycle
+from tgpu.core.cycle import schedule
+from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.fragmentation import MIX, unusable
+from tgpu.core.ids import JobId
+from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.node import Node
+from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.policies.fifo import Fifo
+from tgpu.core.policy import Policy
+from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
+from tgpu.core.stages.hold import FAR
+from tgpu.core.state import Entry, State
+from tgpu.core.tenant import Tenant
+from tgpu.core.units import GPU
+from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.simulate.restart import LOSES_ALL, Restart
+from tgpu.simulate.result import Outcome, Result, Sample, Span
+from tgpu.simulate.side_by_side import Tell, processors, side_by_side
+from tgpu.simulate.world import Arrival, Cluster
+
+Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its instant
+
+_TELL_EVERY: Final = 2_000
+_FEW: Final = 4_000  # jobs that are over sooner than a process has begun
+_SAMPLES: Final = 400  # between the first arrival and the last
+_MOST_SAMPLES: Final = 4_000  # while all the work is done, if every GPU is busy
+# Cycles at one instant: each is made because jobs gave way in the one before.
+_MOST_ROUNDS: Final = 1_000
+_MOST_VAIN: Final = 100
+_WEIGHT: Final = sum(weight for _, weight in MIX)
+# Names at hand: those of an enum are looked up each time.
+_COMPLETED: Final = JobState.COMPLETED
+_START: Final = Move.START
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the cluster is scheduled."""
+
+    policy: Policy
+    rules: Rules = PLAIN
+    placement: PlacementRule = PlacementRule.FRAGMENTATION
+    restart: Restart = LOSES_ALL
+    # A cycle at least this often while somebody waits, for orders that change with time alone.
+    tick_ms: int | None = None
+    # Also the cycles of which it is known that they change nothing: slower, with the same result.
+    every_cycle: bool = False
+    # Predicts run times, and makes the policy that goes by them, in place of `policy`.
+    foresight: Foresight | None = None
+
+
+def simulate(
+    arrivals: Iterable[Arrival],
+    cluster: Cluster,
+    setting: Setting,
+    *,
+    tell: Tell | None = None,
+    show: Show | None = None,
+    processes: int | None = None,
+) -> Result:
+    """Run a trace until its last job is over, or can never start.
+
+    `tell` is told now and then how many more jobs are over. At most so many `processes` work on it,
+    one for each processor unless said otherwise; how many there are changes nothing in the result.
+    Who wants to be shown the plans gets them in the order of partitions: from this process alone.
+    """
+    ordered = sorted(arrivals, key=_age)
+    by_partition: dict[str, list[Arrival]] = {}
+    for arrival in ordered:
+        by_partition.setdefault(arrival.partition, []).append(arrival)
+    grid = _grid(ordered, cluster)
+    names = sorted(by_partition)
+    tell = tell or _tell_nobody
+
+    def run(name: str, tell: Tell, show: Show | None = None) -> _Ran:
+        one = _Run(cluster.partitions.get(name, ()), cluster.tenants, setting, grid)
+        one.tell, one.show = tell, show
+        return one.through(by_partition[name])
+
+    most = processors() if processes is None else processes
+    with _no_collector():
+        if show is None and most > 1 and _is_worth_it(by_partition):
+            largest = sorted(names, key=lambda name: (-len(by_partition[name]), name))
+            ran = side_by_side([partial(run, name) for name in largest], most, tell)
+            by_name = dict(zip(largest, ran, strict=True))
+        else:
+            by_name = {name: run(name, tell, show) for name in names}
+        return _together(ordered, by_partition, by_name)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """A run makes no cycles, but so much that the collector would look at all of it again and
+    again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _tell_nobody(more: int) -> None:
+    pass
+
+
+_age: Final = attrgetter("job.submitted_at", "job.job_id")
+
+
+def _is_worth_it(by_partition: dict[str, list[Arrival]]) -> bool:
+    """Whether beside the largest partition there is enough for another process."""
+    sizes = [len(members) for members in by_partition.values()]
+    return bool(sizes) and sum(sizes) - max(sizes) >= _FEW
+
+
+class _Ran(NamedTuple):
+    """What became of one partition. It may come from another process: the fields of `Outcome`
+    behind the arrival, each for all jobs in the order in which they came."""
+
+    columns: tuple[list[Any], ...]
+    samples: list[Sample]
+    cycles: int
+
+
+def _together(
+    arrivals: list[Arrival],
+    by_partition: dict[str, list[Arrival]],
+    by_name: dict[str, _Ran],
+) -> Result:
+    outcomes: dict[str, Iterator[Outcome]] = {}
+    samples: dict[int, Sample] = {}
+    for name, ran in by_name.items():
+        outcomes[name] = map(Outcome, by_partition[name], *ran.columns)
+        for sample in ran.samples:
+            known = samples.get(sample.at)
+            samples[sample.at] = sample if known is None else known.plus(sample)
+    return Result(
+        tuple([next(outcomes[arrival.partition]) for arrival in arrivals]),
+        tuple([samples[at] for at in sorted(samples)]),
+        sum(ran.cycles for ran in by_name.values()),
+    )
+
+
+def _grid(arrivals: list[Arrival], cluster: Cluster) -> tuple[int, int]:
+    """The first sample of all partitions, and how far samples lie apart."""
+    if not arrivals:
+        return 0, 1
+    first, last = arrivals[0].job.submitted_at, arrivals[-1].job.submitted_at
+    # Where all come at once, what they do takes much longer than their coming.
+    gpus = sum(len(node.gpus) for nodes in cluster.partitions.values() for node in nodes)
+    work = sum([one.run_ms * one.job.request.gpu_millis for one in arrivals]) // (
+        GPU * max(1, gpus)
+    )
+    longest = max(work, max([one.run_ms for one in arrivals]))
+    return first, max(1, (last - first) // _SAMPLES, longest // _MOST_SAMPLES)
+
+
+@dataclass(slots=True)
+class _Life:
+    """A job on its way through the run."""
+
+    arrival: Arrival
+    left_ms: int
+    state: JobState = JobState.PENDING
+    attempt: int = 0
+    started_at: int | None = None
+    last_start: int | None = None
+    ended_at: int | None = None
+    preemptions: int = 0
+    earlier: tuple[Span, ...] = ()
+
+
+def _columns(lives: list[_Life]) -> tuple[list[Any], ...]:
+    return (
+        [life.state for life in lives],
+        [life.started_at for life in lives],
+        [life.ended_at for life in lives],
+        [life.preemptions for life in lives],
+        [life.earlier for life in lives],
+        [life.last_start for life in lives],
+    )
+
+
+class _Run:
+    """One partition."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        tenants: Sequence[Tenant],
+        setting: Setting,
+        grid: tuple[int, int],
+    ) -> None:
+        self.state = State()
+        self.samples: list[Sample] = []
+        self.cycles = 0
+        self.tell: Tell = _tell_nobody
+        self.show: Show | None = None
+        self._setting = setting
+        self._policy, self._rules = setting.policy, setting.rules
+        self._sample_at, self._step = grid
+        self._gpu_millis = GPU * sum(len(node.gpus) for node in nodes)
+        self._lives: dict[JobId, _Life] = {}
+        # When, who, in which attempt: no two are alike in that.
+        self._ends: list[tuple[int, JobId, int, _Life]] = []
+        self._promises: tuple[Reservation, ...] = ()
+        self._over = self._told = 0
+        self._vain = 0  # cycles in which nothing started, although nothing was under way
+        self._is_stopped = False
+        self._may_skip = not setting.every_cycle and _keeps_its_head(setting)
+        for tenant in tenants:
+            self.state.apply(TenantSet(0, tenant))
+        for node in nodes:
+            self.state.apply(NodeSet(0, node))
+        self.state.ledger.placement_rule = setting.placement
+        has_budgets = any(tenant.budget is not None for tenant in tenants)
+        self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
+        self._wakes = has_budgets
+        self._is_moved_by_events = False  # time alone changes nothing
+        # Only who is known to run gives way; nobody else asks whether a start was confirmed.
+        self._confirms = setting.rules.preemption is not None
+        self._learner: Learner | None = None
+
+    def through(self, arrivals: list[Arrival]) -> _Ran:
+        """`arrivals` are in order of time."""
+        self._prepare(arrivals)
+        instants: list[int | None] = [arrival.job.submitted_at for arrival in arrivals]
+        instants.append(None)  # nobody comes any more
+        position, arrives_at, ends = 0, instants[0], self._ends
+        while (now := self._next_instant(arrives_at)) is not None:
+            if self._sample_at < now:
+                self._sample(now)
+            freed = bool(ends) and ends[0][0] <= now
+            if freed:
+                self._end(now)
+            if arrives_at == now:
+                first = position
+                while arrives_at == now:
+                    position += 1
+                    arrives_at = instants[position]
+                self._submit(now, arrivals[first:position])
+            if freed or not self._is_stopped:
+                self._decide(now)
+        self._say(self._over - self._told)
+        return _Ran(_columns(list(self._lives.values())), self.samples, self.cycles)
+
+    def _prepare(self, arrivals: list[Arrival]) -> None:
+        foresight = self._setting.foresight
+        if foresight is not None and arrivals:
+            self._learner = Learner(foresight, arrivals[0].job.submitted_at)
+            self._policy = self._learner.policy
+            self._rules = self._learner.rules(self._setting.rules)
+        known = self.state.ledger.tenants
+        for tenant_id in dict.fromkeys(arrival.job.tenant_id for arrival in arrivals):
+            if tenant_id not in known:
+                self.state.apply(TenantSet(0, Tenant(tenant_id)))
+        self._wakes = self._wakes or any(
+            arrival.job.options.lease or arrival.job.options.booking is not None
+            for arrival in arrivals
+        )
+        self._is_moved_by_events = not self._wakes and self._setting.tick_ms is None
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _next_instant(self, arrives_at: int | None) -> int | None:
+        found, ends = arrives_at, self._ends
+        if ends and (found is None or ends[0][0] < found):
+            found = ends[0][0]
+        if self._is_moved_by_events and found is not None:
+            return found
+        if self._wakes:
+            wakes_at = self.state.wakes_at()
+            if wakes_at is not None and wakes_at > self.state.now:
+                found = wakes_at if found is None else min(found, wakes_at)
+        if found is None and self._promises:
+            found = self._next_promise()
+        tick = self._setting.tick_ms
+        if tick is not None and len(self.state.waiting):
+            found = self._next_tick(tick, found)
+        return found
+
+    def _next_tick(self, tick: int, found: int | None) -> int | None:
+        at = self.state.now - self.state.now % tick + tick
+        if found is not None:
+            return min(found, at)
+        if self._vain >= _MOST_VAIN:
+            return None  # nothing is under way, and it would go on for ever
+        self._vain += 1
+        return at
+
+    def _next_promise(self) -> int | None:
+        """Nothing is under way, and somebody waits for what is kept free for others."""
+        if self._vain >= _MOST_VAIN:
+            return None
+        self._vain += 1
+        return min(
+            (one.at for one in self._promises if self.state.now < one.at < FAR), default=None
+        )
+
+    def _sample(self, until: int) -> None:
+        """Note what is true since the last instant, for each point in time before `until`."""
+        free = wasted = 0
+        index = self.state.ledger.index()  # by sorts of nodes: there may be very many nodes
+        for gpu_type in index.types():
+            for group in index.groups(gpu_type):
+                amounts, count = [millis for millis, _ in group.cells], len(group.nodes)
+                free += sum(amounts) * count
+                wasted += unusable(amounts) * count
+        used = self._gpu_millis - free
+        waiting = len(self.state.waiting)
+        while self._sample_at < until:
+            self.samples.append(Sample(self._sample_at, used, waiting, wasted // _WEIGHT))
+            self._sample_at += self._step
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def _submit(self, now: int, arrivals: list[Arrival]) -> None:
+        lives, linger_ms = self._lives, self._setting.restart.linger_ms
+        for arrival in arrivals:
+            lives[arrival.job.job_id] = _Life(arrival, arrival.run_ms + linger_ms)
+        self.state.apply(JobsSubmitted(now, tuple([arrival.job for arrival in arrivals])))
+
+    def _end(self, now: int) -> None:
+        ends = self._ends
+        while ends and ends[0][0] <= now:
+            _, job_id, attempt, life = heappop(ends)
+            if life.attempt != attempt or life.ended_at is not None:
+                continue  # it gave way meanwhile
+            limit = life.arrival.job.options.time_limit_ms
+            if limit is not None and limit < life.left_ms:
+                self._finish(job_id, life, JobState.FAILED, now, "time limit reached")
+            else:
+                self._finish(job_id, life, _COMPLETED, now, None)
+
+    def _finish(
+        self, job_id: JobId, life: _Life, to: JobState, now: int, cause: str | None
+    ) -> None:
+        code = 0 if to is _COMPLETED else None
+        progress = self._entry(job_id).progress
+        ended = lifecycle.end(job_id, progress, to, now, exit_code=code, cause=cause)
+        self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
+        life.state, life.ended_at = to, now
+        if self._learner is not None and life.last_start is not None:
+            gave_way = bool(life.preemptions)
+            self._learner.ended(life.arrival.job, now - life.last_start, now, gave_way=gave_way)
+        self._over += 1
+        if self._over - self._told >= _TELL_EVERY:
+            self._say(self._over - self._told)
+
+    def _say(self, more: int) -> None:
+        self._told += more
+        self.tell(more)
+
+    # -- what is decided ---------------------------------------------------------------------------
+
+    def _decide(self, now: int) -> None:
+        state, setting = self.state, self._setting
+        if not setting.every_cycle and state.is_quiet():
+            return
+        if setting.tick_ms is not None:  # one may have been left out, when nobody waited
+            state.apply(TimePassed(now - now % setting.tick_ms))
+        state.apply(TimePassed(now))
+        if self._learner is not None:
+            self._learner.reach(now)
+        for _ in range(_MOST_ROUNDS):
+            plan = schedule(state, now, self._policy, rules=self._rules, promises=self._promises)
+            self.cycles += 1
+            if self.show is not None:
+                self.show(now, plan)
+            self._promises = plan.reservations
+            self._is_stopped = self._may_skip and plan.stopped_by is not None
+            self._carry_out(plan, now)
+            if not plan.preemptions:
+                break
+
+    def _carry_out(self, plan: Plan, now: int) -> None:
+        for job_id in plan.expired:
+            self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
+        for job_id, cause in plan.doomed:
+            self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
+        for preemption in plan.preemptions:
+            self._preempt(preemption, now)
+        for claim in plan.claims:
+            progress = self._entry(claim.job_id).progress
+            if progress.claim != claim.placement:
+                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
+                self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+        for start in plan.starts:
+            self._vain = 0
+            self._start(start, now)
+
+    def _start(self, start: Start, now: int) -> None:
+        job_id = start.job_id
+        entry = self._entry(job_id)
+        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
+        self.state.apply(JobMoved(now, job_id, _START, placed))
+        if self._confirms:
+            running = lifecycle.run(job_id, placed, now, None)
+            self.state.apply(JobMoved(now, job_id, Move.RUN, running))
+        life = self._lives[job_id]
+        life.attempt = placed.attempt
+        life.last_start = now
+        if life.started_at is None:
+            life.started_at = now
+        limit = entry.job.options.time_limit_ms
+        runs = life.left_ms if limit is None else min(limit, life.left_ms)
+        heappush(self._ends, (now + runs, job_id, placed.attempt, life))
+        if self._learner is not None:
+            self._learner.began(entry.job, now)
+
+    def _preempt(self, preemption: Preemption, now: int) -> None:
+        """It is gone at once: nobody waits for a grace here."""
+        entry, life = self._entry(preemption.victim), self._lives[preemption.victim]
+        job, began = entry.job, life.last_start
+        assert began is not None  # who gives way was running
+        left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
+        kept_until = min(now, began + max(0, life.left_ms - left))
+        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = replace(asked, checkpoint_at=kept_until)
+        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
+        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
+        self.state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
+        self.state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
+        life.left_ms = left
+        life.earlier = (*life.earlier, (began, now))
+        life.preemptions += 1
+        life.attempt = 0  # the end that was set for it is none
+        life.last_start = None
+        if self._learner is not None:
+            self._learner.came_back(job)
+
+    def _entry(self, job_id: JobId) -> Entry:
+        entry = self.state.entry(job_id)
+        assert entry is not None  # it is not over
+        return entry
+
+
+_MOVES: Final = {
+    JobState.COMPLETED: Move.COMPLETE,
+    JobState.FAILED: Move.FAIL,
+    JobState.CANCELLED: Move.CANCEL,
+}
+
+
+def _keeps_its_head(setting: Setting) -> bool:
+    """Whether the first job that cannot start stays first, and stops the others, until GPUs become
+    free: then arrivals alone change nothing."""
+    rules = setting.rules
+    return (
+        isinstance(setting.policy, Fifo)
+        and rules.passing is Passing.STRICT
+        and rules.preemption is None
+    )

@@ -1,0 +1,182 @@
+"""The port of the stores: an append-only journal of events, and tables of what is true now.
+
+A `commit` writes both in one transaction, so neither can be ahead of the other. The service is
+the only writer and commits one batch at a time; reads may run beside it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tgpu.core.errors import Unavailable
+from tgpu.core.events import Event
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Detail, Job
+from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.node import Node
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.usage import Usage
+
+
+class StoreUnavailable(Unavailable):
+    """The store cannot be opened or written: a full disk, no permission, a newer schema, ….
+
+    What was being committed is not recorded, in no part, unless `is_outcome_known` is false.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        details: Iterable[dict[str, object]] = (),
+        *,
+        is_outcome_known: bool = True,
+    ) -> None:
+        super().__init__(message, details)
+        self.is_outcome_known = is_outcome_known
+
+
+class StoreAway(StoreUnavailable):
+    """A server that does not answer, or not yet: a start that is tried again may work."""
+
+
+class StoreChanged(StoreUnavailable):
+    """The store has changes that this service does not know of: only a new start reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job as the store has it. `number` is the order in which jobs came in, from 1."""
+
+    number: int
+    job: Job
+    detail: Detail
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one commit writes. The tables follow from the events; the rest comes beside them.
+
+    JobsSubmitted inserts jobs (with `details` by job id; a missing one is `NO_DETAIL`), JobMoved
+    replaces a job's progress, JobChanged the job itself, TenantSet, QueueSet and NodeSet replace a
+    tenant, queue or node, QueueRemoved deletes a queue, UsageAdded adds to the usage of its day.
+    TimePassed is not recorded and may not stand here.
+    """
+
+    events: Sequence[Event]
+    details: Mapping[JobId, Detail] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)  # None deletes
+    audit: Sequence["AuditRow"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Who did, or tried to do, what. Written once, never changed."""
+
+    at: int
+    actor: str  # "key:ci", "user:ada", "uid:1000", "local"
+    action: str  # "POST /api/v1/jobs", …
+    target: str  # what it was done to: a job id, a tenant, …
+    tenant_id: TenantId | None
+    origin: str  # the caller's address, or "unix"
+    outcome: str  # "ok", or the error's code
+    detail: str = ""
+    seq: int = 0  # given by the store
+
+
+@dataclass(frozen=True, slots=True)
+class DailyUsage:
+    """What one queue of a tenant used on one day (UTC), `day` being days since the epoch."""
+
+    day: int
+    tenant_id: TenantId
+    queue: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that the service needs to go on where it stopped."""
+
+    tenants: tuple[Tenant, ...]
+    queues: tuple[TenantQueue, ...]
+    nodes: tuple[Node, ...]
+    usage: Mapping[tuple[TenantId, str], Usage]  # of all time, by tenant and queue
+    live: tuple[tuple[Job, Progress], ...]  # jobs that are not over, by number
+    over: Mapping[JobState, int]  # how many are over, by state
+    last_seq: int  # of the journal
+    last_number: int  # of the jobs: generated ids go on from there
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Which jobs to list, newest first. Conditions that are set must all hold."""
+
+    states: tuple[JobState, ...] = ()
+    tenant_id: TenantId | None = None
+    tenant_ids: tuple[TenantId, ...] | None = None  # one of these; none at all matches nothing
+    name_contains: str = ""
+    user: str = ""
+    job_ids: tuple[JobId, ...] = ()
+    array_id: str | None = None
+    before: int | None = None  # only numbers below this: the cursor of the next page
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    seq: int
+    at: int
+    kind: str  # "jobs_submitted", "job_moved", "tenant_set", "queue_set", "usage_added", …
+    job_id: JobId | None  # None where the event is about several jobs or none
+    payload: bytes  # the event as JSON
+
+
+class Store(Protocol):
+    name: str  # for people: "SQLite at /home/me/.local/share/tgpu/tgpu.db"
+    is_durable: bool  # what it has is there again when it is opened by another process
+
+    async def open(self) -> Loaded:
+        """Make or migrate the tables and load. Raises StoreUnavailable with the remedy."""
+
+    async def commit(self, record: Record) -> int:
+        """Write all of it or none, durably before this returns; the last sequence number.
+
+        Takes as long as it takes: nobody but the database knows the outcome before. Reads have a
+        deadline, and raise StoreUnavailable then.
+        """
+
+    async def ping(self) -> None:
+        """Return if a commit could be made now, as far as that shows without one. Writes nothing.
+
+        Raises StoreUnavailable, and StoreChanged where somebody else has written.
+        """
+
+    async def job(self, job_id: JobId) -> StoredJob | None: ...
+
+    async def jobs(self, query: JobQuery) -> list[StoredJob]: ...
+
+    async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
+        """Which of these ids are taken, by jobs over or not."""
+
+    async def environment(self, env_id: str) -> Mapping[str, str]:
+        """A stored environment; empty if there is none."""
+
+    async def journal(
+        self, after: int, limit: int, job_id: JobId | None = None
+    ) -> list[JournalRow]:
+        """Rows behind sequence number `after`, oldest first; with `job_id`, those about it."""
+
+    async def documents(self, kind: str) -> Mapping[str, bytes]:
+        """All documents of one kind, by name."""
+
+    async def usage(self, since_day: int, tenant_id: TenantId | None = None) -> list[DailyUsage]:
+        """Usage by day, from `since_day` on, oldest first."""
+
+    async def audit(
+        self, *, before: int | None = None, limit: int = 100, tenant_id: TenantId | None = None
+    ) -> list[AuditRow]:
+        """The newest audit rows first; `before` a sequence number gives the next page."""
+
+    async def close(self) -> None: ...

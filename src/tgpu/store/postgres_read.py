@@ -1,0 +1,267 @@
+"""What is read from PostgreSQL. A whole answer arrives at once and is taken apart in C."""
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import TERMINAL, JobState, Progress
+from tgpu.core.node import Node
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.usage import Usage
+from tgpu.store import codec
+from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
+from tgpu.store.postgres_connect import Connection
+from tgpu.store.postgres_text import from_text, from_values, to_text
+from tgpu.store.rows import Value
+
+_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
+_JOB: Final = (
+    'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress, nonce'
+)
+_EVENT: Final = "seq, at, kind, job_id, payload"
+_USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
+_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+
+# Rows of the load that are in memory as texts at the same time.
+_LOAD_ROWS: Final = 20_000
+
+
+# -- at start ----------------------------------------------------------------------------------
+
+
+def tenants(connection: Connection) -> tuple[Tenant, ...]:
+    rows = _texts(connection, "SELECT data FROM tenants ORDER BY tenant_id")
+    return tuple(codec.decode_tenant(text) for text in rows)
+
+
+def queues(connection: Connection) -> tuple[TenantQueue, ...]:
+    rows = _texts(connection, "SELECT data FROM queues ORDER BY tenant_id, name")
+    return tuple(codec.decode_queue(text) for text in rows)
+
+
+def nodes(connection: Connection) -> tuple[Node, ...]:
+    rows = _texts(connection, "SELECT data FROM nodes ORDER BY node_id")
+    return tuple(codec.decode_node(text) for text in rows)
+
+
+def all_usage(connection: Connection) -> dict[tuple[TenantId, str], Usage]:
+    rows = _rows(
+        connection,
+        "SELECT tenant_id, queue, sum(gpu_millis_ms)::bigint, sum(completed)::bigint,"
+        " sum(failed)::bigint, sum(cancelled)::bigint"
+        " FROM usage GROUP BY tenant_id, queue ORDER BY tenant_id, queue",
+    )
+    return {
+        (TenantId(str(tenant_id)), str(queue)): Usage(*cast(list[int], used))
+        for tenant_id, queue, *used in rows
+    }
+
+
+def live(
+    connection: Connection, states: Sequence[JobState], values: codec.SharedValues
+) -> tuple[tuple[Job, Progress], ...]:
+    found = []
+    with connection.transaction(), connection.cursor("live_jobs") as cursor:
+        cursor.itersize = _LOAD_ROWS
+        cursor.execute(
+            "SELECT job_id, tenant_id, submitted_at, facts, progress, nonce FROM jobs"
+            " WHERE state = ANY(%s) ORDER BY number",
+            ([state.value for state in states],),
+        )
+        for row in cursor:
+            job_id, tenant_id, submitted_at, facts, progress, nonce = cast(
+                tuple[str, str, int, str, str, str], row
+            )
+            job = values.job(
+                from_text(job_id), from_text(tenant_id), submitted_at, from_text(facts), nonce
+            )
+            found.append((job, values.progress(from_text(progress))))
+    return tuple(found)
+
+
+def over(connection: Connection) -> dict[JobState, int]:
+    counts = dict.fromkeys((state for state in JobState if state in TERMINAL), 0)
+    rows = connection.execute(
+        "SELECT state, count(*) FROM jobs WHERE state = ANY(%s) GROUP BY state",
+        ([state.value for state in counts],),
+    )
+    for state, count in cast(list[tuple[str, int]], rows.fetchall()):
+        counts[JobState(state)] = count
+    return counts
+
+
+def last(connection: Connection, column: str, table: str) -> int:
+    row = connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}".encode()).fetchone()
+    assert row is not None
+    return cast(int, row[0])
+
+
+# -- while running -----------------------------------------------------------------------------
+
+
+def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) -> list[StoredJob]:
+    conditions, parameters = _conditions(query)
+    where = " AND ".join(["TRUE", *conditions])
+    # One walk for each state: the index has the jobs of a state in order, not those of several.
+    states = [f"AND state = '{state.value}'" for state in query.states] or [""]
+    union = " UNION ALL ".join(
+        f"(SELECT {_JOB} FROM jobs WHERE {where} {state} ORDER BY number DESC LIMIT %s)"
+        for state in states
+    )
+    rows = _rows(
+        connection,
+        f"SELECT * FROM ({union}) AS found ORDER BY number DESC LIMIT %s",
+        [*[*parameters, query.limit] * len(states), query.limit],
+    )
+    return [
+        StoredJob(
+            number,
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
+            values.detail(detail, name, user),
+            values.progress(progress),
+        )
+        for (
+            number,
+            job_id,
+            tenant_id,
+            submitted_at,
+            facts,
+            detail,
+            name,
+            user,
+            progress,
+            nonce,
+        ) in cast(list[_JobRow], rows)
+    ]
+
+
+def _conditions(query: JobQuery) -> tuple[list[str], list[object]]:
+    ids = [to_text(job_id) for job_id in query.job_ids] or None
+    tenants = None if query.tenant_ids is None else [to_text(name) for name in query.tenant_ids]
+    optional: list[tuple[str, str | int | list[str] | None]] = [
+        ("tenant_id = %s", query.tenant_id),
+        ("tenant_id = ANY(%s)", tenants),
+        ("strpos(name, %s) > 0", query.name_contains or None),
+        ('"user" = %s', query.user or None),
+        ("job_id = ANY(%s)", ids),
+        ("array_id = %s", query.array_id),
+        ("number < %s", query.before),
+    ]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    return (
+        [condition for condition, _ in wanted],
+        [to_text(value) if isinstance(value, str) else value for _, value in wanted],
+    )
+
+
+def known(connection: Connection, job_ids: Sequence[JobId]) -> set[JobId]:
+    rows = connection.execute(
+        "SELECT job_id FROM jobs WHERE job_id = ANY(%s)", ([to_text(each) for each in job_ids],)
+    )
+    return {JobId(from_text(str(job_id))) for (job_id,) in rows.fetchall()}
+
+
+def environment(connection: Connection, env_id: str) -> dict[str, str]:
+    rows = _texts(connection, "SELECT data FROM environments WHERE env_id = %s", [to_text(env_id)])
+    return codec.decode_environment(rows[0]) if rows else {}
+
+
+def journal(connection: Connection, after: int, limit: int) -> list[JournalRow]:
+    return _events(connection, "seq > %s", [after, limit])
+
+
+def journal_of(connection: Connection, job_id: JobId, after: int, limit: int) -> list[JournalRow]:
+    """The rows about one job; its part of a bulk submission as a row of its own."""
+    submission = _submission_in_bulk(connection, job_id, after)
+    rows = _events(connection, "job_id = %s AND seq > %s", [to_text(job_id), after, limit])
+    return [*submission, *rows][:limit]
+
+
+def _submission_in_bulk(connection: Connection, job_id: JobId, after: int) -> list[JournalRow]:
+    rows = _rows(
+        connection,
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
+        " WHERE jobs.job_id = %s AND seq > %s",
+        [to_text(job_id), after],
+    )
+    if not rows:
+        return []
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = cast(
+        tuple[int, str, str, int, str, str, str, str, str, str, int, int, str], rows[0]
+    )
+    values = codec.SharedValues()
+    job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
+    detail = values.detail(detail_text, name, user)
+    held = [job_id] if job_id in codec.decode_held(bulk) else []
+    text = codec.submission_text(
+        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    )
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+
+
+def documents(connection: Connection, kind: str) -> dict[str, bytes]:
+    rows = connection.execute(
+        "SELECT name, body FROM documents WHERE kind = %s", (to_text(kind),), binary=True
+    )
+    return {from_text(name): body for name, body in cast(list[tuple[str, bytes]], rows.fetchall())}
+
+
+def usage(connection: Connection, since_day: int, tenant_id: TenantId | None) -> list[DailyUsage]:
+    tenant = None if tenant_id is None else to_text(tenant_id)
+    rows = _rows(
+        connection,
+        f"SELECT {_USAGE} FROM usage"
+        " WHERE day >= %s AND (%s::text IS NULL OR tenant_id = %s)"
+        " ORDER BY day, tenant_id, queue",
+        [since_day, tenant, tenant],
+    )
+    return [
+        DailyUsage(day, TenantId(tenant_id), queue, Usage(*used))
+        for day, tenant_id, queue, *used in cast(
+            list[tuple[int, str, str, int, int, int, int]], rows
+        )
+    ]
+
+
+def audit(
+    connection: Connection, before: int | None, limit: int, tenant_id: TenantId | None
+) -> list[AuditRow]:
+    tenant = None if tenant_id is None else to_text(tenant_id)
+    optional: list[tuple[str, str | int | None]] = [
+        ("seq < %s", before),
+        ("tenant_id = %s", tenant),
+    ]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    where = " AND ".join(["TRUE", *(condition for condition, _ in wanted)])
+    rows = _rows(
+        connection,
+        f"SELECT {_AUDIT} FROM audit WHERE {where} ORDER BY seq DESC LIMIT %s",
+        [*(value for _, value in wanted), limit],
+    )
+    columns = cast(list[tuple[int, str, str, str, TenantId | None, str, str, str, int]], rows)
+    return [AuditRow(*row) for row in columns]
+
+
+def _events(connection: Connection, where: str, parameters: list[object]) -> list[JournalRow]:
+    rows = _rows(
+        connection,
+        f"SELECT {_EVENT} FROM journal WHERE {where} ORDER BY seq LIMIT %s",
+        parameters,
+    )
+    return [
+        JournalRow(seq, at, kind, job_id, payload.encode())
+        for seq, at, kind, job_id, payload in cast(
+            list[tuple[int, int, str, JobId | None, str]], rows
+        )
+    ]
+
+
+def _texts(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[str]:
+    return [str(row[0]) for row in _rows(connection, sql, parameters)]
+
+
+def _rows(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[list[Value]]:
+    rows = connection.execute(sql.encode(), parameters or None).fetchall()
+    return [from_values(cast(tuple[Value, ...], row)) for row in rows]

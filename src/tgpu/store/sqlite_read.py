@@ -1,0 +1,265 @@
+"""What is read from SQLite.
+
+While the service runs, each read asks for one row that holds all of its answer as JSON: every row
+of a plain SELECT would give up the interpreter lock and wait for its turn again (see
+`sqlite_write`). Only the load at start, when nobody else runs, fetches row by row.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import TERMINAL, JobState, Progress
+from tgpu.core.node import Node
+from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.usage import Usage
+from tgpu.store import codec
+from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
+_JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress, nonce"
+_JOBS: Final = msgspec.json.Decoder(list[_JobRow])
+
+_EventRow = tuple[int, int, str, JobId | None, str]
+_EVENT: Final = "seq, at, kind, job_id, payload"
+_EVENTS: Final = msgspec.json.Decoder(list[_EventRow])
+
+_UsageRow = tuple[int, TenantId, str, int, int, int, int]
+_USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
+_USAGES: Final = msgspec.json.Decoder(list[_UsageRow])
+
+_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+_AUDITS: Final = msgspec.json.Decoder(
+    list[tuple[int, str, str, str, TenantId | None, str, str, str, int]]
+)
+
+_IDS: Final = msgspec.json.Decoder(set[JobId])
+
+
+# -- at start ----------------------------------------------------------------------------------
+
+
+def tenants(connection: sqlite3.Connection) -> tuple[Tenant, ...]:
+    rows = connection.execute("SELECT data FROM tenants ORDER BY tenant_id")
+    return tuple(codec.decode_tenant(data) for (data,) in rows)
+
+
+def queues(connection: sqlite3.Connection) -> tuple[TenantQueue, ...]:
+    rows = connection.execute("SELECT data FROM queues ORDER BY tenant_id, name")
+    return tuple(codec.decode_queue(data) for (data,) in rows)
+
+
+def all_usage(connection: sqlite3.Connection) -> dict[tuple[TenantId, str], Usage]:
+    rows = connection.execute(
+        "SELECT tenant_id, queue, sum(gpu_millis_ms), sum(completed), sum(failed), sum(cancelled)"
+        " FROM usage GROUP BY tenant_id, queue ORDER BY tenant_id, queue"
+    )
+    return {(TenantId(tenant_id), queue): Usage(*used) for tenant_id, queue, *used in rows}
+
+
+def nodes(connection: sqlite3.Connection) -> tuple[Node, ...]:
+    rows = connection.execute("SELECT data FROM nodes ORDER BY node_id")
+    return tuple(codec.decode_node(data) for (data,) in rows)
+
+
+def live(
+    connection: sqlite3.Connection, states: Sequence[JobState], values: codec.SharedValues
+) -> tuple[tuple[Job, Progress], ...]:
+    rows = connection.execute(
+        "SELECT number, job_id, tenant_id, submitted_at, facts, progress, nonce FROM jobs"
+        f" WHERE state IN ({', '.join('?' * len(states))})",
+        [state.value for state in states],
+    )
+    # Row by row, so that the texts of a million jobs are never in memory together.
+    found = [
+        (
+            number,
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
+            values.progress(progress),
+        )
+        for number, job_id, tenant_id, submitted_at, facts, progress, nonce in rows
+    ]
+    # By state they come from the index; SQLite would put whole rows in order.
+    found.sort(key=itemgetter(0))
+    return tuple((job, progress) for _, job, progress in found)
+
+
+def over(connection: sqlite3.Connection) -> dict[JobState, int]:
+    counts = dict.fromkeys((state for state in JobState if state in TERMINAL), 0)
+    for state in counts:  # each count walks its part of an index, never the table
+        row = connection.execute("SELECT count(*) FROM jobs WHERE state = ?", (state.value,))
+        counts[state] = int(row.fetchone()[0])
+    return counts
+
+
+def last(connection: sqlite3.Connection, column: str, table: str) -> int:
+    return int(connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
+
+
+# -- while running -----------------------------------------------------------------------------
+
+
+def jobs(
+    connection: sqlite3.Connection, query: JobQuery, values: codec.SharedValues
+) -> list[StoredJob]:
+    conditions, parameters = _conditions(query)
+    where = " AND ".join(["TRUE", *conditions])
+    select = f"SELECT * FROM (SELECT {_JOB} FROM jobs WHERE {where}"
+    page = "ORDER BY number DESC LIMIT ?)"
+    # One walk for each state: the index has the jobs of a state in order, not those of several.
+    states = [f"AND state = '{state.value}'" for state in query.states] or [""]
+    union = " UNION ALL ".join(f"{select} {state} {page}" for state in states)
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_JOB})) FROM ({union})",
+        [*parameters, query.limit] * len(states),
+    )
+    found = sorted(_JOBS.decode(rows), reverse=True)[: query.limit]
+    return [
+        StoredJob(
+            number,
+            values.job(job_id, tenant_id, submitted_at, facts, nonce),
+            values.detail(detail, name, user),
+            values.progress(progress),
+        )
+        for (
+            number,
+            job_id,
+            tenant_id,
+            submitted_at,
+            facts,
+            detail,
+            name,
+            user,
+            progress,
+            nonce,
+        ) in found
+    ]
+
+
+def _conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
+    ids = _ENCODER.encode(query.job_ids).decode() if query.job_ids else None
+    tenants = None if query.tenant_ids is None else _ENCODER.encode(query.tenant_ids).decode()
+    optional: list[tuple[str, str | int | None]] = [
+        ("tenant_id = ?", query.tenant_id),
+        ("tenant_id IN (SELECT value FROM json_each(?))", tenants),
+        ("instr(name, ?) > 0", query.name_contains or None),
+        ("user = ?", query.user or None),
+        ("job_id IN (SELECT value FROM json_each(?))", ids),
+        ("array_id = ?", query.array_id),
+        ("number < ?", query.before),
+    ]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    return [condition for condition, _ in wanted], [value for _, value in wanted]
+
+
+def known(connection: sqlite3.Connection, job_ids: Sequence[JobId]) -> set[JobId]:
+    rows = _one(
+        connection,
+        "SELECT json_group_array(job_id) FROM jobs"
+        " WHERE job_id IN (SELECT value FROM json_each(?))",
+        [_ENCODER.encode(job_ids).decode()],
+    )
+    return _IDS.decode(rows)
+
+
+def environment(connection: sqlite3.Connection, env_id: str) -> dict[str, str]:
+    row = connection.execute("SELECT data FROM environments WHERE env_id = ?", (env_id,)).fetchone()
+    return {} if row is None else codec.decode_environment(row[0])
+
+
+def journal(connection: sqlite3.Connection, after: int, limit: int) -> list[JournalRow]:
+    return _events(connection, "seq > ?", [after, limit])
+
+
+def journal_of(
+    connection: sqlite3.Connection, job_id: JobId, after: int, limit: int
+) -> list[JournalRow]:
+    """The rows about one job; its part of a bulk submission as a row of its own."""
+    submission = _submission_in_bulk(connection, job_id, after)
+    rows = _events(connection, "job_id = ? AND seq > ?", [job_id, after, limit])
+    return [*submission, *rows][:limit]
+
+
+def _submission_in_bulk(
+    connection: sqlite3.Connection, job_id: JobId, after: int
+) -> list[JournalRow]:
+    row = connection.execute(
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
+        " WHERE jobs.job_id = ? AND seq > ?",
+        (job_id, after),
+    ).fetchone()
+    if row is None:
+        return []
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = row
+    values = codec.SharedValues()
+    job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
+    detail = values.detail(detail_text, name, user)
+    held = [job_id] if job_id in codec.decode_held(bulk) else []
+    text = codec.submission_text(
+        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    )
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+
+
+def documents(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
+    # Row by row: there are few, and JSON holds no bytes.
+    return dict(connection.execute("SELECT name, body FROM documents WHERE kind = ?", (kind,)))
+
+
+def usage(
+    connection: sqlite3.Connection, since_day: int, tenant_id: TenantId | None
+) -> list[DailyUsage]:
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_USAGE})) FROM usage"
+        " WHERE day >= ?1 AND (?2 IS NULL OR tenant_id = ?2)",
+        [since_day, tenant_id],
+    )
+    return [
+        DailyUsage(day, tenant, queue, Usage(*used))
+        for day, tenant, queue, *used in sorted(_USAGES.decode(rows))
+    ]
+
+
+def audit(
+    connection: sqlite3.Connection, before: int | None, limit: int, tenant_id: TenantId | None
+) -> list[AuditRow]:
+    optional = [("seq < ?", before), ("tenant_id = ?", tenant_id)]
+    wanted = [(condition, value) for condition, value in optional if value is not None]
+    where = " AND ".join(["TRUE", *(condition for condition, _ in wanted)])
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_AUDIT})) FROM"
+        f" (SELECT {_AUDIT} FROM audit WHERE {where} ORDER BY seq DESC LIMIT ?)",
+        [*(value for _, value in wanted), limit],
+    )
+    found = [AuditRow(*row) for row in _AUDITS.decode(rows)]
+    return sorted(found, key=lambda row: row.seq, reverse=True)
+
+
+def _events(
+    connection: sqlite3.Connection, where: str, parameters: list[str | int]
+) -> list[JournalRow]:
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_EVENT})) FROM"
+        f" (SELECT {_EVENT} FROM journal WHERE {where} ORDER BY seq LIMIT ?)",
+        parameters,
+    )
+    return [
+        JournalRow(seq, at, kind, job_id, payload.encode())
+        for seq, at, kind, job_id, payload in sorted(_EVENTS.decode(rows), key=lambda row: row[0])
+    ]
+
+
+def _one(connection: sqlite3.Connection, sql: str, parameters: Sequence[str | int | None]) -> str:
+    return str(connection.execute(sql, parameters).fetchone()[0])

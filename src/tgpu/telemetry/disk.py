@@ -1,0 +1,34 @@
+"""Room on the disk and reads that hang, for Prometheus."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from tgpu.service.disk import Disk
+from tgpu.service.file_reads import FileReads
+from tgpu.telemetry.families import gauge
+
+
+class DiskMetrics(Collector):
+    def __init__(self, disk: Disk, reads: FileReads) -> None:
+        self._disk = disk
+        self._reads = reads
+
+    def collect(self) -> Iterator[Metric]:
+        room = self._disk.room
+        yield gauge(
+            "disk_free_bytes",
+            "Room on the disk of the data directory, as the service's user may use it.",
+            {} if room is None else {(): room.free},
+        )
+        yield gauge(
+            "disk_low",
+            "1 while the disk is full, the ballast is given up and nothing new is taken.",
+            {(): self._disk.is_low},
+        )
+        yield gauge(
+            "hung_file_reads",
+            "Reads of jobs' logs that do not come back.",
+            {(): self._reads.stuck},
+        )

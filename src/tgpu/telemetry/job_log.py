@@ -1,0 +1,181 @@
+"""One log line for each step of a job, written once the step is on record."""
+
+import logging
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, Final
+
+import structlog
+
+from tgpu.core.events import Event, JobChanged, JobMoved, JobsSubmitted, NodeSet
+from tgpu.core.lifecycle import TERMINAL, Move, Progress
+from tgpu.core.sla import Promise
+from tgpu.core.state import Entry, State
+from tgpu.core.units import GPU, SECOND
+from tgpu.service.observer import Observer
+from tgpu.telemetry.promises import broken_promise
+
+_NAME: Final = "gpu_scheduler.jobs"
+_log = structlog.get_logger(_NAME)
+_levels = logging.getLogger(_NAME)
+
+_MESSAGES: Final = {
+    Move.START: "job started",
+    Move.RUN: "job runs",
+    Move.COMPLETE: "job ended",
+    Move.FAIL: "job ended",
+    Move.CANCEL: "job ended",
+    Move.REQUEUE: "job waits again",
+    Move.PREEMPT: "job preempted",
+    Move.STOP: "job is being stopped",
+    Move.CLAIM: "job gets the GPUs of others that give way",
+    Move.CHECKPOINT: "job marked a checkpoint",
+    Move.NOTE: "job was told something",
+    Move.HOLD: "job held",
+    Move.RELEASE: "job released",
+}
+
+
+_BROKEN: Final = {
+    Promise.DEADLINE: "job missed its deadline",
+    Promise.WAIT_TARGET: "job started later than its queue wants",
+}
+
+
+class JobLog(Observer):
+    def __init__(self) -> None:
+        self._state = State()
+
+    def opening(self, state: State) -> None:
+        self._state = state
+
+    def committed(
+        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+    ) -> None:
+        if not _levels.isEnabledFor(logging.INFO):
+            return
+        for event, cause in zip_longest(events, causes):
+            match event:
+                case JobMoved():
+                    self._moved(event, cause)
+                case JobsSubmitted():
+                    self._submitted(event, cause)
+                case NodeSet():
+                    self._gpus_changed(event)
+                case JobChanged(_, job):
+                    fields = {"job_id": job.job_id, "tenant": job.tenant_id}
+                    _log.info("job changed", **_with(cause, fields | {"priority": job.priority}))
+
+    def _submitted(self, event: JobsSubmitted, cause: str | None) -> None:
+        message = "job submitted" if len(event.jobs) == 1 else "jobs submitted"
+        _log.info(message, **_with(cause, submitted_fields(event)))
+
+    def _moved(self, event: JobMoved, cause: str | None) -> None:
+        entry = self._state.entry(event.job_id)
+        if entry is None:
+            return
+        # That the engine confirmed a start is the one step that nobody misses.
+        level = logging.DEBUG if event.move is Move.RUN else logging.INFO
+        if _levels.isEnabledFor(level):
+            _log.log(level, _MESSAGES[event.move], **_with(cause, moved_fields(entry, event)))
+        promise = broken_promise(self._state, event)
+        if promise is not None:
+            _log.warning(_BROKEN[promise], **_with(cause, missed_fields(entry, event)))
+
+    def _gpus_changed(self, event: NodeSet) -> None:
+        use = self._state.ledger.nodes.get(event.node.node_id)
+        before = {} if use is None else {gpu.uuid: gpu for gpu in use.node.gpus}
+        for gpu in event.node.gpus:
+            old = before.get(gpu.uuid)
+            fields = {"node": event.node.node_id, "gpu": gpu.index}
+            if gpu.problem != (None if old is None else old.problem):
+                if gpu.problem is None:
+                    _log.info("GPU is well again", **fields)
+                else:
+                    _log.warning("GPU has a problem", **fields, problem=gpu.problem)
+            if gpu.foreign != (None if old is None else old.foreign):
+                if gpu.foreign is None:
+                    _log.info("GPU is no longer in foreign hands", **fields)
+                else:
+                    _log.warning("GPU is in foreign hands", **fields, foreign=gpu.foreign)
+            if old is not None and gpu.paused != old.paused:
+                if gpu.paused is None:
+                    _log.info("GPU takes jobs again", **fields)
+                else:
+                    _log.info("GPU paused", **fields, reason=gpu.paused)
+
+
+def submitted_fields(event: JobsSubmitted) -> dict[str, Any]:
+    jobs = event.jobs
+    if len(jobs) == 1:
+        (job,) = jobs
+        return {
+            "job_id": job.job_id,
+            "tenant": job.tenant_id,
+            "queue": job.queue,
+            "priority": job.priority,
+            "required_gpus": job.request.gpu_millis / GPU,
+        }
+    tenants = {job.tenant_id for job in jobs}
+    whose = {"tenant": jobs[0].tenant_id} if len(tenants) == 1 else {"tenants": len(tenants)}
+    return {
+        "count": len(jobs),
+        "first_job_id": jobs[0].job_id,
+        "last_job_id": jobs[-1].job_id,
+        **whose,
+    }
+
+
+def moved_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
+    """Who and which attempt, then what there is to say of this step."""
+    job, progress = entry.job, event.progress
+    fields: dict[str, Any] = {
+        "job_id": job.job_id,
+        "tenant": job.tenant_id,
+        "attempt": progress.attempt,
+    }
+    if event.move is Move.START and progress.placement is not None:
+        fields["node"] = progress.placement.node_id
+        fields["gpu_type"] = progress.placement.gpu_type
+        fields["gpu_ids"] = [share.gpu_index for share in progress.placement.shares]
+        fields["required_gpus"] = job.request.gpu_millis / GPU
+        fields["waited_seconds"] = max(0, event.at - job.submitted_at) / SECOND
+    elif event.move is Move.RUN:
+        fields["pid"] = progress.pid
+    elif progress.state in TERMINAL:
+        fields |= _ending(progress)
+    elif progress.cause is not None:
+        fields["cause"] = progress.cause
+    return fields
+
+
+def missed_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
+    job = entry.job
+    fields: dict[str, Any] = {"job_id": job.job_id, "tenant": job.tenant_id, "queue": job.queue}
+    deadline_at = job.options.deadline_at
+    if event.move is Move.START:
+        fields["waited_seconds"] = max(0, event.at - job.submitted_at) / SECOND
+    elif deadline_at is not None:
+        fields["late_seconds"] = max(0, event.at - deadline_at) / SECOND
+    return fields
+
+
+def _ending(progress: Progress) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "state": progress.state.value,
+        "exit_code": progress.exit_code,
+        "signal": progress.signal,
+        "cause": progress.cause,
+        "failure": None if progress.fault is None else progress.fault.value,
+    }
+    if progress.started_at is not None and progress.ended_at is not None:
+        found["ran_seconds"] = max(0, progress.ended_at - progress.started_at) / SECOND
+    return {
+        name: value for name, value in found.items() if value is not None or name == "exit_code"
+    }
+
+
+def _with(cause: str | None, fields: dict[str, Any]) -> dict[str, Any]:
+    if cause is not None:
+        fields["request_id"] = cause
+    return fields
