@@ -120,6 +120,12 @@ class Pairing:
     this_machine: str = ""  # as `machine`, now
 
 
+class Capability(StrEnum):
+    """What some engines can do and others cannot. Asked for, never guessed by an engine's name."""
+
+    IMAGES = "images"  # runs a command inside the container image that its job names
+
+
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
@@ -139,6 +145,7 @@ class Engine(Protocol):
     """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
 
     name: str
+    capabilities: frozenset[Capability]  # a job that needs another one is refused when submitted
 
     async def open(self) -> None:
         """Connect, starting what must be started. Raises EngineUnavailable."""

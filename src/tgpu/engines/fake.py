@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tgpu.engines.api import (
     AttemptKey,
+    Capability,
     EngineUnavailable,
     Launch,
     Notice,
@@ -43,7 +44,9 @@ class FakeEngine:
         starts: bool = True,
         stops: bool = True,
         logs: str | None = None,
+        capabilities: frozenset[Capability] = frozenset(),
     ) -> None:
+        self.capabilities = capabilities
         self.launched: list[Launch] = []  # each attempt once, in order
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
         self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last

@@ -7,6 +7,7 @@ job starts, as its user.
 from dataclasses import replace
 
 from tgpu.core.errors import InvalidRequest
+from tgpu.engines.api import Capability, Engine
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.run_in import checked
 from tgpu.service.sizes import Sizes
@@ -21,8 +22,13 @@ class Preparation:
         sizes: Sizes,
         launch: LaunchSettings,
         mail_domains: frozenset[str] | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        """Jobs may have mail sent to `mail_domains`: empty, to all; None, to none."""
+        """Jobs may have mail sent to `mail_domains`: empty, to all; None, to none.
+
+        Without an engine every job is a lease, and what it carries is for whoever uses it.
+        """
+        self._engine = engine
         self._mail_domains = mail_domains
         self._sizes = sizes
         self._launch = launch
@@ -31,6 +37,7 @@ class Preparation:
         """As it will be queued, and what the caller should know of it."""
         self._check_memory(submission)
         self._check_mail(submission.detail.mail_to)
+        self._check_image(submission.detail.image)
         self._check_log_limit(submission.detail.log_limit_mib)
         submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
@@ -66,6 +73,16 @@ class Preparation:
             if domains and address.rpartition("@")[2].lower() not in domains:
                 remedy = f"this service writes only to {', '.join(sorted(domains))}"
                 raise InvalidRequest("mail_to", address, remedy)
+
+    def _check_image(self, image: str) -> None:
+        """Taken and then run without it, a job would be another one than was asked for."""
+        engine = self._engine
+        if image and engine is not None and Capability.IMAGES not in engine.capabilities:
+            remedy = (
+                f"the {engine.name} engine runs commands on the machine itself and not in "
+                "container images; leave it out"
+            )
+            raise InvalidRequest("image", image, remedy)
 
 
 def _check_session(submission: Submission) -> None:

@@ -273,7 +273,9 @@ class Service:
             last_number=last_number,
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
-            prepare=Preparation(self.sizes, self.settings.launch, self.settings.mail_domains),
+            prepare=Preparation(
+                self.sizes, self.settings.launch, self.settings.mail_domains, self.engine
+            ),
             refuse=self.disk.refuse_when_low,
             sealer=self.sealer,
             key_recorded=await key_is_recorded(self.store, self.sealer),

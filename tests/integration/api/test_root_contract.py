@@ -378,6 +378,21 @@ async def test_csv_needs_its_header(api: Api, header: str, complaint: str) -> No
     assert complaint in error["message"]
 
 
+async def test_a_plain_job_with_an_image_is_refused_and_others_of_its_file_are_taken(
+    api: Api,
+) -> None:
+    body = (
+        await ingest(api, "csv", f"{HEADER},image\na,t1,A100,1,5,0,\nb,t1,A100,1,5,0,x:1\n")
+    ).json()
+    assert (body["accepted"], [row["job_id"] for row in body["rejected"]]) == (["a"], ["b"])
+    sentence = (
+        "image: a plain job is a lease and runs in no container image; leave it out (got 'x:1')"
+    )
+    assert body["rejected"][0]["message"] == sentence
+    answer = await api.post("/jobs", json=a_plain_job("c", image="x:1"))
+    assert error_of(answer, 422, "VALIDATION_ERROR")["message"] == sentence
+
+
 async def test_an_empty_ndjson_file_is_nothing(api: Api) -> None:
     body = (await ingest(api, "ndjson", "")).json()
     assert body["counts"] == {"accepted": 0, "rejected": 0}

@@ -71,7 +71,6 @@ async def test_every_field_of_the_documented_job_object_is_taken() -> None:
                 "memory_mb": 64000,
                 "command": ["python", "train.py"],
                 "args": ["--epochs", "100"],
-                "image": "pytorch:2.0",
                 "environment": {"CUDA_VISIBLE_DEVICES": "0,1,2,3"},
                 "gang_scheduling": True,
                 "max_runtime_minutes": 1440,
@@ -86,8 +85,18 @@ async def test_every_field_of_the_documented_job_object_is_taken() -> None:
             16,
             64000,
         )
-        assert (found["image"], found["max_runtime_minutes"]) == ("pytorch:2.0", 1440)
+        assert found["max_runtime_minutes"] == 1440
         assert found["state"] == "pending"
+
+
+@pytest.mark.parametrize("path", [JOBS, "/api/v1/jobs/estimate"])
+async def test_an_image_is_refused_where_the_engine_runs_none(api: Api, path: str) -> None:
+    answer = await api.post(path, json={"command": ["true"], "image": "pytorch:2.0"})
+    error = error_of(answer, 422, "VALIDATION_ERROR")
+    assert error["message"] == (
+        "image: the fake engine runs commands on the machine itself and not in container images; "
+        "leave it out (got 'pytorch:2.0')"
+    )
 
 
 async def test_a_command_as_one_text_is_refused_with_what_would_be_right(api: Api) -> None:

@@ -33,6 +33,13 @@ async def test_a_job_is_submitted(served):
     assert (stored.job.request.gpu_millis, stored.job.priority) == (2000, 0)
 
 
+async def test_an_image_is_refused_where_the_engine_runs_none(served):
+    asked = pb.SubmitJobRequest(command=SLEEP, image="pytorch:2.0")
+    refused = await refusal(served.scheduler.SubmitJob(asked))
+    assert refused.status == "INVALID_ARGUMENT"
+    assert "runs commands on the machine itself and not in container images" in refused.message
+
+
 async def test_fields_left_out_have_the_defaults_of_rest(served):
     stored = await served.service.job(await submit(served))
     job = stored.job

@@ -10,9 +10,11 @@ from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Detail, Options, Request
 from tgpu.core.lifecycle import JobState
-from tgpu.engines.api import Limits
+from tgpu.engines.api import Capability, Limits
+from tgpu.engines.fake import FakeEngine
 from tgpu.service.attempts import LaunchSettings
-from tgpu.service.submission import RunIn
+from tgpu.service.submission import RunIn, Submission
+from tgpu.store.memory import MemoryStore
 
 
 def launch_settings(**fields: Any) -> LaunchSettings:
@@ -108,3 +110,47 @@ async def test_a_time_limit_of_its_own_and_a_lease_without_one_stay() -> None:
         await box.submit(replace(own, job_id=JobId("lease"), options=Options(lease=True)))
         limits = [limit_of(box, job_id) for job_id in ("own", "lease")]
         assert limits == [9_000, None]
+
+
+def with_image(job_id: str = "j") -> Submission:
+    wanted = a_submission("true", job_id=job_id)
+    return replace(wanted, detail=replace(wanted.detail, image="pytorch:2.0"))
+
+
+REFUSED_IMAGE = (
+    "image: the fake engine runs commands on the machine itself and not in container images; "
+    "leave it out (got 'pytorch:2.0')"
+)
+
+
+async def test_an_image_is_refused_where_the_engine_runs_none() -> None:
+    async with a_box() as box:
+        for ask in (box.service.jobs.submit, box.service.jobs.rehearse):
+            with pytest.raises(InvalidRequest) as caught:
+                await ask(with_image())
+            assert caught.value.message == REFUSED_IMAGE
+
+
+async def test_an_image_is_taken_where_the_engine_says_that_it_can() -> None:
+    engine = FakeEngine(clock=lambda: 0, capabilities=frozenset({Capability.IMAGES}))
+    async with a_box(engine=engine) as box:
+        await box.submit(with_image())
+        assert (await box.service.job("j")).detail.image == "pytorch:2.0"
+
+
+async def test_without_an_engine_the_image_goes_with_the_lease() -> None:
+    async with a_box(leases=True) as box:
+        await box.submit(with_image())
+        assert (await box.service.job("j")).detail.image == "pytorch:2.0"
+
+
+async def test_a_job_on_record_with_an_image_still_runs_and_only_its_rerun_is_refused() -> None:
+    store = MemoryStore()
+    async with a_box(store=store, engine=FakeEngine(capabilities=frozenset(Capability))) as before:
+        await before.submit(with_image())
+    async with a_box(store=store) as box:
+        key = await box.run("j")
+        box.engine.finish(key, 0)
+        await box.until("j", JobState.COMPLETED)
+        with pytest.raises(InvalidRequest, match="not in container images"):
+            await box.service.jobs.rerun(JobId("j"))

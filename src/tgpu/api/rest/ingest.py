@@ -18,6 +18,7 @@ LONGEST: Final = 1 << 17  # bytes of a line or row; a job takes a few hundred
 _BOM: Final = "\ufeff"
 _TOO_LONG: Final = f"longer than {LONGEST} bytes"
 _NUMBERS: Final = ("gpus", "priority", "submitted_at", "max_runtime")
+_OPTIONAL: Final = ("max_runtime", "image")
 
 # A place in the file, and what stands there: what is to become a job, or a complaint about it.
 Item = tuple[int, Any]
@@ -158,7 +159,7 @@ class CsvRows:
 
     def _begin(self, row: list[str]) -> None:
         names = [name.strip() for name in row]
-        missing = [f for f in PlainJob.__struct_fields__ if f not in names and f != "max_runtime"]
+        missing = [f for f in PlainJob.__struct_fields__ if f not in (*names, *_OPTIONAL)]
         twice = sorted({name for name in names if names.count(name) > 1})
         complaint = ""
         if missing:

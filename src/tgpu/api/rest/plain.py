@@ -26,6 +26,7 @@ class PlainJob(msgspec.Struct, gc=False):
     priority: Annotated[int, msgspec.Meta(ge=-(2**53 - 1), le=2**53 - 1)]
     submitted_at: _Seconds
     max_runtime: Annotated[float, msgspec.Meta(gt=0, le=_FARTHEST)] | None = None
+    image: str = ""  # known so that it is refused: other unknown fields change nothing
 
 
 _decoder = msgspec.json.Decoder(PlainJob)
@@ -44,6 +45,9 @@ class Interned:
     def job(self, plain: PlainJob) -> Job:
         if not is_job_id(plain.job_id):
             raise InvalidRequest("job_id", plain.job_id, f"an id is {JOB_ID_RULE}")
+        if plain.image:
+            remedy = "a plain job is a lease and runs in no container image; leave it out"
+            raise InvalidRequest("image", plain.image, remedy)
         shape = (plain.gpu_type, plain.gpus)
         request = self._requests.get(shape)
         if request is None:

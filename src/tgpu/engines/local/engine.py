@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
+    Capability,
     EngineUnavailable,
     Launch,
     Notice,
@@ -53,6 +54,7 @@ class LocalEngine:
     """Runs attempts on this machine. One task at a time may iterate over `changes`."""
 
     name = "local"
+    capabilities: frozenset[Capability] = frozenset()
 
     def __init__(
         self,

@@ -1,9 +1,11 @@
 """Plain jobs share what they have alike."""
 
+from typing import Any
+
 from tgpu.api.rest.plain import Interned, PlainJob
 
 
-def a_plain(job_id: str, **fields: float) -> PlainJob:
+def a_plain(job_id: str, **fields: Any) -> PlainJob:
     return PlainJob(job_id, "t1", "A100", 1, 5, 0, **fields)
 
 
