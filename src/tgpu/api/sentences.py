@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from tgpu.api.gpu_words import free_text
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.units import GPU_HOUR, gpus_text
 from tgpu.wire.v1 import ReasonModel
@@ -191,8 +192,11 @@ def _too_large(reason: Reason, job_id: str) -> _Sentence:
     requested = _amount(resource, reason.fact("requested"))
     largest = _amount(resource, reason.fact("largest"))
     most = "all machines together hold" if resource == "workers" else "no machine has more than"
+    by_type = dict(reason.facts).get("by_type", "")
+    kind = f"{of_type} " if resource == "gpus" and (of_type := reason.fact("gpu_type")) else ""
+    each = f" of one type ({by_type})" if by_type else ""
     return (
-        f"needs {requested} {_resource_name(resource)}; {most} {largest}",
+        f"needs {requested} {kind}{_resource_name(resource)}; {most} {largest}{each}",
         f"tgpu cancel {job_id}",
     )
 
@@ -213,11 +217,10 @@ def _not_alone(reason: Reason, _: str) -> _Sentence:
 
 def _gpus_busy(reason: Reason, _: str) -> _Sentence:
     wanted = gpus_text(int(reason.fact("requested")))
-    free, total = (gpus_text(int(reason.fact(name))) for name in ("free", "total"))
     paused, hot, problem, foreign = (
         int(reason.fact(name)) for name in ("paused", "hot", "problem", "foreign")
     )
-    parts = [f"{free} of {total} free on {'this node' if reason.fact('node') else 'all nodes'}"]
+    parts = [free_text(reason)]
     if paused:
         parts.append(f"{paused} paused ({reason.fact('pauses')})")
     if hot:

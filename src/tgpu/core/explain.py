@@ -1,9 +1,11 @@
 """Why a job waits, found by the code that decides."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Final
 
-from tgpu.core.heat import Heat
+from tgpu.core.gpu_count import count_gpus
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.job import ANYWHERE, JobClass
 from tgpu.core.ledger import Ledger, NodeUse
@@ -148,7 +150,7 @@ def explain_class(books: Ledger, job_class: JobClass, holds: Holds | None = None
     if place(books, job_class) is None:
         nearest = _nearest(books, job_class)
         if nearest is not None:
-            return _busy_reason(books, [nearest], job_class)
+            return _busy_reason(books, [nearest], job_class, None)
         return no_room(books, [books.node(node_id) for node_id in books.node_ids()], job_class)
     kept = None if holds is None else _first_in_the_way(books, job_class, holds)
     if kept is None or holds is None:
@@ -163,7 +165,7 @@ def no_room(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> Reason:
     if not could_ever_hold([use.node for use in uses], job_class):
         return never_reason(uses, job_class)
     able = [use for use in uses if any(most_workers(use.node, job_class).values())]
-    return _busy_reason(books, able, job_class)
+    return _busy_reason(books, able, job_class, able)
 
 
 def _nearest(books: Ledger, job_class: JobClass) -> NodeUse | None:
@@ -314,6 +316,7 @@ def _too_large(uses: list[NodeUse], job_class: JobClass) -> Reason:
             largest=largest * GPU,
             gpu_type=request.gpu_type or "",
             gpu_mem_mib=request.gpu_mem_mib,
+            by_type=_each_most((_lengths(use, job_class) for use in uses), max),
         )
     # Only nodes with the GPUs count from here: the cores of another machine are no help.
     uses = [use for use in uses if _most_gpus(use, job_class) >= gpus_touched(request)]
@@ -327,20 +330,36 @@ def _too_large(uses: list[NodeUse], job_class: JobClass) -> Reason:
         return reason(
             ReasonCode.TOO_LARGE, resource="memory_mib", requested=mem_mib, largest=memory
         )
-    totals: dict[str, int] = {}
-    for use in uses:
-        for gpu_type, workers in most_workers(use.node, job_class).items():
-            totals[gpu_type] = totals.get(gpu_type, 0) + workers
+    rooms = [most_workers(use.node, job_class) for use in uses]
     return reason(
         ReasonCode.TOO_LARGE,
         resource="workers",
         requested=request.workers,
-        largest=max(totals.values(), default=0),
+        largest=max(_joined(rooms, add).values(), default=0),
+        by_type=_each_most(rooms, add),
     )
 
 
 def _most_gpus(use: NodeUse, job_class: JobClass) -> int:
-    return max((len(gpus) for gpus in eligible(use.node, job_class).values()), default=0)
+    return max(_lengths(use, job_class).values(), default=0)
+
+
+def _lengths(use: NodeUse, job_class: JobClass) -> dict[str, int]:
+    return {gpu_type: len(gpus) for gpu_type, gpus in eligible(use.node, job_class).items()}
+
+
+def _joined(counts: Iterable[dict[str, int]], join: Callable[[int, int], int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for count in counts:
+        for gpu_type, number in count.items():
+            found[gpu_type] = join(found.get(gpu_type, 0), number)
+    return found
+
+
+def _each_most(counts: Iterable[dict[str, int]], join: Callable[[int, int], int]) -> str:
+    """ "4 A100, 2 H100" where there is more than one type to choose from, else ""."""
+    found = sorted(_joined(counts, join).items())
+    return ", ".join(f"{number} {gpu_type}" for gpu_type, number in found) if found[1:] else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +414,13 @@ def _spots(able: list[NodeUse], job_class: JobClass) -> list[_Spot]:
     ]
 
 
-def _busy_reason(books: Ledger, able: list[NodeUse], job_class: JobClass) -> Reason:
-    """What is scarce where the job comes nearest to starting: GPUs first, then CPU, then memory."""
+def _busy_reason(
+    books: Ledger, able: list[NodeUse], job_class: JobClass, among: list[NodeUse] | None
+) -> Reason:
+    """What is scarce where the job comes nearest to starting: GPUs first, then CPU, then memory.
+
+    GPUs are counted on the nodes `among` which it looks for them, None for all there are.
+    """
     request = job_class.request
     tenant_use = books.tenant(job_class.tenant_id)
     spots = _spots(able, job_class)
@@ -404,6 +428,8 @@ def _busy_reason(books: Ledger, able: list[NodeUse], job_class: JobClass) -> Rea
     over = [over_type_quota(tenant_use, spot.gpu_type, request.gpu_millis) for spot in spots]
     for spot, over_quota in zip(spots, over, strict=True):
         if over_quota is None:
+            if spot.workers(_gpus_only(job_class)) < request.workers:
+                return _gpus_reason(books, spot, job_class, among)
             return _scarcest(spot, job_class)
     assert over[0] is not None  # an open request, and the quota of every type is used up
     return over[0]
@@ -411,8 +437,6 @@ def _busy_reason(books: Ledger, able: list[NodeUse], job_class: JobClass) -> Rea
 
 def _scarcest(spot: _Spot, job_class: JobClass) -> Reason:
     request = job_class.request
-    if spot.workers(_gpus_only(job_class)) < request.workers:
-        return _gpus_reason(spot, job_class)
     frugal = job_class._replace(request=replace(request, mem_mib=0))
     nodes = [use.node for use in spot.uses]
     if spot.workers(frugal) < request.workers:
@@ -434,27 +458,35 @@ def _scarcest(spot: _Spot, job_class: JobClass) -> Reason:
     )
 
 
-def _gpus_reason(spot: _Spot, job_class: JobClass) -> Reason:
+def _gpus_reason(
+    books: Ledger, spot: _Spot, job_class: JobClass, among: list[NodeUse] | None
+) -> Reason:
     request = job_class.request
     if request.where.exclusive:
         shared = replace(request, where=replace(request.where, exclusive=False))
         if spot.workers(_gpus_only(job_class._replace(request=shared))) >= request.workers:
             busy = sum(bool(use.holdings) for use in spot.uses)
             return reason(ReasonCode.NOT_ALONE, busy=busy, node=spot.node)
-    free = spot.free()
-    gpus = [gpu for _, gpu in spot.gpus]
+    count = count_gpus(books, job_class, among)
+    by_type: dict[str, int | str] = {}
+    for gpu_type, one in sorted(count.by_type.items()):
+        by_type |= {f"free:{gpu_type}": one.free_millis, f"total:{gpu_type}": one.total * GPU}
     return reason(
         ReasonCode.GPUS_BUSY,
         requested=request.gpu_millis,
+        workers=request.workers,
         gpu_type=request.gpu_type or "",
-        total=len(free) * GPU,
-        free=sum(free),
-        empty=sum(millis == GPU for millis in free),
-        paused=sum(gpu.paused is not None for gpu in gpus),
-        # Each reason once: a drained node has the same on all its GPUs.
-        pauses="; ".join(dict.fromkeys(gpu.paused for gpu in gpus if gpu.paused)),
-        hot=sum(gpu.heat is Heat.HOT for gpu in gpus),
-        problem=sum(gpu.problem is not None for gpu in gpus),
-        foreign=sum(gpu.foreign is not None for gpu in gpus),
+        total=count.total * GPU,
+        free=count.free_millis,
+        empty=count.whole,
+        types=", ".join(sorted(count.by_type)),
+        **by_type,
+        nodes=count.nodes,
+        paused=count.paused,
+        pauses="; ".join(count.pauses),
+        hot=count.hot,
+        problem=count.problem,
+        foreign=count.foreign,
         node=spot.node,
+        together=sum(spot.free()),
     )

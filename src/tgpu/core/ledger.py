@@ -163,6 +163,9 @@ class Ledger:
         self.mix: Mix | None = None  # what jobs usually ask for; None: nobody knows yet
         # Whether the nodes, all free and well, would hold what classes of a shape ask for.
         self.ever_holds: dict[int, bool] = {}
+        # Nodes that are alike have one number: see `gpu_count`.
+        self.sorts: dict[NodeId, int] = {}
+        self.sort_numbers: dict[tuple[object, ...], int] = {}
         self._gpu_millis: int | None = None
         self._node_ids: list[NodeId] | None = []
         self._index: NodeIndex | None = None
@@ -260,6 +263,7 @@ class Ledger:
 
     def set_node(self, node: Node) -> None:
         self.ever_holds.clear()
+        self.sorts.pop(node.node_id, None)
         self._gpu_millis = None
         self._changed[node.node_id] = None
         use = self.nodes.get(node.node_id)

@@ -21,10 +21,12 @@ class ReasonCode(StrEnum):
     BUDGET = "budget"  # tenant, window, spent, budget, until (0: never), action
     QUOTA_PROVIDER = "quota_provider"  # provider, tenant
     NO_SUCH_GPU = "no_such_gpu"  # gpu_type, types
-    TOO_LARGE = "too_large"  # resource, requested, largest
+    TOO_LARGE = "too_large"  # resource, requested, largest, by_type
     CONDITION = "condition"  # condition, field, value: no machine meets it
     NOT_ALONE = "not_alone"  # busy, node: it wants a machine to itself, and others are on them
-    # requested, gpu_type, total, free, empty, paused, hot, problem, foreign, node
+    # Over all that it could use: requested, workers, gpu_type, total, free, empty, types, for each
+    # type free:T and total:T, nodes, paused, pauses, hot, problem, foreign; node: where it comes
+    # nearest to starting ("": a gang is on several), together: what is free there, of one type
     GPUS_BUSY = "gpus_busy"
     CPU_BUSY = "cpu_busy"  # requested, free, total, node
     MEMORY_BUSY = "memory_busy"  # requested, free, total, node

@@ -130,13 +130,19 @@ def _too_large(why: Reason) -> InvalidRequest:
     resource = str(why.fact("resource"))
     requested, largest = int(why.fact("requested")), int(why.fact("largest"))
     if resource == "gpus":
-        kind = f" {why.fact('gpu_type')}" if why.fact("gpu_type") else ""
-        remedy = f"at most {gpus_text(largest)}{kind} GPUs of one type are on one machine"
+        remedy = f"at most {gpus_text(largest)} {_which(why, 'GPUs')} are on one machine"
         return InvalidRequest("gpu_count", gpus_text(requested), remedy)
     if resource == "workers":
-        return InvalidRequest("workers", requested, f"all machines together hold {largest}")
+        each = f" of one type ({why.fact('by_type')})" if why.fact("by_type") else ""
+        return InvalidRequest("workers", requested, f"all machines together hold {largest}{each}")
     shown = gpus_text if resource == "cpu_millis" else str
     unit = "cores" if resource == "cpu_millis" else "MB"
     return InvalidRequest(
         _FIELDS[resource], shown(requested), f"the largest machine has {shown(largest)} {unit}"
     )
+
+
+def _which(why: Reason, noun: str) -> str:
+    if why.fact("gpu_type"):
+        return f"{why.fact('gpu_type')} {noun}"
+    return f"{noun} of one type ({why.fact('by_type')})" if why.fact("by_type") else noun

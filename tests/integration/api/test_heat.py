@@ -72,7 +72,7 @@ async def test_a_hot_gpu_is_avoided_until_it_has_cooled_by_the_margin(box: Box) 
     assert (await box.state(first, "running"))["gpus"] == [1]
     second = await box.submit()
     why = (await box.client.get(f"/jobs/{second}/why")).json()["reason"]
-    assert why["message"] == "needs 1 GPU; 0 of 2 free on this node, 1 too hot"
+    assert why["message"] == "needs 1 GPU; 0 of 2 GPUs free, 1 too hot"
     assert why["remedy"] == "tgpu gpus"
     box.gpus.set(0, temperature_c=72)  # below the threshold, not by the margin
     reading = await box.service.hardware.next_reading()

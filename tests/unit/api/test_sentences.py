@@ -45,6 +45,11 @@ FACTS: dict[str, int | str] = {
     "foreign": 0,
     "booking": "r-1",
     "at": 1_600_000_000_000,
+    "workers": 1,
+    "nodes": 1,
+    "together": 1000,
+    "by_type": "",
+    **{f"{what}:{gpu_type}": 500 for what in ("free", "total") for gpu_type in ("A100", "H100")},
 }
 
 

@@ -158,6 +158,7 @@ def test_too_large_in_gpus() -> None:
         "largest": 4000,
         "gpu_type": "",
         "gpu_mem_mib": 0,
+        "by_type": "",
     }
 
 
@@ -189,16 +190,22 @@ def test_gpus_busy_counts_what_is_free_and_what_is_not_well() -> None:
     assert why(state).code is ReasonCode.GPUS_BUSY
     assert facts(why(state)) == {
         "requested": 2000,
+        "workers": 1,
         "gpu_type": "",
         "total": 4000,
         "free": 1000,
         "empty": 1,
+        "types": "A100",
+        "free:A100": 1000,
+        "total:A100": 4000,
+        "nodes": 1,
         "paused": 1,
         "pauses": "for repair",
         "hot": 0,
         "problem": 1,
         "foreign": 0,
         "node": "n0",
+        "together": 1000,
     }
     end(state, "a")
     assert starts_next(state)

@@ -36,11 +36,11 @@ def accept(state: State, job: Job) -> None:
     [
         (
             a_job(gpus=5),
-            "gpu_count: at most 4 GPUs of one type are on one machine (got '5')",
+            "gpu_count: at most 4 GPUs of one type (4 A100, 2 H100) are on one machine (got '5')",
         ),
         (
             a_job(gpus=3, gpu_type="H100"),
-            "gpu_count: at most 2 H100 GPUs of one type are on one machine (got '3')",
+            "gpu_count: at most 2 H100 GPUs are on one machine (got '3')",
         ),
         (
             a_job(gpu_type="B200"),
@@ -73,7 +73,7 @@ def accept(state: State, job: Job) -> None:
         ),
         (
             a_job(gpus=5, workers=5),
-            "workers: all machines together hold 4 (got 5)",
+            "workers: all machines together hold 4 of one type (4 A100, 2 H100) (got 5)",
         ),
         (
             a_job(labels=(("rack", "r1"),)),

@@ -110,7 +110,7 @@ def outcome(job: JobModel, now_ms: int) -> str:
         return ", ".join(part for part in (ending(job), ago) if part)
     if job.reason is not None:
         # In a table every column counts; `tgpu why` has the whole sentence.
-        return clean(job.reason.message).replace(" on this node", "")
+        return clean(job.reason.message)
     return clean(job.cause or "")
 
 

@@ -127,7 +127,7 @@ def _waits(job: JobModel) -> bool:
 
 def _reason(job: JobModel) -> str:
     if job.reason is not None:
-        return clean(job.reason.message).replace(" on this node", "")
+        return clean(job.reason.message)
     return clean(job.cause or "")
 
 

@@ -33,7 +33,7 @@ def test_jobs_are_in_the_order_people_look_for_them():
 
 
 def test_the_list_says_why_a_job_waits():
-    job = a_job(gpu_count=4, gpu_type="A100", reason=a_reason("needs 4 A100; 3 free on this node"))
+    job = a_job(gpu_count=4, gpu_type="A100", reason=a_reason("needs 4 A100; 3 free"))
     lines = text_of(lay_out(job_grid([job], NOW_MS), None)).splitlines()
     assert lines[0].split() == ["JOB", "NAME", "STATE", "GPUS", "TIME", "REASON"]
     assert lines[1] == "12   python train.py  pending  4 A100  1m00s  needs 4 A100; 3 free"
