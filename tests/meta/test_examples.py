@@ -10,6 +10,8 @@ import pytest
 from tests.meta.repository import ROOT
 from tgpu.api.rest.ingest import reader_for
 from tgpu.api.rest.plain import decode
+from tgpu.cli.job_file import read_job_file
+from tgpu.cli.main import build_command
 from tgpu.core.tenant import Tenant
 from tgpu.settings import load_settings
 
@@ -45,6 +47,14 @@ def test_the_example_jobs_are_valid():
     csv = content("jobs.csv", "csv")
     assert [job.job_id for job in ndjson] == ["n1", "n2", "n3"]
     assert [isinstance(row, dict) and row["job_id"] for row in csv] == ["c1", "c2", "c3"]
+
+
+def test_the_example_job_file_is_read():
+    command = build_command().commands["submit"]
+    text = (EXAMPLES / "job.yaml").read_text()
+    first, second = read_job_file(text, "job.yaml", command)  # type: ignore[arg-type]  # no group
+    assert first.options["command"] == ["sh", "examples/sleep_job.sh", "5"]
+    assert (second.options["after"], second.options["gpus"]) == (["first"], "2")
 
 
 def test_the_sleeping_job_says_where_it_sleeps():

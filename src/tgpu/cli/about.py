@@ -1,4 +1,4 @@
-"""Commands that need no service: version, config-sample, config-schema."""
+"""Commands that need no service: version, config-sample, config-schema, job-schema."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,6 +16,10 @@ CONFIG_EPILOG = examples(
 )
 SCHEMA_EPILOG = examples(
     "tgpu config-schema > tgpu.schema.json", "check-jsonschema --schemafile tgpu.schema.json x.yaml"
+)
+
+JOB_SCHEMA_EPILOG = examples(
+    "tgpu job-schema > job.schema.json", "check-jsonschema --schemafile job.schema.json job.yaml"
 )
 
 
@@ -51,3 +55,11 @@ def config_schema() -> None:
     from tgpu.settings import json_schema
 
     show_json(json_schema())
+
+
+def job_schema() -> None:
+    """Print the JSON schema of a job file (`tgpu submit job.yaml`), for editors."""
+    from tgpu.cli.job_schema import job_file_schema
+    from tgpu.cli.output import show_json
+
+    show_json(job_file_schema())

@@ -143,7 +143,7 @@ def _first_word(text: str) -> tuple[str, str]:
 def _words(text: str, by_shell: bool) -> tuple[str, ...]:
     if by_shell:
         return ("sh", "-c", text)
-    special = _shell_character(text)
+    special = shell_character(text)
     if special:
         raise ValueError(f"{special} is for a shell: quote it, or import with --shell")
     words = tuple(shlex.split(text))
@@ -152,7 +152,7 @@ def _words(text: str, by_shell: bool) -> tuple[str, ...]:
     return words
 
 
-def _shell_character(text: str) -> str:
+def shell_character(text: str) -> str:
     """The first that a shell would act on; nothing where there is none."""
     quote = ""
     escaped = False

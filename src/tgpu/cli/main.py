@@ -31,6 +31,7 @@ from tgpu.cli import (
     logs,
     nodes,
     notices,
+    option_words,
     pausing,
     predict,
     preemption,
@@ -110,6 +111,7 @@ def _add(
     *,
     is_hidden: bool = False,
     settings: dict[str, Any] | None = None,
+    cls: type[TyperCommand] | None = None,
 ) -> None:
     # One line a paragraph: the terminal's width decides where lines end, not ours.
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
@@ -120,11 +122,19 @@ def _add(
         rich_help_panel=panel,
         hidden=is_hidden,
         context_settings=settings,
+        cls=cls,
     )(function)
 
 
 # The command begins where the options end, so that its own options need no quoting.
-_add("submit", submit.submit, submit.EPILOG, _JOBS, settings={"allow_interspersed_args": False})
+_add(
+    "submit",
+    submit.submit,
+    submit.EPILOG,
+    _JOBS,
+    settings={"allow_interspersed_args": False},
+    cls=option_words.SubmitCommand,
+)
 _add("add", add.add, add.EPILOG, _JOBS)
 _add("import", importing.import_jobs, importing.EPILOG, _JOBS)
 _add("list", listing.list_jobs, listing.LIST_EPILOG, _JOBS)
@@ -182,6 +192,7 @@ _add("replay", replay.replay, replay.EPILOG, _SERVICE)
 _add("whatif", whatif.whatif, whatif.EPILOG, _SERVICE)
 _add("config-sample", about.config_sample, about.CONFIG_EPILOG, _SERVICE)
 _add("config-schema", about.config_schema, about.SCHEMA_EPILOG, _SERVICE)
+_add("job-schema", about.job_schema, about.JOB_SCHEMA_EPILOG, _SERVICE)
 _add("version", about.version, about.VERSION_EPILOG, _SERVICE)
 app.add_typer(jobs_file.app, name="jobs-file", rich_help_panel=_JOBS)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=_TENANTS)

@@ -1,7 +1,9 @@
 """One run of `tgpu submit`: check, connect, send, report, perhaps wait for the end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from tgpu.cli import environment
 from tgpu.cli.connect import connected, ensure_service
@@ -30,13 +32,16 @@ class Answering:
     when: bool = False  # nothing is submitted: when would it start?
 
 
-def send(typed: Typed, how: Answering) -> int:
-    """The exit code of the command."""
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def send(typed: Typed, how: Answering, given: Mapping[str, object] = NOTHING) -> int:
+    """The exit code of the command. `given` are fields of the API that a file has."""
     # Bad input is refused before a service is started for it.
-    build(typed, how, lambda job_id: job_id)
+    build(typed, how, lambda job_id: job_id, given)
     ensure_service(how.api_url)
     with connected(how.api_url) as client:
-        request, left_out = build(typed, how, lambda job_id: _real_id(client, job_id))
+        request, left_out = build(typed, how, lambda job_id: real_id(client, job_id), given)
         if left_out:
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
         if how.when:
@@ -54,7 +59,10 @@ def send(typed: Typed, how: Answering) -> int:
 
 
 def build(
-    typed: Typed, how: Answering, find_id: Callable[[str], str]
+    typed: Typed,
+    how: Answering,
+    find_id: Callable[[str], str],
+    given: Mapping[str, object] = NOTHING,
 ) -> tuple[SubmitRequest, list[str]]:
     """The request of this user, here and now; see `build_request`."""
     submitter = Submitter(
@@ -63,10 +71,10 @@ def build(
         environment.variables(),
         environment.now_ms(),
     )
-    return build_request(typed, submitter, find_id)
+    return build_request(typed, submitter, find_id, given)
 
 
-def _real_id(client: Client, job_id: str) -> str:
+def real_id(client: Client, job_id: str) -> str:
     return client.get_job(job_id).job_id if job_id == "last" else job_id
 
 
@@ -122,10 +130,15 @@ def _await(client: Client, answer: SubmitAnswer, request: SubmitRequest, how: An
     try:
         if not request.command:
             return _await_lease(client, answer.job_id, how)
-        jobs = [_until_over(client, job_id, len(ids) > 1, how) for job_id in ids]
+        return await_jobs(client, ids, how)
     except KeyboardInterrupt:
         note(f"job {answer.job_id} goes on; end it with: tgpu cancel {answer.job_id}")
         return ExitCode.INTERRUPTED
+
+
+def await_jobs(client: Client, ids: Sequence[str], how: Answering) -> int:
+    """The first exit code that is not 0, once all of them are over."""
+    jobs = [_until_over(client, job_id, len(ids) > 1, how) for job_id in ids]
     if how.as_json:
         show_json(jobs[0] if len(jobs) == 1 else jobs)
     codes = [exit_code_of_job(job.state, job.exit_code, job.signal) for job in jobs]

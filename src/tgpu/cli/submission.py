@@ -1,10 +1,11 @@
 """What a user typed after `tgpu submit`, as a request for the API."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
+from types import MappingProxyType
 from typing import Final
 
 from pydantic import ValidationError
@@ -133,11 +134,15 @@ class Submitter:
 
 
 def build_request(
-    typed: Typed, submitter: Submitter, find_id: Callable[[str], str]
+    typed: Typed,
+    submitter: Submitter,
+    find_id: Callable[[str], str],
+    given: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[SubmitRequest, list[str]]:
     """The request, and the names of variables that could not be sent.
 
-    `find_id` turns `last` into an id. Raises Failure for bad input.
+    `find_id` turns `last` into an id; `given` are fields of the request as a file has them. Raises
+    Failure for bad input.
     """
     command = read_command(typed.command, typed.lease)
     if typed.auto and typed.gpus is not None:
@@ -177,9 +182,24 @@ def build_request(
     if typed.backoff:
         fields["backoff_seconds"] = read_option("--backoff", parse_duration, typed.backoff)
     try:
-        return SubmitRequest.model_validate(fields), left_out
+        return SubmitRequest.model_validate(_with_given(fields, given)), left_out
     except ValidationError as error:
         raise in_options(of_validation(error)) from error
+
+
+def _with_given(fields: dict[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """Of a parameter that both have, the values that were typed."""
+    params = given.get("params")
+    if not isinstance(params, Mapping):
+        return {**fields, **given}
+    typed = fields["params"]
+    assert isinstance(typed, dict)
+    return {**fields, **given, "params": {**params, **typed}}
+
+
+def option_of(field: str) -> str | None:
+    """What is typed to fill a field of the API."""
+    return _OPTIONS.get(field)
 
 
 def in_options(failure: Failure) -> Failure:

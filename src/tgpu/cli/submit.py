@@ -17,6 +17,8 @@ EPILOG = examples(
     "tgpu submit --gpus 2 --deadline 'tomorrow 9:00' --checkpoint-signal USR1 -- python t.py",
     "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
     "tgpu submit --conda ml --auto -- python eval.py --llm qwen2.5-7b-inst",
+    "tgpu submit train.sh                            (#TGPU --gpus 2 in its head)",
+    "tgpu submit job.yaml --priority 900",
     "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
     "tgpu submit --gpus 8 --when -- python train.py  (only ask when it would start)",
 )
@@ -29,9 +31,14 @@ _OUTPUT = "Output"
 
 
 def submit(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="What to run, after `--`."),
+        typer.Argument(
+            metavar="-- COMMAND",
+            help="What to run, after `--`; or a script with #TGPU lines, or a job file; - for "
+            "standard input.",
+        ),
     ] = None,
     *,
     gpus: Annotated[
@@ -339,19 +346,29 @@ def submit(
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
+    by_path: Annotated[
+        bool,
+        typer.Option(
+            "--by-path",
+            help="Run a script from where it lies, not a copy of it as it is now.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the id only.", rich_help_panel=_OUTPUT)
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Queue a command to run on GPUs.
+    """Queue a command to run on GPUs, a script, or the jobs of a file.
 
     It runs in this directory with this environment. Where no scheduler runs for you, one is
-    started in the background.
+    started in the background. Options may stand in the head of a script (`#TGPU --gpus 2`) or in
+    a job file (`gpus: 2`); those on the command line go before them.
     """
-    from tgpu.cli.send import Answering, send
+    from tgpu.cli.send import Answering
     from tgpu.cli.submission import Typed
+    from tgpu.cli.submit_source import send_source
 
     typed = Typed(
         command=command or [],
@@ -401,4 +418,5 @@ def submit(
         mail_user=mail_user or (),
         mail_type=mail_type or (),
     )
-    return send(typed, Answering(cwd, api_url, wait, quiet, as_json, when))
+    how = Answering(cwd, api_url, wait, quiet, as_json, when)
+    return send_source(context, typed, how, by_path=by_path)

@@ -22,7 +22,7 @@ COMMANDS = [
     "share",
     *("reserve", "reservations", "unreserve"),
     *("tenants", "queues", "quota", "config"),
-    *("config-sample", "config-schema", "db", "doctor", "version"),
+    *("config-sample", "config-schema", "job-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
     *("test", "service", "screens", "attach", "import"),
     *("priority", "shell"),
@@ -54,7 +54,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 
 def test_every_command_that_answers_programs_takes_json():
     no_json = {"agent", "attach", "shell", "gateway", "serve", "watch", "top", "config-sample"}
-    no_json.add("config-schema")  # prints JSON anyway
+    no_json |= {"config-schema", "job-schema"}  # print JSON anyway
     # Their subcommands do.
     no_json |= {"jobs-file", "db", "keys", "tenants", "queues", "quota", "config", "predict"}
     no_json |= {"sim", "service", "notices"}

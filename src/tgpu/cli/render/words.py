@@ -27,8 +27,13 @@ def plural(count: int, word: str) -> str:
 
 
 def command_text(command: Sequence[str]) -> str:
-    """As it could be typed again; a lease has none."""
-    return clean(shlex.join(command)) if command else "(lease)"
+    """As it could be typed again; of a word of several lines the first. A lease has none."""
+    return clean(shlex.join(map(_one_line, command))) if command else "(lease)"
+
+
+def _one_line(word: str) -> str:
+    first, newline, _ = word.strip().partition("\n")
+    return f"{first} …" if newline else word
 
 
 def index_ranges(indexes: Iterable[int]) -> str:
