@@ -63,6 +63,8 @@ _PAGE: Final = Template(
 body { font: 15px/1.5 $font; color: $ink; background: $page; max-width: 60rem; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } p { color: $soft; }
+a { color: $a; }
+pre { background: $card; border-radius: .4rem; padding: .6rem .9rem; overflow-x: auto; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
 td, th { padding: .2rem .9rem .2rem 0; font-size: .92rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid $line; font-variant-numeric: tabular-nums; }

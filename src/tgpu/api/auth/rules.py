@@ -100,7 +100,9 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
 # Outside of the routes that FastAPI checks: pages for people, and what is mounted.
 PUBLIC_PATHS: Final = frozenset(
     {path for (_, path), permission in RULES.items() if permission is _PUBLIC}
-    | {"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"}
+    | {"/", "/docs", "/docs/", "/redoc", "/openapi.json"}
+    | {f"/docs/{name}" for name in ("swagger-ui-bundle.js", "swagger-ui.css", "start.js")}
+    | {"/docs/favicon-32x32.png"}
 )
 PERMISSION_OF_PATH: Final = {"/metrics": Permission.SEE_CLUSTER}
 

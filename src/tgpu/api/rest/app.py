@@ -26,6 +26,7 @@ from tgpu.api.rest import (
     metrics,
     nodes,
     notices,
+    pages,
     preemptions,
     queues,
     receipt,
@@ -56,6 +57,8 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         version=__version__,
         description="Runs GPU jobs on one box, for many tenants, or on a cluster engine.",
         dependencies=[Depends(check_role)],
+        docs_url=None,  # FastAPI's pages load their scripts from another host
+        redoc_url=None,
     )
     app.state.service = None
     app.state.data_dir = data_dir
@@ -88,6 +91,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         audit.router,
     ):
         app.include_router(router)
+    app.router.routes.extend(pages.routes())
     if exposition is not None:
         app.router.routes.append(exposition.route())
     app.add_exception_handler(SchedulerError, _scheduler_error)
