@@ -90,6 +90,7 @@ class JobFilter(TypedDict, total=False):
     name: str | None  # a part of it
     user: str | None
     array_id: str | None
+    fold: bool  # an array or sweep is one job, with `array.progress`
 
 
 # -- the service itself --------------------------------------------------------------------------
@@ -142,6 +143,7 @@ def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Ca
         "name": wanted.get("name"),
         "user": wanted.get("user"),
         "array_id": wanted.get("array_id"),
+        "fold": "true" if wanted.get("fold") else None,
         "limit": limit,
         "cursor": cursor,
     }

@@ -125,6 +125,19 @@ class JobQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldedJob:
+    """A row of a list in which an array or sweep is one row. `number` is its place there."""
+
+    number: int
+    job: StoredJob  # of an array: the next one that waits, or else one that runs, or failed, …
+    states: Mapping[JobState, int] = field(default_factory=dict)  # its elements; none: no array
+    first_index: int = 0
+    last_index: int = 0
+    started_at: int | None = None  # of the first element in each state, the earliest
+    ended_at: int | None = None  # of those that are over, the last
+
+
+@dataclass(frozen=True, slots=True)
 class JournalRow:
     seq: int
     at: int
@@ -156,6 +169,13 @@ class Store(Protocol):
     async def job(self, job_id: JobId) -> StoredJob | None: ...
 
     async def jobs(self, query: JobQuery) -> list[StoredJob]: ...
+
+    async def folded(self, query: JobQuery) -> list[FoldedJob]:
+        """The same with one row for all elements of an array that one submission made.
+
+        An array matches where any of its elements does; `before` is the number of a row. Costs
+        what the rows and the elements of their arrays cost, whatever else there is.
+        """
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         """Which of these ids are taken, by jobs over or not."""

@@ -35,12 +35,14 @@ from tgpu.store import codec
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
+    FoldedJob,
     JobQuery,
     JournalRow,
     Loaded,
     Record,
     StoredJob,
 )
+from tgpu.store.folding import Folding, Tally
 from tgpu.store.rows import day_of
 
 # A bound, so that a service left running for weeks does not grow for ever.
@@ -127,6 +129,19 @@ class MemoryStore:
             if _matches(self._jobs[number - 1], query):
                 found.append(self._jobs[number - 1])
         return found
+
+    async def folded(self, query: JobQuery) -> list[FoldedJob]:
+        found: list[int] = []
+        before = query.before
+        while len(found) < query.limit:
+            page = await self.jobs(replace(query, before=before, limit=1))
+            if not page:
+                break
+            found.append(page[0].number)
+            before = self._group(page[0].number).start
+        tallies = [tally for number in found for tally in self._tallies(number)]
+        page_of = Folding(found, tallies, query.limit)
+        return page_of.rows({number: self._jobs[number - 1] for number in page_of.numbers()})
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return {job_id for job_id in job_ids if job_id in self._numbers}
@@ -243,6 +258,43 @@ class MemoryStore:
             self._jobs.append(StoredJob(number, job, detail, progress))
             self._numbers[job.job_id] = number
             self._submit_seqs.append(self._seq)
+
+    # -- arrays ------------------------------------------------------------------------------
+
+    def _group(self, number: int) -> range:
+        """The numbers of the elements that were submitted with this one; its own, if it is none."""
+        array = self._jobs[number - 1].job.array
+        first = last = number
+        if array is not None:
+            key = (array.array_id, self._submit_seqs[number - 1])
+            while first > 1 and self._key(first - 1) == key:
+                first -= 1
+            while last < len(self._jobs) and self._key(last + 1) == key:
+                last += 1
+        return range(first, last + 1)
+
+    def _key(self, number: int) -> tuple[str | None, int]:
+        array = self._jobs[number - 1].job.array
+        return None if array is None else array.array_id, self._submit_seqs[number - 1]
+
+    def _tallies(self, number: int) -> list[Tally]:
+        if self._jobs[number - 1].job.array is None:
+            return []
+        by_state: dict[JobState, list[StoredJob]] = {}
+        for each in self._group(number):
+            stored = self._jobs[each - 1]
+            by_state.setdefault(stored.progress.state, []).append(stored)
+        return [
+            Tally(
+                number,
+                state,
+                len(jobs),
+                jobs[0].number,
+                jobs[-1].number,
+                max((j.progress.ended_at for j in jobs if j.progress.ended_at), default=None),
+            )
+            for state, jobs in by_state.items()
+        ]
 
     # -- the journal -------------------------------------------------------------------------
 

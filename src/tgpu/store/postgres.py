@@ -17,10 +17,11 @@ import psycopg
 
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.lifecycle import TERMINAL, JobState
-from tgpu.store import codec, postgres_read
+from tgpu.store import codec, postgres_folded, postgres_read
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
+    FoldedJob,
     JobQuery,
     JournalRow,
     Loaded,
@@ -97,6 +98,9 @@ class PostgresStore:
 
     async def jobs(self, query: JobQuery) -> list[StoredJob]:
         return await self._read(postgres_read.jobs, query, self._values)
+
+    async def folded(self, query: JobQuery) -> list[FoldedJob]:
+        return await self._read(postgres_folded.folded, query, self._values)
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(postgres_read.known, job_ids)

@@ -101,8 +101,8 @@ def last(connection: Connection, column: str, table: str) -> int:
 
 
 def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) -> list[StoredJob]:
-    conditions, parameters = _conditions(query)
-    where = " AND ".join(["TRUE", *conditions])
+    wanted, parameters = conditions(query)
+    where = " AND ".join(["TRUE", *wanted])
     # One walk for each state: the index has the jobs of a state in order, not those of several.
     states = [f"AND state = '{state.value}'" for state in query.states] or [""]
     union = " UNION ALL ".join(
@@ -114,6 +114,17 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
         f"SELECT * FROM ({union}) AS found ORDER BY number DESC LIMIT %s",
         [*[*parameters, query.limit] * len(states), query.limit],
     )
+    return _stored(cast(list[_JobRow], rows), values)
+
+
+def numbered(
+    connection: Connection, numbers: Sequence[int], values: codec.SharedValues
+) -> dict[int, StoredJob]:
+    rows = _rows(connection, f"SELECT {_JOB} FROM jobs WHERE number = ANY(%s)", [list(numbers)])
+    return {stored.number: stored for stored in _stored(cast(list[_JobRow], rows), values)}
+
+
+def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJob]:
     return [
         StoredJob(
             number,
@@ -132,11 +143,11 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
             user,
             progress,
             nonce,
-        ) in cast(list[_JobRow], rows)
+        ) in rows
     ]
 
 
-def _conditions(query: JobQuery) -> tuple[list[str], list[object]]:
+def conditions(query: JobQuery) -> tuple[list[str], list[object]]:
     ids = [to_text(job_id) for job_id in query.job_ids] or None
     tenants = None if query.tenant_ids is None else [to_text(name) for name in query.tenant_ids]
     optional: list[tuple[str, str | int | list[str] | None]] = [

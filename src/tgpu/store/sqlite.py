@@ -11,10 +11,11 @@ from typing import Final, TypeVar
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
-from tgpu.store import codec, sqlite_read
+from tgpu.store import codec, sqlite_folded, sqlite_read
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
+    FoldedJob,
     JobQuery,
     JournalRow,
     Loaded,
@@ -86,6 +87,9 @@ class SqliteStore:
 
     async def jobs(self, query: JobQuery) -> list[StoredJob]:
         return await self._read(sqlite_read.jobs, query, self._values)
+
+    async def folded(self, query: JobQuery) -> list[FoldedJob]:
+        return await self._read(sqlite_folded.folded, query, self._values)
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(sqlite_read.known, job_ids)

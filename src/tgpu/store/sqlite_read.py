@@ -109,8 +109,8 @@ def last(connection: sqlite3.Connection, column: str, table: str) -> int:
 def jobs(
     connection: sqlite3.Connection, query: JobQuery, values: codec.SharedValues
 ) -> list[StoredJob]:
-    conditions, parameters = _conditions(query)
-    where = " AND ".join(["TRUE", *conditions])
+    wanted, parameters = conditions(query)
+    where = " AND ".join(["TRUE", *wanted])
     select = f"SELECT * FROM (SELECT {_JOB} FROM jobs WHERE {where}"
     page = "ORDER BY number DESC LIMIT ?)"
     # One walk for each state: the index has the jobs of a state in order, not those of several.
@@ -121,7 +121,22 @@ def jobs(
         f"SELECT json_group_array(json_array({_JOB})) FROM ({union})",
         [*parameters, query.limit] * len(states),
     )
-    found = sorted(_JOBS.decode(rows), reverse=True)[: query.limit]
+    return _stored(sorted(_JOBS.decode(rows), reverse=True)[: query.limit], values)
+
+
+def numbered(
+    connection: sqlite3.Connection, numbers: Sequence[int], values: codec.SharedValues
+) -> dict[int, StoredJob]:
+    rows = _one(
+        connection,
+        f"SELECT json_group_array(json_array({_JOB})) FROM jobs"
+        " WHERE number IN (SELECT value FROM json_each(?))",
+        [_ENCODER.encode(numbers).decode()],
+    )
+    return {stored.number: stored for stored in _stored(_JOBS.decode(rows), values)}
+
+
+def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJob]:
     return [
         StoredJob(
             number,
@@ -140,11 +155,11 @@ def jobs(
             user,
             progress,
             nonce,
-        ) in found
+        ) in rows
     ]
 
 
-def _conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
+def conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
     ids = _ENCODER.encode(query.job_ids).decode() if query.job_ids else None
     tenants = None if query.tenant_ids is None else _ENCODER.encode(query.tenant_ids).decode()
     optional: list[tuple[str, str | int | None]] = [

@@ -26,6 +26,7 @@ class _ListJobs(BoundedModel):
     array_id: Text = ""
     limit: Int = 0
     cursor: Int = 0
+    fold: bool = False
 
 
 class _WatchEvents(BoundedModel):

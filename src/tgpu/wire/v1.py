@@ -171,10 +171,22 @@ class ReasonModel(_Model):
     facts: dict[str, int | str] = {}
 
 
+class ArrayProgressModel(_Model):
+    """All elements of an array or sweep that were submitted together, where a list folds them."""
+
+    total: int
+    states: dict[str, int]  # how many are in which; states that none is in are left out
+    first_index: int
+    last_index: int
+    started_at: str | None = None  # of the first that started
+    ended_at: str | None = None  # of the last that ended so far
+
+
 class ArrayModel(_Model):
     array_id: str
     index: int
     max_running: int | None = None
+    progress: ArrayProgressModel | None = None  # in a folded list: the job stands for all of them
 
 
 class UsageModel(_Model):
@@ -416,6 +428,7 @@ class ClusterStatus(_Model):
     online_nodes: int
     total_gpus: int
     available_gpus: float
+    used_gpus: float = 0  # that jobs have
     total_jobs: int
     running_jobs: int
     pending_jobs: int

@@ -47,7 +47,7 @@ from tgpu.core.mix import Mix, Wish
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
-from tgpu.store.api import AuditRow, DailyUsage, JobQuery, Loaded, Record, Store
+from tgpu.store.api import AuditRow, DailyUsage, FoldedJob, JobQuery, Loaded, Record, Store
 from tgpu.store.codec import decode_details, decode_event
 from tgpu.store.memory import MemoryStore
 from tgpu.store.postgres import PostgresStore
@@ -600,6 +600,97 @@ async def test_a_list_has_the_jobs_that_match(
     listed: Store, query: JobQuery, expected: str
 ) -> None:
     assert "".join(ids(await listed.jobs(query))) == expected
+
+
+# -- arrays as one row -------------------------------------------------------------------------
+
+
+def elements(array_id: str, count: int) -> list[Job]:
+    return [a_job(f"{array_id}.{n}", array=Array(array_id, n)) for n in range(1, count + 1)]
+
+
+def rows(found: list[FoldedJob]) -> list[tuple[str, dict[str, int]]]:
+    return [
+        (row.job.job.job_id, {str(state): count for state, count in row.states.items()})
+        for row in found
+    ]
+
+
+@pytest.fixture
+async def folded(store: Store) -> Store:
+    """first · array 2 of 4: 1 completed, 2 running, 3 and 4 wait · mid · array 3, all cancelled ·
+    a rerun of 2.1 · last"""
+    await store.commit(Record([submitted(a_job("first"))]))
+    await store.commit(Record([submitted(*elements("2", 4))]))
+    await store.commit(Record([submitted(a_job("mid", tenant="t2"))]))
+    await store.commit(Record([submitted(*elements("3", 3))]))
+    await store.commit(Record([submitted(a_job("rerun", array=Array("2", 1)))]))
+    await store.commit(Record([submitted(a_job("last"))]))
+    await store.commit(Record([started("2.1"), started("2.2", at=21), running("2.1")]))
+    await store.commit(Record([completed("2.1"), running("2.2", at=31)]))
+    await store.commit(Record([cancelled(f"3.{n}", at=20 + n) for n in (1, 2, 3)]))
+    return store
+
+
+async def test_an_array_is_one_row_with_its_progress(folded: Store) -> None:
+    found = await folded.folded(JobQuery())
+    assert rows(found) == [
+        ("last", {}),
+        ("rerun", {}),
+        ("3.1", {"cancelled": 3}),
+        ("mid", {}),
+        ("2.3", {"completed": 1, "running": 1, "pending": 2}),
+        ("first", {}),
+    ]
+    over, goes_on = found[2], found[4]
+    assert (over.first_index, over.last_index, over.ended_at) == (1, 3, 23)
+    assert (goes_on.first_index, goes_on.last_index, goes_on.started_at) == (1, 4, 30)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param(JobQuery(states=(JobState.RUNNING,)), ["2.3"], id="one of it runs"),
+        pytest.param(
+            JobQuery(states=(JobState.PENDING, JobState.RUNNING, JobState.COMPLETED)),
+            ["last", "rerun", "mid", "2.3", "first"],
+            id="in several states, still one row",
+        ),
+        pytest.param(JobQuery(states=(JobState.FAILED,)), [], id="a state nobody is in"),
+        pytest.param(JobQuery(tenant_id=TenantId("t2")), ["mid"], id="tenant"),
+        pytest.param(JobQuery(tenant_ids=()), [], id="no tenant"),
+        pytest.param(JobQuery(array_id="2"), ["rerun", "2.3"], id="array"),
+        pytest.param(JobQuery(limit=3), ["last", "rerun", "3.1"], id="limit"),
+        pytest.param(JobQuery(limit=0), [], id="limit of none"),
+    ],
+)
+async def test_a_folded_list_has_what_matches(
+    folded: Store, query: JobQuery, expected: list[str]
+) -> None:
+    assert [row.job.job.job_id for row in await folded.folded(query)] == expected
+
+
+@pytest.mark.parametrize("states", [(), (JobState.PENDING, JobState.RUNNING, JobState.CANCELLED)])
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_folded_pages_put_together_are_the_whole_list(
+    folded: Store, states: tuple[JobState, ...], limit: int
+) -> None:
+    whole = await folded.folded(JobQuery(states=states))
+    pages: list[FoldedJob] = []
+    before = None
+    while page := await folded.folded(JobQuery(states=states, before=before, limit=limit)):
+        pages += page
+        before = page[-1].number
+    assert pages == whole
+
+
+async def test_a_page_steps_over_the_elements_of_arrays(store: Store) -> None:
+    """However many they are: a row for each of 3,000 would fill the page."""
+    await store.commit(Record([submitted(a_job("old"))]))
+    await store.commit(Record([submitted(*elements("2", 3000))]))
+    await store.commit(Record([cancelled(f"2.{n}") for n in range(1, 3001, 2)]))
+    found = await store.folded(JobQuery(limit=2))
+    assert rows(found) == [("2.2", {"cancelled": 1500, "pending": 1500}), ("old", {})]
 
 
 async def test_pages_put_together_are_the_whole_list(store: Store) -> None:

@@ -18,6 +18,7 @@ PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
     (pb.Reason, v1.ReasonModel, set()),
     (pb.Prediction, v1.PredictionModel, set()),
     (pb.Array, v1.ArrayModel, set()),
+    (pb.ArrayProgress, v1.ArrayProgressModel, set()),
     (pb.ListJobsReply, v1.JobList, set()),
     (pb.ClusterStatus, v1.ClusterStatus, set()),
     (pb.UpdateTenantQuotaRequest, tenants_v1.TenantPatch, {"tenant_id", "lift"}),

@@ -13,10 +13,11 @@ from tgpu.api.nodes import node_models
 from tgpu.api.rest.access import checked_submission, live_job_id, visible_job
 from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
+from tgpu.api.rest.job_page import read_rows
 from tgpu.api.rest.jobs import cancel_answer, states_of, submit_answer
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.tenants import core_fields, tenant_model
-from tgpu.api.rest.view import iso, job_model
+from tgpu.api.rest.view import folded_model, iso
 from tgpu.api.streams import Streams
 from tgpu.core.errors import InvalidRequest, Unavailable
 from tgpu.core.ids import TenantId
@@ -78,9 +79,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         query = replace(_query(request), tenant_ids=grpc_caller().scope)
         await service.look_ahead()
-        found = await service.store.jobs(query)
+        found = await read_rows(service, query, fold=request.fold)
         return pb.ListJobsReply(
-            jobs=[fill(pb.Job(), job_model(service, stored)) for stored in found],
+            jobs=[fill(pb.Job(), folded_model(service, row)) for row in found],
             next_cursor=found[-1].number if len(found) == query.limit else None,
         )
 

@@ -94,6 +94,7 @@ def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
         + sum(len(agent.registration.gpus) for agent in agents),
         # Of those that jobs can have: the GPUs of agents are only shown.
         available_gpus=sum(use.free_millis(gpu) for use in uses for gpu in use.node.gpus) / GPU,
+        used_gpus=sum(sum(use.gpu_millis.values()) for use in uses) / GPU,
         total_jobs=sum(counts.values()),
         running_jobs=running,
         pending_jobs=state.pending_count(),

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from tgpu.api.rest.view import job_model
+from tgpu.api.rest.view import folded_model
 from tgpu.service.service import Service
-from tgpu.store.api import JobQuery
+from tgpu.store.api import FoldedJob, JobQuery
 
 _READ: Final = 200  # jobs that are read from the store at once
 _WRITTEN: Final = 25  # … and written without a pause
@@ -14,17 +14,17 @@ _WRITTEN: Final = 25  # … and written without a pause
 _LARGEST: Final = 16 * 1024 * 1024
 
 
-async def job_page(service: Service, query: JobQuery) -> bytes:
-    """In the shape of JobList."""
+async def job_page(service: Service, query: JobQuery, *, fold: bool = False) -> bytes:
+    """In the shape of JobList; with `fold`, an array is one of the jobs."""
     written: list[str] = []
     characters, cursor = 0, query.before
     while len(written) < query.limit:
         wanted = min(_READ, query.limit - len(written))
-        found = await service.store.jobs(replace(query, before=cursor, limit=wanted))
-        for number, stored in enumerate(found, 1):
-            written.append(job_model(service, stored).model_dump_json())
+        found = await read_rows(service, replace(query, before=cursor, limit=wanted), fold=fold)
+        for number, row in enumerate(found, 1):
+            written.append(folded_model(service, row).model_dump_json())
             characters += len(written[-1])
-            cursor = stored.number
+            cursor = row.number
             if characters > _LARGEST:
                 return _page(written, cursor)
             if number % _WRITTEN == 0:
@@ -32,6 +32,12 @@ async def job_page(service: Service, query: JobQuery) -> bytes:
         if len(found) < wanted:
             return _page(written, None)
     return _page(written, cursor)
+
+
+async def read_rows(service: Service, query: JobQuery, *, fold: bool) -> list[FoldedJob]:
+    if fold:
+        return await service.store.folded(query)
+    return [FoldedJob(stored.number, stored) for stored in await service.store.jobs(query)]
 
 
 def _page(written: list[str], cursor: int | None) -> bytes:

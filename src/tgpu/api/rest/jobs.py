@@ -67,8 +67,13 @@ async def list_jobs(
     array_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    fold: bool = False,
 ) -> Response:
-    """Jobs, newest first. `state` takes several, with commas."""
+    """Jobs, newest first. `state` takes several, with commas.
+
+    With `fold`, the elements of an array or sweep are one job: the next of them, with
+    `array.progress` telling of all.
+    """
     service = service_of(request)
     query = JobQuery(
         states=states_of(state),
@@ -81,7 +86,7 @@ async def list_jobs(
         limit=limit,
     )
     await service.look_ahead()
-    return Response(await job_page(service, query), media_type="application/json")
+    return Response(await job_page(service, query, fold=fold), media_type="application/json")
 
 
 @router.get("/{job}")

@@ -14,11 +14,12 @@ from tgpu.core.units import CPU, GPU, SECOND
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.launch import session_of
 from tgpu.service.service import Service
-from tgpu.store.api import StoredJob
+from tgpu.store.api import FoldedJob, StoredJob
 from tgpu.wire.estimates_v1 import EstimateModel
 from tgpu.wire.v1 import (
     AfterModel,
     ArrayModel,
+    ArrayProgressModel,
     ConstraintsModel,
     JobModel,
     PlacementModel,
@@ -94,6 +95,22 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         log_limit_mb=detail.log_limit_mib,
         estimate=estimate_model(service.estimates.of(job.job_id)),
     )
+
+
+def folded_model(service: Service, row: FoldedJob) -> JobModel:
+    """A job, or the one that stands for its array."""
+    model = job_model(service, row.job)
+    if not row.states or model.array is None:
+        return model
+    progress = ArrayProgressModel(
+        total=sum(row.states.values()),
+        states={str(state): row.states[state] for state in JobState if state in row.states},
+        first_index=row.first_index,
+        last_index=row.last_index,
+        started_at=None if row.started_at is None else iso(row.started_at),
+        ended_at=None if row.ended_at is None else iso(row.ended_at),
+    )
+    return model.model_copy(update={"array": model.array.model_copy(update={"progress": progress})})
 
 
 def shown_cause(service: Service, stored: StoredJob) -> str | None:
