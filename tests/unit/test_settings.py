@@ -100,6 +100,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "security.secret_key_file": "/etc/tgpu/secret.key",
         "engine.screen": "true",
         "engine.tmux": "true",
+        "engine.fence_gpus": "on",
         "tenants": '[{"tenant_id": "vision"}]',
         "notices": '[{"kind": "desktop"}]',
         "api.allowed_hosts": '["gpu.example.org"]',
@@ -177,6 +178,12 @@ def test_the_same_settings_load_from_yaml_json_and_toml(write):
     first, *others = [load_settings(file, environ=NOBODY) for file in files]
     assert first.tenants[0].tenant_id == "t1"
     assert others == [first, first]
+
+
+@pytest.mark.parametrize("word", ["on", "off", "auto"])
+def test_a_bare_on_in_yaml_is_the_word(write, word):
+    settings = load_settings(write(f"engine: {{fence_gpus: {word}}}"), environ=NOBODY)
+    assert settings.engine.fence_gpus == word
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "api:\n"], ids=["empty", "comments", "bare"])

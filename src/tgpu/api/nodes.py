@@ -112,6 +112,7 @@ def _local_model(service: Service) -> NodeModel:
         last_seen_at=None,
         gpus=[_gpu_model(gpu, Readings(gpus)) for gpu in gpus],
         labels=dict(use.node.labels) if use is not None else {},
+        gpu_fence=service.fences.describe(),
     )
 
 

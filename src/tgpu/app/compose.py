@@ -42,6 +42,7 @@ from tgpu.service.bookings import BookingLimits
 from tgpu.service.clock import Clock, ManualClock, SteadyClock
 from tgpu.service.disk import Disk, NoDisk
 from tgpu.service.estimates import EstimateSettings
+from tgpu.service.fencing import FenceMode
 from tgpu.service.hardware import Hardware, HardwareRules
 from tgpu.service.job_watch import WatchRules
 from tgpu.service.jobs_file import JobsFileSettings
@@ -116,6 +117,7 @@ def make_service(
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
                 log_limit_mib=settings.jobs.log_limit_mb or None,
             ),
+            fence_gpus=FenceMode(settings.engine.fence_gpus),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             patience_seconds=settings.database.timeout_seconds,
             monitor_seconds=settings.devices.monitor_interval_seconds,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu import __version__
-from tgpu.cli import connect, machine_checks
+from tgpu.cli import connect, fence_checks, machine_checks
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure
 from tgpu.cli.findings import Check, Level
@@ -105,7 +105,7 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
     checks += [Check("service", Level.FAIL, text, _mend(text)) for text in health.problems]
     if client.target.is_local:
         checks.append(machine_checks.memory_limits(health.pid))
-    return [*checks, *_gpus(client)]
+    return [*checks, *_gpus(client), *fence_checks.gpu_fence(client)]
 
 
 def _mend(problem: str) -> str:

@@ -23,6 +23,7 @@ class Surroundings:
     uid: int
     gid: int
     groups: tuple[int, ...]
+    pid: int = 0
 
 
 class NotTheirs(Exception):
@@ -77,7 +78,7 @@ def _of(pid: int, proc: Path) -> Surroundings | None:
     facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     groups = tuple(int(word) for word in facts["Groups"].split())
     uid, gid = int(facts["Uid"].split()[1]), int(facts["Gid"].split()[1])
-    return Surroundings(_environ(pid, proc), cwd, uid, gid, groups)
+    return Surroundings(_environ(pid, proc), cwd, uid, gid, groups, pid)
 
 
 def _below(pid: int, proc: Path) -> Iterator[int]:

@@ -29,6 +29,8 @@ class GpuReading:
     numa_node: int | None = None
     processes: tuple[GpuProcess, ...] = ()
     slice_of: int | None = None  # a MIG slice: the index of the GPU it is cut from
+    instance: tuple[int, int] | None = None  # … and its numbers as GPU and compute instance
+    device_minor: int | None = None  # N of its /dev/nvidiaN, which need not be its index
     mps: bool | None = None  # whether an MPS server shares it between programs
     sm_clock_mhz: int | None = None
     throttle: tuple[str, ...] = ()  # why the driver slows it down, in words: see `throttle.py`

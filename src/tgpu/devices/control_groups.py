@@ -14,8 +14,11 @@ from typing import Final, NamedTuple
 PROC: Final = Path("/proc")
 OWN: Final = "tgpu-own"  # the group our own processes move to: above jobs' groups may be none
 RUNNER: Final = "tgpu-runner-"  # groups of runners begin with this: see `runner_group.py`
+JOB: Final = "tgpu-job-"  # groups of attempts whose memory is limited: `memory_group.py`
+FENCE: Final = "tgpu-fence-"  # groups of attempts that are kept from devices: `device_fence.py`
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")  # attributes that systemd sets
 _MEMORY: Final = "memory"
+_DEVICES: Final = "devices"
 _TRACKING: Final = (
     "freezer",
     "pids",
@@ -87,9 +90,47 @@ def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     return "no control group is ours to write"
 
 
+def device_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
+    """Where version 1 can shut devices to processes; a string says why nowhere."""
+    folder = proc / ("self" if pid is None else str(pid))
+    try:
+        mounts = list(_mounts((folder / "mountinfo").read_text()))
+        groups = (folder / "cgroup").read_text()
+    except OSError as error:
+        return f"control groups cannot be looked at: {error.strerror}"
+    for mount in mounts:
+        if mount.kind == "cgroup" and _DEVICES in mount.options.split(","):
+            path = _where(mount, _group(groups, _DEVICES))
+            if os.access(path, os.W_OK):
+                return GroupTree(path, 1)
+            return f"{path} is not ours to write"
+    return "there is no devices controller of version 1"
+
+
+def fence_doors(pid: int, proc: Path = PROC) -> list[Path]:
+    """Of the groups that keep a process from devices: whoever writes 0 there is in it as well."""
+    folder = proc / str(pid)
+    try:
+        mounts = list(_mounts((folder / "mountinfo").read_text()))
+        groups = (folder / "cgroup").read_text()
+    except OSError:
+        return []
+    found = []
+    for mount in mounts:
+        if mount.kind == "cgroup2":
+            path = _where(mount, _group(groups, ""))
+        elif mount.kind == "cgroup" and _DEVICES in mount.options.split(","):
+            path = _where(mount, _group(groups, _DEVICES))
+        else:
+            continue
+        if path.name.startswith((FENCE, JOB)):
+            found.append(path / "cgroup.procs")
+    return found
+
+
 def _above(path: Path) -> Path:
     """Without the groups that we made ourselves."""
-    while path.name == OWN or path.name.startswith(RUNNER):
+    while path.name == OWN or path.name.startswith((RUNNER, FENCE)):
         path = path.parent
     return path
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tgpu.devices.api import GpuProcess, GpuReading, NoDriver, Snapshot
+from tgpu.devices.gpu_nodes import minor_of
 from tgpu.devices.gpu_type import UNKNOWN_TYPE, short_type
 from tgpu.devices.host import this_machine
 from tgpu.devices.numa import numa_node_of
@@ -110,7 +111,7 @@ class NvidiaSmiProvider:
 
     def _query(self) -> tuple[GpuReading, ...]:
         code, text = self._run(f"--query-gpu={','.join(_GPU_FIELDS)}", _FORMAT)
-        gpus = parse_gpus(text, numa_node_of)
+        gpus = parse_gpus(text, numa_node_of, minor_of)
         # With one GPU lost it may exit non-zero and yet list the others: what it says counts.
         if not gpus:
             said = " ".join(text.split()) or "it said nothing"
@@ -179,11 +180,13 @@ class _QueryFailed(Exception):
 
 
 def parse_gpus(
-    text: str, numa_node_of_bus: Callable[[str], int | None] = lambda bus_id: None
+    text: str,
+    numa_node_of_bus: Callable[[str], int | None] = lambda bus_id: None,
+    minor_of_bus: Callable[[str], int | None] = lambda bus_id: None,
 ) -> tuple[GpuReading, ...]:
     """The GPUs in the answer to `--query-gpu`; lines that are no GPU are passed over."""
     rows = [row for row in _rows(text) if len(row) == len(_GPU_FIELDS) and row[0].isdigit()]
-    return tuple(_gpu(row, numa_node_of_bus) for row in rows)
+    return tuple(_gpu(row, numa_node_of_bus, minor_of_bus) for row in rows)
 
 
 def parse_processes(text: str) -> dict[str, tuple[GpuProcess, ...]]:
@@ -238,7 +241,11 @@ def _rows(text: str) -> list[list[str]]:
     return [[field.strip() for field in row] for row in lines]
 
 
-def _gpu(row: list[str], numa_node_of_bus: Callable[[str], int | None]) -> GpuReading:
+def _gpu(
+    row: list[str],
+    numa_node_of_bus: Callable[[str], int | None],
+    minor_of_bus: Callable[[str], int | None],
+) -> GpuReading:
     index, uuid, name, total, used, temperature, utilisation, bus_id = row
     problem = next((f"lost: {field.strip('[]')}" for field in row if _is_failure(field)), None)
     name = "unknown GPU" if _is_missing(name) else name
@@ -252,6 +259,7 @@ def _gpu(row: list[str], numa_node_of_bus: Callable[[str], int | None]) -> GpuRe
         temperature_c=_number(temperature),
         utilisation_percent=_number(utilisation),
         numa_node=None if _is_missing(bus_id) else numa_node_of_bus(bus_id),
+        device_minor=None if _is_missing(bus_id) else minor_of_bus(bus_id),
     )
     return gpu if problem is None else gpu.unmeasured(problem)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tgpu.devices.api import GpuReading, NoDriver, Snapshot
+from tgpu.devices.gpu_nodes import minor_of
 from tgpu.devices.gpu_type import UNKNOWN_TYPE, short_type
 from tgpu.devices.host import this_machine
 from tgpu.devices.numa import numa_node_of
@@ -238,8 +239,14 @@ class NvmlProvider:
             memory_mib=self._ask(_total_mib, "nvmlDeviceGetMemoryInfo", handle) or 0,
             nvlink_group=None,  # slices reach no other GPU directly
             slice_of=whole.facts.index,
+            instance=self._instance(handle),
         )
         return slot
+
+    def _instance(self, handle: object) -> tuple[int, int] | None:
+        outer = self._ask(int, "nvmlDeviceGetGpuInstanceId", handle)
+        inner = self._ask(int, "nvmlDeviceGetComputeInstanceId", handle)
+        return None if outer is None or inner is None else (outer, inner)
 
     def _profile(self, name: str, handle: object) -> str:
         """ "1g.10gb", as the driver names the slice, or from its size where it does not."""
@@ -291,11 +298,16 @@ class NvmlProvider:
             gpu_type=short_type(name),
             memory_mib=memory_mib,
             numa_node=numa_node,
+            device_minor=self._minor(handle, bus_id),
         )
         far_ends = self._far_ends(handle)
         slot.unnamed_links = "" in far_ends
         slot.endpoints = frozenset(end for end in (*far_ends, bus_id) if end)
         slot.known = True
+
+    def _minor(self, handle: object, bus_id: str | None) -> int | None:
+        minor = self._ask(int, "nvmlDeviceGetMinorNumber", handle)
+        return minor_of(bus_id) if minor is None and bus_id else minor
 
     def _far_ends(self, handle: object) -> set[str]:
         """The bus ids at the other ends of the active links; "" for one that is not named."""

@@ -45,6 +45,14 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
+class Fence(NamedTuple):
+    """Which devices an attempt cannot open: those of `shut` that are not `opened`, by numbers."""
+
+    opened: tuple[tuple[int, int], ...]  # major, minor
+    shut: tuple[tuple[int, int, int], ...]  # major, first and last minor
+    required: bool = False  # without it the attempt must not start
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -68,6 +76,7 @@ class Launch:
     home: str = "/"
     # Of each of its two logs: beginning and end are kept, the middle is taken out. None: no limit.
     log_limit_bytes: int | None = None
+    fence: Fence | None = None  # None: it may open whatever its user may
 
 
 class Phase(StrEnum):

@@ -34,6 +34,7 @@ from tgpu.service.accounts import Account, account_of
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.clock import Clock
 from tgpu.service.evidence import gather
+from tgpu.service.fencing import CannotFence, GpuFences
 from tgpu.service.file_reads import FileReads
 from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
@@ -95,6 +96,7 @@ class Attempts:
         lookout: EndCheck | None = None,
         sealer: Sealer,
         high_water: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        fences: GpuFences | None = None,
     ) -> None:
         """`high_water` is the last number of the journal, and that of the jobs."""
         self._high_water = high_water
@@ -108,6 +110,7 @@ class Attempts:
         self._receipts = receipts
         self._lookout = lookout
         self._sealer = sealer
+        self._fences = fences
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
         self._to_stop: dict[AttemptKey, Notice | None] = {}
         self._work = asyncio.Event()
@@ -204,6 +207,10 @@ class Attempts:
                     key = attempt_key(stored.job, progress.attempt)
                     refused.append(self._not_started(key, _unreadable(error)))
                     continue
+                except CannotFence as error:
+                    key = attempt_key(stored.job, progress.attempt)
+                    refused.append(self._not_started(key, str(error)))
+                    continue
                 problem = self._refusal(stored, account)
                 if problem is not None:
                     refused.append(self._not_started(launch.key, problem))
@@ -234,7 +241,8 @@ class Attempts:
 
     async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
         key = attempt_key(stored.job, stored.progress.attempt)
-        return launch_of(
+        fences = self._fences
+        launch = launch_of(
             stored.job,
             self._sealer.unsealed(stored.detail),
             stored.progress,
@@ -249,6 +257,7 @@ class Attempts:
             script_folders=self._settings.script_folders,
             log_limit_mib=self._settings.log_limit_mib,
         )
+        return replace(launch, fence=None if fences is None else await fences.of(stored.progress))
 
     def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:
         """The engine's clock was never set, ours was wherever the wall clock was: what it saw is

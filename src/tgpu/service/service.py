@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ from tgpu.service.enact import Enacted, enact
 from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
+from tgpu.service.fencing import FenceMode, GpuFences
 from tgpu.service.file_reads import FileReads, ReadTimedOut
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
@@ -124,6 +125,7 @@ class ServiceSettings:
     max_priority: int | None = None  # that users may give their jobs; None: any
     sealer: Sealer | None = None  # None: with a key of its own, where nothing outlives it
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
+    fence_gpus: FenceMode = FenceMode.OFF
     boot: Callable[[], str] = boot_id  # another one whenever the machine was started
     patience_seconds: float = 10.0  # that a caller is kept waiting for the store
     # The settings by which is decided, for the journal; none: nothing is put on record.
@@ -225,6 +227,7 @@ class Service:
                 lookout=self.lookout,
                 sealer=self.sealer,
                 high_water=lambda: (self.feed.last_seq, self.jobs.last_number),
+                fences=self.fences,
             )
             hardware.ownership.strangers = self._attempts.strangers.running.keys
         self.run_as = RunAs(self.state, settings.launch.run_as)
@@ -256,6 +259,11 @@ class Service:
         )
 
     # -- life ------------------------------------------------------------------------------------
+
+    @cached_property
+    def fences(self) -> GpuFences:
+        """What keeps jobs from the GPUs of others."""
+        return GpuFences(self.settings.fence_gpus, self.hardware)
 
     async def open(self) -> None:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""

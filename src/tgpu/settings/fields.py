@@ -32,6 +32,12 @@ def _refuse_empty(value: object) -> object:
 
 
 # After the limits in an Annotated: pydantic keeps limits in the schema only next to the type.
+def _on_or_off(value: object) -> object:
+    """YAML takes the bare words `on` and `off` for true and false."""
+    return ("on" if value else "off") if isinstance(value, bool) else value
+
+
 NOT_BOOL = BeforeValidator(_refuse_bool)
+ON_OR_OFF = BeforeValidator(_on_or_off)
 FilePath = Annotated[Path, BeforeValidator(_refuse_empty), AfterValidator(_expand)]
 SecretText = Annotated[SecretStr, Field(min_length=1, max_length=10_000)]

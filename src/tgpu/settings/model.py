@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tgpu.core.ids import TenantId
 from tgpu.core.tenant import Budget, OverBudget, Tenant, Tier, Window
 from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
-from tgpu.settings.fields import NOT_BOOL, FilePath, SecretText, Section
+from tgpu.settings.fields import NOT_BOOL, ON_OR_OFF, FilePath, SecretText, Section
 from tgpu.settings.notices import NoticeSettings
 from tgpu.settings.process import default_data_dir
 
@@ -629,6 +629,11 @@ class EngineSettings(Section):
         description="Run every job in a session of GNU screen, to which people can attach.",
     )
     tmux: bool = Field(default=False, description="The same in tmux; one of the two.")
+    fence_gpus: Annotated[Literal["auto", "on", "off"], ON_OR_OFF] = Field(
+        default="auto",
+        description="The kernel lets a job open no GPUs but its own: auto where it can, on starts "
+        "no job without, off leaves it to CUDA_VISIBLE_DEVICES.",
+    )
 
 
 class BudgetSettings(Section):

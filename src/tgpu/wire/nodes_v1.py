@@ -59,6 +59,7 @@ class NodeModel(_Model):
     last_seen_at: str | None
     gpus: list[NodeGpuModel]
     labels: dict[str, str] = {}
+    gpu_fence: str = ""  # of the local one: how jobs are kept from others' GPUs, or "no: …" and why
 
 
 class NodeList(_Model):

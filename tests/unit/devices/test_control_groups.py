@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.devices.control_groups import GroupTree, memory_tree
+from tgpu.devices.control_groups import GroupTree, device_tree, fence_doors, memory_tree
 
 UNIFIED = "35 24 0:30 / {point} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 FIRST = "36 24 0:31 {root} {point} rw - cgroup cgroup rw,memory\n"
@@ -98,3 +98,31 @@ def test_what_is_not_there_is_said(machine):
     assert "is not ours to write" in machine.find()
     (machine.proc / "self" / "mountinfo").write_text("")
     assert "no control groups" in machine.find()
+
+
+LISTS = "37 24 0:32 / {point} rw - cgroup cgroup rw,devices\n"
+
+
+def test_devices_are_shut_by_version_1_where_it_is_ours(machine):
+    machine._say(LISTS.format(point=machine.top), "5:devices:/a\n0::/\n")
+    assert device_tree(proc=machine.proc) == f"{machine.top}/a is not ours to write"
+    (machine.top / "a").mkdir(parents=True)
+    assert device_tree(proc=machine.proc) == GroupTree(machine.top / "a", 1)
+
+
+def test_without_the_controller_it_is_said(machine):
+    machine.with_unified()
+    assert device_tree(proc=machine.proc) == "there is no devices controller of version 1"
+
+
+def test_the_doors_to_the_fence_of_a_job(machine):
+    (machine.proc / "7").mkdir()
+    mounts = UNIFIED.format(point="/two") + LISTS.format(point="/one")
+    (machine.proc / "7" / "mountinfo").write_text(mounts)
+    groups = machine.proc / "7" / "cgroup"
+    groups.write_text("5:devices:/tgpu-fence-1-j\n0::/s/tgpu-runner-1-2/tgpu-fence-1-j\n")
+    two = Path("/two/s/tgpu-runner-1-2/tgpu-fence-1-j/cgroup.procs")
+    assert fence_doors(7, machine.proc) == [two, Path("/one/tgpu-fence-1-j/cgroup.procs")]
+    groups.write_text("5:devices:/\n0::/s/tgpu-runner-1-2\n")
+    assert fence_doors(7, machine.proc) == []
+    assert fence_doors(8, machine.proc) == []

@@ -66,6 +66,10 @@ def test_the_numa_node_comes_from_the_kernel_first(a_driver: ADriver) -> None:
     assert [gpu.numa_node for gpu in driver.read().gpus] == [3, 0]
 
 
+def test_a_gpu_has_the_number_of_its_device_file(a_driver: ADriver) -> None:
+    assert [gpu.device_minor for gpu in a_driver(count=3).read().gpus] == [0, 1, 2]
+
+
 def test_sixty_four_gpus_are_read(a_driver: ADriver) -> None:
     gpus = a_driver(count=64).read().gpus
     assert [gpu.index for gpu in gpus] == list(range(64))
@@ -271,6 +275,7 @@ def an_nvml_where_far_ends_have_no_name(joined: set[tuple[int, int]]) -> object:
         nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
         nvmlDeviceGetName=lambda handle: "NVIDIA GB200",
         nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(busId=f"0000000{handle}:01:00.0"),
+        nvmlDeviceGetMinorNumber=lacks,
         nvmlDeviceGetNumaNodeId=lacks,
         nvmlDeviceGetMemoryInfo=lacks,
         nvmlDeviceGetTemperature=lacks,

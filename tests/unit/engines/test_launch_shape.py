@@ -23,6 +23,7 @@ def test_all_that_a_launch_may_have_is_read():
         "limits": {"memory_bytes": 1, "cpu_seconds": None},
         "session": "s",
         "multiplexer": "tmux",
+        "fence": {"opened": [[195, 0]], "shut": [[195, 0, 253]], "required": True},
     }
     assert read_launch(line(GOOD | more))[1] == GOOD | more
     assert read_launch(line(GOOD | {"user": [1000, None, []]}))
@@ -45,6 +46,9 @@ def test_all_that_a_launch_may_have_is_read():
         (GOOD | {"limits": {"open_files": -1}}, "limits"),
         (GOOD | {"limits": {"open_files": 2**70}}, "limits"),
         (GOOD | {"session": 1}, "session"),
+        (GOOD | {"fence": {"opened": [], "shut": [[195, 0]], "required": False}}, "fence"),
+        (GOOD | {"fence": {"opened": [[195, -1]], "shut": [], "required": False}}, "fence"),
+        (GOOD | {"fence": {"opened": [], "shut": []}}, "fence"),
     ],
 )
 def test_what_is_of_another_kind_is_named(command, named):

@@ -392,6 +392,8 @@ def _encode_launch(launch: Launch) -> bytes:
         command["script_folders"] = launch.script_folders
     if launch.log_limit_bytes is not None:
         command["log_limit"] = launch.log_limit_bytes
+    if launch.fence is not None:
+        command["fence"] = launch.fence._asdict()
     return encode_launch(launch.key, launch.grace_ms, launch.time_limit_ms, command)
 
 

@@ -69,6 +69,27 @@ def _is_environment(value: object) -> bool:
     return _are_words(value) and len(value) == 2  # type: ignore[arg-type]  # a list by now
 
 
+def _is_fence(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _are_devices(value.get("opened"), 2)
+        and _are_devices(value.get("shut"), 3)
+        and isinstance(value.get("required"), bool)
+    )
+
+
+def _are_devices(value: object, numbers: int) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == numbers and all(map(_is_device_number, each))
+        for each in value
+    )
+
+
+def _is_device_number(value: object) -> bool:
+    """The kernel has 12 bits for the first of two, and 20 for the second."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**20
+
+
 def _is_id(value: object) -> bool:
     """Of a user or group. -1 would leave it as it is: root's."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32 - 1
@@ -90,4 +111,5 @@ _OPTIONAL: Final[dict[str, Callable[[object], bool]]] = {
     "script_folders": _are_words,
     "home": _is_text,
     "log_limit": _is_number,
+    "fence": _is_fence,
 }

@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tgpu.devices.control_groups import OWN, GroupTree, memory_tree
+from tgpu.devices.control_groups import JOB, OWN, GroupTree, memory_tree
 from tgpu.engines.api import OUT_OF_MEMORY
 from tgpu.engines.attempt_files import new_file
 from tgpu.engines.local.processes import CannotTell, start_time
 
-_PREFIX: Final = "tgpu-job-"
 _PROCS: Final = "cgroup.procs"
 _REMOVE_SECONDS: Final = 1.0  # the kernel takes a moment to see that the last process is gone
 
@@ -29,7 +28,7 @@ class MemoryGroup:
         self._limit = limit_bytes
         _prepare(tree)
         # The runner's number: several services may share a tree, and know other jobs by the name.
-        self._path = tree.path / f"{_PREFIX}{os.getpid()}-{name}"
+        self._path = tree.path / f"{JOB}{os.getpid()}-{name}"
         self._path.mkdir()
         try:
             self._write(tree.limit_file, limit_bytes)
@@ -96,8 +95,8 @@ def enter(procs: str) -> None:
 
 def _prepare(tree: GroupTree) -> None:
     """Take away what runners that were killed left; let groups below the tree limit memory."""
-    for left in tree.path.glob(f"{_PREFIX}*"):
-        pid = left.name.removeprefix(_PREFIX).partition("-")[0]
+    for left in tree.path.glob(f"{JOB}*"):
+        pid = left.name.removeprefix(JOB).partition("-")[0]
         if pid.isdigit() and _is_gone(int(pid)):
             _is_removed(left)
     if tree.version == 1 or "memory" in (tree.path / "cgroup.subtree_control").read_text().split():

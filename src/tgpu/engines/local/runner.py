@@ -29,6 +29,7 @@ from tgpu.engines.local.commands import (
     spawn_failure,
 )
 from tgpu.engines.local.descriptors import patiently
+from tgpu.engines.local.device_fence import CannotFence, DeviceFence, make_fence
 from tgpu.engines.local.launch_shape import read_launch
 from tgpu.engines.local.log_limit import Watch
 from tgpu.engines.local.memory_group import MemoryGroup, memory_group
@@ -127,20 +128,22 @@ class _Runner:
         group = self._memory_group(command)
         if group is not None:
             command["group"] = group.procs
+        fence: DeviceFence | None = None
         try:
+            fence = self._fence(command)
             main = self._start(directory, paper, command)
         except CommandFailed as failure:
-            self._close_group(group, directory)
+            self._close_groups(group, fence, directory)
             self._command_failed(paper, failure)
         except NotStarted as reason:
-            self._close_group(group, directory)
+            self._close_groups(group, fence, directory)
             self._not_started(paper, reason)
         else:
             watch = Watch(directory, command.get("log_limit"))
             ended = self._wait(paper, main)
             watch.end()
             # Before the end is told: who hears of it looks why.
-            self._close_group(group, directory)
+            self._close_groups(group, fence, directory)
             self._end(paper, ended)
         finally:
             os.close(paper)
@@ -149,7 +152,30 @@ class _Runner:
         limit = command.get("limits", {}).get("memory_bytes")
         return None if limit is None else memory_group(command["name"], limit)
 
-    def _close_group(self, group: MemoryGroup | None, directory: int) -> None:
+    def _fence(self, command: dict[str, Any]) -> DeviceFence | None:
+        """What is said of it is in the attempt's record. Raises NotStarted where it must be."""
+        wanted = command.get("fence")
+        if wanted is None:
+            return None
+        groups = str(self._name["group"]), os.path.dirname(command.get("group", ""))
+        try:
+            fence = make_fence(wanted, command["name"], *groups)
+        except CannotFence as problem:
+            command["fenced"] = f"no: {problem}"
+            if wanted["required"]:
+                cause = f"it cannot be kept from the GPUs of others: {problem}"
+                raise NotStarted(f"{cause} (engine.fence_gpus is on)", retry=False) from None
+            return None
+        command["fenced"] = str(fence.kind)
+        if fence.procs is not None:
+            command["doors"] = [fence.procs]
+        return fence
+
+    def _close_groups(
+        self, group: MemoryGroup | None, fence: DeviceFence | None, directory: int
+    ) -> None:
+        if fence is not None:
+            fence.close()
         if group is not None:
             group.close(directory)
 

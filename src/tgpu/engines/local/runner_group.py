@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tgpu.devices.control_groups import RUNNER, tracking_tree
+from tgpu.devices.control_groups import FENCE, RUNNER, tracking_tree
 from tgpu.engines.local.processes import CannotTell, start_time
 
 _PROCS: Final = "cgroup.procs"
@@ -71,4 +71,6 @@ def sweep() -> None:
 def _remove(path: Path) -> None:
     # One with somebody in it stays: it tells the next supervisor whose they are.
     with contextlib.suppress(OSError):
+        for fence in path.glob(f"{FENCE}*"):
+            fence.rmdir()
         path.rmdir()

@@ -20,14 +20,22 @@ from tgpu.engines.local.commands import (
     spawn_failure,
 )
 from tgpu.engines.local.descriptors import patiently
+from tgpu.engines.local.memory_group import enter
 
 # As a login sets it: ours may let nobody read what a user's job writes, or everybody.
 _UMASK: Final = 0o022
 # What in a command makes it one of ours.
-NEEDS_FORK: Final = ("user", "workers", "limits", "session", "environment", "script_folders")
+NEEDS_FORK: Final = (
+    *("user", "workers", "limits", "session", "environment", "script_folders", "doors"),
+)
 # What the child says before it becomes the command. One that dies before it did not start.
 _SENTENCE_CHARS: Final = 500
 _GO: Final = b"\n"
+# What is done for the machine's sake before the command's own: another try may fare better.
+_BEFORE: Final = {
+    "fence": "it could not be kept from the GPUs of others",
+    "limits": "its limits could not be set",
+}
 
 
 def spawn(command: dict[str, Any], streams: tuple[int, int, int], ignored: Iterable[int]) -> int:
@@ -82,6 +90,9 @@ def _become(
         for ignored_signal in ignored:
             signal.signal(ignored_signal, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        step = "fence"
+        for door in command.get("doors", ()):
+            enter(door)
         # Before the user changes: who is not root may lower a limit, and never raise it again.
         step = "limits"
         limits.apply(command.get("limits", {}), command.get("group"))
@@ -121,8 +132,8 @@ def _failure(
     error = OSError(number, text)
     if step == "refused":
         return NotStarted(text, retry=False)
-    if step == "limits":
-        return NotStarted(f"its limits could not be set: {text}", retry=True)
+    if step in _BEFORE:
+        return NotStarted(f"{_BEFORE[step]}: {text}", retry=True)
     if step == "user":
         return _cannot_be(command["user"][0], error)
     if step == "directory":
