@@ -17,7 +17,7 @@ from tgpu.core.lifecycle import Progress
 from tgpu.core.node import Part, Placement, Share
 from tgpu.core.reasons import ReasonCode
 from tgpu.service.launch import launch_of
-from tgpu.settings import Key, NoticeSettings, TenantSettings, all_keys
+from tgpu.settings import Key, MapRuleSettings, NoticeSettings, TenantSettings, all_keys
 from tgpu.settings.keys import PREFIX, allowed_at
 
 SETTINGS = (DOCS / "reference" / "settings.md").read_text()
@@ -52,10 +52,17 @@ def test_every_key_of_a_notice_has_its_row_in_the_reference(name):
     assert f"| `{name}` | {allowed} | {description} |" in SETTINGS
 
 
+@pytest.mark.parametrize("name", MapRuleSettings.model_fields)
+def test_every_key_of_a_rule_of_the_map_has_its_row_in_the_reference(name):
+    description = MapRuleSettings.model_fields[name].description
+    allowed = allowed_at(("auth", "map", 0, name))
+    assert f"| `{name}` | {allowed} | {description} |" in SETTINGS
+
+
 def test_the_settings_reference_names_no_key_that_does_not_exist():
     rows = set(re.findall(r"^\| `([a-z_.]+)` \|", SETTINGS, re.MULTILINE))
     known = {key.name for key in all_keys()} | set(TenantSettings.model_fields)
-    known |= set(NoticeSettings.model_fields)
+    known |= set(NoticeSettings.model_fields) | set(MapRuleSettings.model_fields)
     assert rows - known == set()
 
 

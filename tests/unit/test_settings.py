@@ -103,6 +103,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "engine.fence_gpus": "on",
         "tenants": '[{"tenant_id": "vision"}]',
         "notices": '[{"kind": "desktop"}]',
+        "auth.map": '[{"group": "vision-team", "tenants": ["vision"]}]',
         "api.allowed_hosts": '["gpu.example.org"]',
         "security.allowed_script_paths": '["/data"]',
         "security.enable_resource_limits": "false",
@@ -156,6 +157,7 @@ def test_the_sample_is_still_right_with_its_commented_keys_switched_on(write, fi
         *("data_dir", "socket", "path", "file", "tenants:", "[[", "tenant_id", "max_gpus", "  "),
         *("user", "password", "expected_gpus", "k8s_namespace", "slurm_rest_api_url"),
         *("notices:", "kind =", 'host = "smtp', "sender =", "to =", "events ="),
+        *("map:", "group =", "tenants =", "default ="),
     )
     lines = []
     for line in sample(file_format).splitlines():
@@ -166,6 +168,7 @@ def test_the_sample_is_still_right_with_its_commented_keys_switched_on(write, fi
     settings = load_settings(write("\n".join(lines), f"on.{file_format}"), environ=NOBODY)
     assert settings.tenants[0].max_gpus_by_type == {"A100": Decimal(2)}
     assert settings.notices[0].to == ("ops@example.org",)
+    assert [rule.tenants for rule in settings.auth.map] == [("vision",), ("guests",)]
     assert settings.api.socket is not None
 
 
@@ -261,6 +264,24 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
         (
             "tenants: [{tenant_id: a, max_gpus: 0.001}]",
             "tenants[0].max_gpus must be a number of GPUs in steps of 0.01, not 0.001",
+        ),
+        (
+            "auth: {map: [{tenants: [a]}]}",
+            "auth.map[0]: must have one of user, group and default: true, for example group: "
+            "vision-team",
+        ),
+        (
+            "auth: {map: [{user: a, group: b, tenants: [a]}]}",
+            "auth.map[0]: must have one of user, group and default: true, for example group: "
+            "vision-team",
+        ),
+        (
+            "auth: {map: [{group: b}]}",
+            "auth.map[0]: must name tenants, for example tenants: [vision]",
+        ),
+        (
+            "auth: {map: [{group: b, tenants: [a], role: boss}]}",
+            "auth.map[0].role must be one of admin, operator, user, viewer, not 'boss'",
         ),
         (
             "tenants: [{tenant_id: a}, {tenant_id: a}]",

@@ -6,6 +6,7 @@ from typing import Final
 import structlog
 
 from tgpu.app.refusal import CannotServe
+from tgpu.app.user_map import map_settings
 from tgpu.service.run_as import TENANT, RunAsRules, shared_user, unfit, users_of
 from tgpu.settings import Settings
 
@@ -21,7 +22,10 @@ _AS_ROOT: Final = (
 def run_as_rules(settings: Settings) -> RunAsRules:
     engine = settings.engine
     return RunAsRules(
-        shared=settings.auth.enabled, user=engine.run_as, as_service=engine.jobs_as_service_user
+        shared=settings.auth.enabled,
+        user=engine.run_as,
+        as_service=engine.jobs_as_service_user,
+        users=map_settings(settings.auth),
     )
 
 

@@ -45,6 +45,7 @@ from tgpu.app.listen import (
 from tgpu.app.refusal import CannotServe, CannotServeYet, EndedItself
 from tgpu.app.run_as import check_run_as
 from tgpu.app.secret_files import check_secret_files
+from tgpu.app.user_map import warn_of_map
 from tgpu.connections.budget import connection_limits
 from tgpu.connections.server import GuardedServer
 from tgpu.core.errors import SchedulerError
@@ -86,6 +87,7 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
     door_rules(settings)  # before anything is listened on
     check_run_as(settings)
     check_secret_files(settings)
+    warn_of_map(settings)
     with (
         data_directory(settings) as data_dir,
         listen(settings) as listening,

@@ -40,7 +40,7 @@ from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.reconciler import beliefs, classify
-from tgpu.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse
+from tgpu.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse, is_themselves
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.strangers import Strangers
 from tgpu.service.writer import Decision, Writer
@@ -128,7 +128,7 @@ class Attempts:
         for first in range(0, len(placed), _LAUNCH_GROUP):
             some = tuple(placed[first : first + _LAUNCH_GROUP])
             for stored in await self._store.jobs(JobQuery(job_ids=some, limit=len(some))):
-                self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id)
+                self._hold_uid(stored)
 
     # -- from the writer ------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Attempts:
                 if problem is not None:
                     refused.append(self._not_started(launch.key, problem))
                     continue
-                self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id)
+                self._hold_uid(stored)
                 launches.append(launch)
         if launches:
             await self._hand_over(launches)
@@ -234,6 +234,10 @@ class Attempts:
     async def _account(self, uid: int | None) -> Account | None:
         """In a thread: the list of users may be on another machine."""
         return None if uid is None else await asyncio.to_thread(account_of, uid)
+
+    def _hold_uid(self, stored: StoredJob) -> None:
+        is_own = is_themselves(stored.detail)
+        self._uids.take(stored.job.job_id, stored.detail.uid, stored.job.tenant_id, is_own=is_own)
 
     def _refusal(self, stored: StoredJob, account: Account | None) -> str | None:
         """Again: since it was queued, users and tenants may have changed."""

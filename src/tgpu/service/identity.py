@@ -77,6 +77,7 @@ class Principal:
     key_id: str = ""  # of an API key: names of keys are not unique
     job_id: str = ""  # of a job that calls, with the name of its user
     acts_for: str = ""  # the owner of that job, who owns what it submits
+    how: str = ""  # why these tenants and this role, in words, where a rule gave them
 
     @property
     def actor(self) -> str:

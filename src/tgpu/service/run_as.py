@@ -7,6 +7,7 @@ the one name that the system gives their number, so that a second name for it is
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -18,6 +19,7 @@ from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.service.accounts import Account, account_named, account_of
 from tgpu.service.identity import Principal
+from tgpu.service.local_users import WITHOUT_MAP, LocalUsers, MapSettings
 
 TENANT: Final = "{tenant}"  # in `engine.run_as`: the tenant's id
 
@@ -30,6 +32,7 @@ class RunAsRules:
     user: str = ""  # engine.run_as: of tenants that name none; with {tenant}, one for each
     as_service: bool = False  # engine.jobs_as_service_user: where nobody else can be had
     own_uid: int = field(default_factory=os.geteuid)
+    users: MapSettings = WITHOUT_MAP  # auth.map: whose local users are whose
 
 
 NOT_SHARED: Final = RunAsRules()
@@ -39,17 +42,9 @@ class RunAs:
     def __init__(self, state: State, rules: RunAsRules) -> None:
         self._state = state
         self.rules = rules
+        self.users = LocalUsers(state, self._claimant, rules.users)
 
     # -- whose user is whose -----------------------------------------------------------------------
-
-    def tenant_of(self, user: str) -> TenantId:
-        """The tenant of a local user: whose jobs run as them, else of the same name, else
-        `default`."""
-        claimed = self._claimant(user)
-        if claimed is not None:
-            return claimed
-        own = TenantId(user)
-        return own if own in self._state.ledger.tenants else DEFAULT_TENANT
 
     def user_of(self, tenant_id: TenantId) -> str:
         """The user of a tenant's jobs; nothing where it has none."""
@@ -61,20 +56,21 @@ class RunAs:
         """As whom the jobs of a caller run; None: as the service. Raises InvalidRequest."""
         rules = self.rules
         is_local = caller.uid not in (None, rules.own_uid) and rules.own_uid == 0
-        if not rules.shared:
-            return await self._account(caller.uid) if is_local else None
         if is_local and caller.uid is not None:
-            return self._of_their_tenant(await self._account(caller.uid), tenant_id, "tenant_id")
-        return await self.of_tenant(tenant_id)
+            account = await self._account(caller.uid)
+            if rules.shared or rules.users.rules:
+                await self._check_theirs(account, tenant_id, "tenant_id")
+            return account
+        return await self.of_tenant(tenant_id) if rules.shared else None
 
     async def of_file(self, owner: int, tenant_id: TenantId) -> Account | None:
         """As whom the jobs of a file run: as its owner, where only root can be somebody else."""
         if self.rules.own_uid != 0 or owner == 0:
             return await self.of_tenant(tenant_id) if self.rules.shared else None
         account = await self._account(owner)
-        if not self.rules.shared:
-            return account
-        return self._of_their_tenant(account, tenant_id, "files.jobs_tenant")
+        if self.rules.shared:
+            await self._check_theirs(account, tenant_id, "files.jobs_tenant")
+        return account
 
     async def of_tenant(self, tenant_id: TenantId) -> Account | None:
         """The tenant's own user. Raises InvalidRequest where it has none that will do."""
@@ -97,12 +93,14 @@ class RunAs:
             raise InvalidRequest("user", uid, "there is no such user on this machine")
         return account
 
-    def _of_their_tenant(self, account: Account, tenant_id: TenantId, field: str) -> Account:
-        theirs = self.tenant_of(account.name)
-        if theirs != tenant_id:  # or jobs of two tenants would run as one user
-            remedy = f"jobs that run as {account.name} are of tenant {theirs}, not of this one"
+    async def _check_theirs(self, account: Account, tenant_id: TenantId, field: str) -> None:
+        """Asked again of those who call for them, a job of theirs for instance: they may have
+        left the tenant since."""
+        theirs = await self.users.of(account.uid)
+        if not theirs.may_use(tenant_id):
+            named = ", ".join(sorted(theirs.tenants or ())) or "none"
+            remedy = f"jobs that run as {account.name} are of tenant {named}, not of this one"
             raise InvalidRequest(field, tenant_id, remedy)
-        return account
 
     # -- when it starts ----------------------------------------------------------------------------
 
@@ -126,9 +124,9 @@ class RunAs:
         if account is not None and (problem := self._not_theirs(tenant_id, detail, account)):
             return problem
         assert detail.uid is not None
-        other = uids.other_tenant(detail.uid, tenant_id)
         name = account.name if account is not None else str(detail.uid)
-        return f"jobs of another tenant still run as {name}" if other is not None else None
+        in_use = uids.by_another(detail.uid, tenant_id, is_own=is_themselves(detail))
+        return f"jobs of another tenant still run as {name}" if in_use else None
 
     def _not_theirs(self, tenant_id: TenantId, detail: Detail, account: Account) -> str | None:
         claimed = self._claimant(account.name)
@@ -186,29 +184,37 @@ class RunAs:
 
 
 class UidsInUse:
-    """Which tenant's jobs run as which number now: attempts that may have processes."""
+    """Which tenants' jobs run as which number now: attempts that may have processes.
+
+    Those of people who run their own jobs as themselves may be of several tenants: nobody reads
+    there what is not theirs. A user that is lent to a tenant has jobs of that tenant alone.
+    """
 
     def __init__(self) -> None:
-        self._jobs: dict[str, int] = {}
-        self._tenants: dict[int, dict[str, TenantId]] = {}
+        self._jobs: dict[str, tuple[int, TenantId, bool]] = {}
+        self._held: dict[int, Counter[tuple[TenantId, bool]]] = {}
 
-    def take(self, job_id: str, uid: int | None, tenant_id: TenantId) -> None:
+    def take(
+        self, job_id: str, uid: int | None, tenant_id: TenantId, *, is_own: bool = False
+    ) -> None:
         if uid is not None:
-            self._jobs[job_id] = uid
-            self._tenants.setdefault(uid, {})[job_id] = tenant_id
+            self.give(job_id)
+            self._jobs[job_id] = uid, tenant_id, is_own
+            self._held.setdefault(uid, Counter())[tenant_id, is_own] += 1
 
     def give(self, job_id: str) -> None:
-        uid = self._jobs.pop(job_id, None)
-        if uid is not None:
-            jobs = self._tenants[uid]
-            del jobs[job_id]
-            if not jobs:
-                del self._tenants[uid]
+        uid, tenant_id, is_own = self._jobs.pop(job_id, (None, None, False))
+        if uid is not None and tenant_id is not None:
+            self._held[uid] -= Counter([(tenant_id, is_own)])  # without those that are none now
+            if not self._held[uid]:
+                del self._held[uid]
 
-    def other_tenant(self, uid: int, tenant_id: TenantId) -> TenantId | None:
-        # All jobs of a number are of one tenant, so one of them tells.
-        first = next(iter(self._tenants.get(uid, {}).values()), tenant_id)
-        return None if first == tenant_id else first
+    def by_another(self, uid: int, tenant_id: TenantId, *, is_own: bool = False) -> bool:
+        """Whether a job of this tenant would share its number with one it must not."""
+        return any(
+            other != tenant_id and not (is_own and is_theirs)
+            for other, is_theirs in self._held.get(uid, ())
+        )
 
 
 def as_account(detail: Detail, account: Account | None) -> Detail:

@@ -32,6 +32,7 @@ from tgpu.settings.notices import NoticeSettings
 from tgpu.settings.process import default_data_dir, process_environ
 from tgpu.settings.sample import SAMPLE_FORMATS, sample
 from tgpu.settings.show import EffectiveValue, effective_values
+from tgpu.settings.user_map import MapRuleSettings
 
 __all__ = [
     "NO_EFFECT",
@@ -47,6 +48,7 @@ __all__ = [
     "LimitSettings",
     "Loaded",
     "LoggingSettings",
+    "MapRuleSettings",
     "NoticeSettings",
     "QuotaSettings",
     "SchedulerSettings",

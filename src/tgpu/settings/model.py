@@ -18,6 +18,7 @@ from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.settings.fields import NOT_BOOL, ON_OR_OFF, FilePath, SecretText, Section
 from tgpu.settings.notices import NoticeSettings
 from tgpu.settings.process import default_data_dir
+from tgpu.settings.user_map import MapRuleSettings
 
 _MAX_SECONDS = 366 * 86_400  # a year; more is a slip of the keyboard
 _MAX_AMOUNT = 2**53 - 1  # the widest integer that JSON readers everywhere keep exact
@@ -265,6 +266,18 @@ class AuthSettings(Section):
         default=None,
         description="Serve every user of this machine under their own name, over the Unix socket "
         "and over loopback, with jobs that run as them; on by default where root runs the service.",
+    )
+    map: tuple[MapRuleSettings, ...] = Field(
+        default=(),
+        description="Which tenants users of this machine belong to, by user, group, pattern and "
+        "default; without it to the tenant of their own name, else to default.",
+    )
+    map_cache_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), NOT_BOOL] = (
+        Field(
+            default=30,
+            description="For how long the system's answer about a user's groups is believed; who "
+            "leaves a group loses its tenants within this time.",
+        )
     )
     jwt_secret_file: FilePath | None = Field(
         default=None,

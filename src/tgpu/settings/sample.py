@@ -46,7 +46,25 @@ _NOTICES: Final = {
         'events = ["failure", "gpu"]',
     ],
 }
-_LISTS: Final = {"tenants": _TENANTS, "notices": _NOTICES}  # of sections, shown by an example
+_MAP: Final = {
+    "yaml": [
+        "map:",
+        "  - group: vision-team",
+        "    tenants: [vision]",
+        "  - default: true",
+        "    tenants: [guests]",
+    ],
+    "toml": [
+        "[[auth.map]]",
+        'group = "vision-team"',
+        'tenants = ["vision"]',
+        "[[auth.map]]",
+        "default = true",
+        'tenants = ["guests"]',
+    ],
+}
+# Of sections, shown by an example.
+_LISTS: Final = {"auth.map": _MAP, "tenants": _TENANTS, "notices": _NOTICES}
 _EXAMPLES: Final = {  # what to write where there is no default, or it depends on the machine
     "data_dir": "~/.local/share/tgpu",
     "api.socket": "~/.local/share/tgpu/service.sock",

@@ -24,6 +24,7 @@ from tgpu.service.identity import LOCAL, Principal, Role
 from tgpu.service.lineage import UNSEEN, Lineage
 from tgpu.service.processes import Mark
 from tgpu.service.service import Service
+from tgpu.service.user_map import MapRule, UserMap
 
 GAMES = pwd.getpwnam("games").pw_uid
 RED = TenantId("red")
@@ -169,6 +170,8 @@ async def test_only_the_owner_says_which_connection_a_gateway_passes_on(
         monkeypatch.setattr(job_callers, "processes_of", holders)
         monkeypatch.setattr(job_callers, "lineage_of", lambda pid: Lineage((pid, 1), is_whole=True))
         monkeypatch.setattr(service.engine, "traced", traced)
+        # Also an admin by a map is not the owner.
+        service.run_as.users.map = UserMap((MapRule(("blue",), Role.ADMIN, user="games"),))
         rules = DoorRules(0, enabled=False, local_users=True)
         connection = Origin("127.0.0.1", is_here=True, peer=Peer(uid, inode=50))
         caller = await Authenticator(lambda: service, rules).authenticate(

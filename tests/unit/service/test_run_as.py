@@ -15,8 +15,10 @@ from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
 from tgpu.service.accounts import account_named, account_of
 from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.local_users import MapSettings
 from tgpu.service.rerun import is_owner, rerun_detail
 from tgpu.service.run_as import RunAs, RunAsRules, UidsInUse, as_account, users_of
+from tgpu.service.user_map import MapRule, UserMap
 from tgpu.store.api import StoredJob
 
 RED, BLUE, DEFAULT = TenantId("red"), TenantId("blue"), TenantId("default")
@@ -62,9 +64,8 @@ async def test_a_local_user_runs_as_themselves() -> None:
 
 async def test_a_local_user_who_is_the_user_of_a_tenant_belongs_to_it() -> None:
     run_as = a_run_as(OF_ROOT, Tenant(DEFAULT), RED_AS_NOBODY, Tenant(TenantId("games")))
-    assert run_as.tenant_of("nobody") == RED
-    assert run_as.tenant_of("games") == "games"
-    assert run_as.tenant_of("backup") == DEFAULT
+    for uid, tenant in ((NOBODY, RED), (GAMES, TenantId("games")), (BACKUP, DEFAULT)):
+        assert (await run_as.users.of(uid)).tenants == frozenset({tenant})
     with pytest.raises(InvalidRequest, match="of tenant red"):
         await run_as.of_caller(local("nobody", DEFAULT), DEFAULT)
 
@@ -309,3 +310,63 @@ async def test_an_admin_of_some_tenants_is_a_member_like_others() -> None:
 def test_as_account_forgets_who_was_there_before() -> None:
     assert as_account(SECRETS, None).uid is None
     assert as_account(SECRETS, None).account == ""
+
+
+# -- people who belong to several tenants --------------------------------------------------------
+
+IN_BOTH = RunAsRules(
+    shared=True, own_uid=0, users=MapSettings(UserMap((MapRule(("red", "blue"), user="games"),)))
+)
+
+
+def of_games(tenant: TenantId) -> Detail:
+    return Detail(argv=("true",), uid=GAMES, account="games", owner="uid:games")
+
+
+async def test_who_belongs_to_two_tenants_runs_jobs_of_both_as_themselves() -> None:
+    run_as = a_run_as(IN_BOTH, Tenant(RED), Tenant(BLUE), Tenant(DEFAULT))
+    for tenant in (RED, BLUE):
+        account = await run_as.of_caller(local("games", tenant), tenant)
+        assert account is not None
+        assert account.uid == GAMES
+    with pytest.raises(InvalidRequest, match="are of tenant blue, red, not of this one"):
+        await run_as.of_caller(local("games", DEFAULT), DEFAULT)
+    uids = UidsInUse()
+    uids.take("1", GAMES, RED, is_own=True)
+    assert refusal(run_as, BLUE, of_games(BLUE), uids) == ""
+
+
+async def test_a_user_that_is_lent_to_a_tenant_shares_its_number_with_nobody() -> None:
+    """Whoever runs as themselves meanwhile: what they run could read what the tenant's keys run."""
+    run_as = a_run_as(IN_BOTH, RED_AS_NOBODY, Tenant(BLUE))
+    lent, own = UidsInUse(), UidsInUse()
+    lent.take("1", NOBODY, BLUE)
+    assert "still run as nobody" in refusal(run_as, RED, of_key(NOBODY, "nobody"), lent)
+    own.take("1", NOBODY, BLUE, is_own=True)
+    assert "still run as nobody" in refusal(run_as, RED, of_key(NOBODY, "nobody"), own)
+    own.take("2", NOBODY, RED)
+    own.give("1")
+    assert refusal(run_as, RED, of_key(NOBODY, "nobody"), own) == ""
+    assert "still run as games" in refusal(run_as, BLUE, of_games(BLUE), held_by(GAMES, RED))
+
+
+def held_by(uid: int, tenant: TenantId) -> UidsInUse:
+    uids = UidsInUse()
+    uids.take("9", uid, tenant)
+    return uids
+
+
+async def test_the_user_of_a_tenant_belongs_to_it_whatever_a_map_says() -> None:
+    run_as = a_run_as(IN_BOTH, Tenant(RED), Tenant(BLUE), Tenant(TenantId("own"), run_as="games"))
+    found = await run_as.users.of(GAMES)
+    assert found.tenants == frozenset({TenantId("own")})
+    assert found.how == "jobs of tenant own run as games"
+
+
+async def test_a_job_of_somebody_who_left_the_tenant_submits_nothing_there() -> None:
+    """Also where nobody is asked for a key: the job itself is still of that tenant."""
+    rules = replace(IN_BOTH, shared=False)
+    run_as = a_run_as(rules, Tenant(RED), Tenant(BLUE), Tenant(DEFAULT))
+    job = replace(local("games", DEFAULT), kind="job", job_id="4")
+    with pytest.raises(InvalidRequest, match="not of this one"):
+        await run_as.of_caller(job, DEFAULT)

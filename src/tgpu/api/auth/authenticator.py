@@ -9,7 +9,6 @@ from tgpu.api.auth.keys import PREFIX, KeyRing
 from tgpu.api.auth.open_calls import Lapse
 from tgpu.api.auth.tokens import TokenRules, Tokens
 from tgpu.core.errors import Unauthenticated, Unavailable
-from tgpu.core.ids import TenantId
 from tgpu.peers.peer import Origin, Peer
 from tgpu.service.clock import WallClock
 from tgpu.service.identity import LOCAL, Principal, Role
@@ -18,6 +17,7 @@ from tgpu.service.service import Service
 _BEARER: Final = "bearer "
 _EXPIRED: Final = "this token has expired; get a new one"
 _MOVED: Final = "you belong to another tenant now: ask again"
+_UNSURE: Final = "the system no longer says which groups you are in: ask again"
 
 
 class Authenticator:
@@ -44,11 +44,11 @@ class Authenticator:
         shown = _credential(headers) if self._rules.enabled else None
         if shown is None:
             peer = self._rules.peer(origin, headers)
-            principal = LOCAL if peer is None else self._of_peer(peer)
+            principal = LOCAL if peer is None else await self._of_peer(peer)
             # Both ends of a gateway: or a job would name another's socket to pass for its owner. A
             # gateway is the owner's, so what others say of one is their own invention.
             principal = await self._unless_a_job(origin, principal)
-            if principal.role is not Role.ADMIN:
+            if not self._is_the_owner(principal):
                 return principal
             return await self._unless_a_job(behind_gateway(origin, headers), principal)
         if shown.startswith(f"{PREFIX}_"):
@@ -64,13 +64,25 @@ class Authenticator:
             case "user":
                 until = self._tokens.expires_at(shown)
                 return lambda: _EXPIRED if WallClock().now() >= until else None
-            case "uid" if principal.tenants is not None:
-                return lambda: _MOVED if self._has_moved(principal) else None
+            case "uid" if not self._is_the_owner(principal):
+                return lambda: self._left(principal)
             case _:
                 return lambda: None
 
-    def _has_moved(self, user: Principal) -> bool:
-        return self._service() is not None and self._tenants_of(user.name) != user.tenants
+    def _left(self, user: Principal) -> str | None:
+        service = self._service()
+        if service is None or user.uid is None:
+            return None
+        found = service.run_as.users.now(user.uid)
+        if found is None:
+            return _UNSURE
+        is_same = (found.name, found.role, found.tenants) == (user.name, user.role, user.tenants)
+        return None if is_same else _MOVED
+
+    def _is_the_owner(self, principal: Principal) -> bool:
+        """Whoever a map makes an admin is none: they must not speak for what a gateway passes."""
+        is_owner = principal.uid is None or self._rules.is_owner(principal.uid)
+        return principal.role is Role.ADMIN and is_owner
 
     async def _unless_a_job(self, origin: Origin, principal: Principal) -> Principal:
         service = self._service()
@@ -90,16 +102,23 @@ class Authenticator:
             raise Unavailable("the service is still starting; try again in a moment")
         return service
 
-    def _of_peer(self, peer: Peer) -> Principal:
-        name = user_name(peer.uid)
+    async def _of_peer(self, peer: Peer) -> Principal:
         if self._rules.is_owner(peer.uid):
             if not self._rules.enabled:
                 return LOCAL
-            return Principal(name, Role.ADMIN, uid=peer.uid, kind="uid")
-        return Principal(name, Role.USER, self._tenants_of(name), peer.uid, "uid")
+            return Principal(await self._owner_name(peer.uid), Role.ADMIN, uid=peer.uid, kind="uid")
+        found = await self._opened().run_as.users.of(peer.uid)
+        return Principal(found.name, found.role, found.tenants, peer.uid, "uid", how=found.how)
 
-    def _tenants_of(self, name: str) -> frozenset[TenantId]:
-        return frozenset({self._opened().run_as.tenant_of(name)})
+    async def _owner_name(self, uid: int) -> str:
+        """Whatever the system's lists are doing: it is the owner who would have to mend them."""
+        service = self._service()
+        if service is None:
+            return user_name(uid)
+        try:
+            return await service.run_as.users.name(uid)
+        except Unavailable:
+            return str(uid)
 
 
 def _credential(headers: Mapping[str, str]) -> str | None:
