@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tgpu.cli.options import ApiUrl, JobId, JobIds, Json, complete_jobs, examples
+from tgpu.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
+from tgpu.cli.selecting import All, Name, SomeJobIds, State, Tenant, User, Wanted, act
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,27 +14,32 @@ if TYPE_CHECKING:
     from tgpu.client.http import Client
     from tgpu.wire.v1 import JobModel
 
-CANCEL_EPILOG = examples("tgpu cancel 12", "tgpu cancel 12 13 last", "tgpu cancel --all-pending")
-HOLD_EPILOG = examples("tgpu hold 12", "tgpu release 12")
-PRIORITY_EPILOG = examples("tgpu priority 12 1000", "tgpu priority last -5")
-RELEASE_EPILOG = examples("tgpu release 12")
+CANCEL_EPILOG = examples(
+    "tgpu cancel 12",
+    "tgpu cancel 12 13 last",
+    "tgpu cancel 7 --state pending        (of array 7, what has not started)",
+    "tgpu cancel --name sweep",
+    "tgpu cancel --all",
+)
+HOLD_EPILOG = examples("tgpu hold 12", "tgpu hold --name sweep", "tgpu release 12")
+PRIORITY_EPILOG = examples(
+    "tgpu priority 12 1000", "tgpu priority last -5", "tgpu priority --name urgent 900"
+)
+RELEASE_EPILOG = examples("tgpu release 12", "tgpu release --all")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
 RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
 
 _MOST_ALIKE: Final = 20
 
-SomeJobIds = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="JOB",
-        help="Ids of jobs or of whole arrays, or `last` for the newest job.",
-        autocompletion=complete_jobs,
-    ),
-]
-
 
 def cancel(
     jobs: SomeJobIds = None,
+    *,
+    is_all: All = False,
+    state: State = None,
+    name: Name = None,
+    user: User = None,
+    tenant: Tenant = None,
     all_pending: Annotated[
         bool, typer.Option("--all-pending", help="Every job of yours that has not started.")
     ] = False,
@@ -43,56 +49,84 @@ def cancel(
     """End running jobs and take waiting ones out of the queue.
 
     A running job gets TERM, then KILL after a grace period; its GPUs are free once nothing of it
-    is left.
+    is left. All jobs named are cancelled at once, so none of them starts meanwhile.
     """
-    from tgpu.cli.connect import connected
-    from tgpu.cli.targets import on_each
-
-    with connected(api_url) as client:
-        ids = _given(jobs, all_pending, "--all-pending") or _mine_pending(client)
-        results = on_each(client, ids, client.cancel_job, _live())
-        return _report(results, as_json, "nothing of yours is waiting")
+    if all_pending:
+        _given(jobs, all_pending, "--all-pending")
+        state = state or "pending"
+    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    return act("cancel", wanted, as_json=as_json, api_url=api_url)
 
 
-def hold(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
-    """Keep waiting jobs from starting until `tgpu release`."""
-    from tgpu.cli.connect import connected
-    from tgpu.cli.targets import on_each
-
-    with connected(api_url) as client:
-        return _report(on_each(client, jobs, client.hold_job, ["pending"]), as_json)
-
-
-def release(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
-    """Let held jobs start again."""
-    from tgpu.cli.connect import connected
-    from tgpu.cli.targets import on_each
-
-    with connected(api_url) as client:
-        return _report(on_each(client, jobs, client.release_job, ["pending"]), as_json)
-
-
-def priority(
-    job: JobId,
-    number: Annotated[
-        int, typer.Argument(metavar="N", help="Higher goes first; 500 is what most jobs have.")
-    ],
+def hold(
+    jobs: SomeJobIds = None,
+    *,
+    is_all: All = False,
+    state: State = None,
+    name: Name = None,
+    user: User = None,
+    tenant: Tenant = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Give a waiting job, or the waiting jobs of an array, another priority.
+    """Keep waiting jobs from starting until `tgpu release`."""
+    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    return act("hold", wanted, as_json=as_json, api_url=api_url)
+
+
+def release(
+    jobs: SomeJobIds = None,
+    *,
+    is_all: All = False,
+    state: State = None,
+    name: Name = None,
+    user: User = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Let held jobs start again."""
+    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    return act("release", wanted, as_json=as_json, api_url=api_url)
+
+
+def priority(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[JOB]... N",
+            help="Jobs or whole arrays, then the number: higher goes first; most jobs have 500.",
+            autocompletion=complete_jobs,
+        ),
+    ],
+    *,
+    is_all: All = False,
+    state: State = None,
+    name: Name = None,
+    user: User = None,
+    tenant: Tenant = None,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Give waiting jobs, or the waiting jobs of an array, another priority.
 
     How long it has waited still counts. A job that runs keeps the priority it has.
     """
-    from tgpu.cli.connect import connected
-    from tgpu.cli.targets import on_each
+    *names, number = jobs
+    wanted = Wanted(names, is_all, state, name, user, tenant)
+    return act(
+        "priority", wanted, as_json=as_json, api_url=api_url, priority=_read_priority(number)
+    )
 
-    with connected(api_url) as client:
 
-        def rerank(job_id: str) -> object:
-            return client.rerank_job(job_id, number)
+def _read_priority(text: str) -> int:
+    from tgpu.cli.failures import bad_input
 
-        return _report(on_each(client, [job], rerank, ["pending"]), as_json)
+    try:
+        return int(text)
+    except ValueError:
+        problem = f"{text!r} is no priority: a whole number, and higher goes first"
+        raise bad_input(problem, "most jobs have 500: tgpu priority JOB 1000") from None
 
 
 def complete(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int:
@@ -145,12 +179,6 @@ def _live() -> tuple[str, ...]:
     from tgpu.cli.render.jobs import LIVE
 
     return LIVE
-
-
-def _mine_pending(client: "Client") -> list[str]:
-    from tgpu.cli.environment import user_name
-
-    return [job.job_id for job in client.iter_jobs(states=["pending"], user=user_name())]
 
 
 def _wanted(failed: bool, since: str | None, failure: str | None) -> "Callable[[JobModel], bool]":

@@ -46,6 +46,7 @@ from tgpu.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from tgpu.wire.selection_v1 import SelectionAnswer, SelectionRequest
 from tgpu.wire.share_v1 import ShareList
 from tgpu.wire.sizes_v1 import SizeAnswer
 from tgpu.wire.tenants_v1 import (
@@ -153,6 +154,10 @@ class AsyncClient:
 
     async def get_job(self, job_id: str) -> JobModel:
         return await self.send(calls.get_job(job_id))
+
+    async def select(self, request: SelectionRequest) -> SelectionAnswer:
+        """Change many jobs at once, all in one commit: cancel, hold, release, priority."""
+        return await self.send(calls.select(request))
 
     async def cancel_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.cancel_job(job_id))

@@ -44,6 +44,7 @@ from tgpu.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from tgpu.wire.selection_v1 import SelectionAnswer, SelectionRequest
 from tgpu.wire.share_v1 import ShareList
 from tgpu.wire.sizes_v1 import SizeAnswer
 from tgpu.wire.tenants_v1 import (
@@ -152,6 +153,10 @@ def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Ca
 
 def get_job(job_id: str) -> Call[JobModel]:
     return Call("GET", path_of("jobs", job_id), a(JobModel))
+
+
+def select(request: SelectionRequest) -> Call[SelectionAnswer]:
+    return Call("POST", "/api/v1/jobs/select", a(SelectionAnswer), body=said(request))
 
 
 def cancel_job(job_id: str) -> Call[ActionAnswer]:

@@ -49,6 +49,7 @@ from tgpu.wire.root_v1 import (
     Stats,
     TickAnswer,
 )
+from tgpu.wire.selection_v1 import SelectionAnswer, SelectionRequest
 from tgpu.wire.share_v1 import ShareList
 from tgpu.wire.sizes_v1 import SizeAnswer
 from tgpu.wire.tenants_v1 import (
@@ -160,6 +161,10 @@ class Client:
 
     def get_job(self, job_id: str) -> JobModel:
         return self.send(calls.get_job(job_id))
+
+    def select(self, request: SelectionRequest) -> SelectionAnswer:
+        """Change many jobs at once, all in one commit: cancel, hold, release, priority."""
+        return self.send(calls.select(request))
 
     def cancel_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.cancel_job(job_id))

@@ -98,7 +98,7 @@ def row_of_change(trail: Trail, events: Sequence[Event], state: State) -> AuditR
     """The row about a change, with what the events tell beyond the call itself."""
     target, tenant_id, detail = _told(events, state)
     return replace(
-        trail.row(OK, detail),
+        trail.row(OK, trail.detail or detail),
         target=(trail.target or target)[:_LONGEST],
         tenant_id=trail.tenant_id or tenant_id,
     )
@@ -115,9 +115,7 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
                 owner = tenants.pop() if len(tenants) == 1 else None
                 found = event.jobs[0].job_id, owner, many
             case JobMoved():
-                entry = state.entry(event.job_id)
-                owner = None if entry is None else entry.job.tenant_id
-                found = event.job_id, owner, str(event.move)
+                found = event.job_id, _tenant_of_all(events, state), str(event.move)
             case JobChanged(_, job):
                 found = job.job_id, job.tenant_id, f"priority {job.priority}"
             case TenantSet():
@@ -139,3 +137,10 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
                 continue
         break
     return found
+
+
+def _tenant_of_all(events: Sequence[Event], state: State) -> TenantId | None:
+    """Of the jobs that moved; None where they are of several."""
+    moved = (state.entry(event.job_id) for event in events if isinstance(event, JobMoved))
+    tenants = {entry.job.tenant_id for entry in moved if entry is not None}
+    return tenants.pop() if len(tenants) == 1 else None

@@ -19,13 +19,14 @@ from tgpu.core.errors import (
 from tgpu.core.events import JobChanged, JobMoved, JobsSubmitted
 from tgpu.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, is_job_id
 from tgpu.core.job import Dependency, DependencyKind, Detail, Job, Options, class_of
-from tgpu.core.lifecycle import PLACED, JobState, Move
+from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text
 from tgpu.service.bookings import named
 from tgpu.service.by_memory import counted_by_memory
 from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
+from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
 from tgpu.service.submission import (
@@ -252,24 +253,15 @@ class JobCommands:
         """End a job for good. The state it is in then: a running one takes its grace to end."""
 
         def decide(state: State) -> Decision[JobState]:
-            entry = self._live(state, job_id)
-            now = self._clock.now()
-            if entry.progress.state in PLACED and not entry.job.options.lease:
-                stopped = lifecycle.stop(job_id, entry.progress, cause)
-                move = JobMoved(now, job_id, Move.STOP, stopped)
-            else:
-                ended = lifecycle.end(job_id, entry.progress, JobState.CANCELLED, now, cause=cause)
-                move = JobMoved(now, job_id, Move.CANCEL, ended)
+            move = cancel_job(self._live(state, job_id), self._clock.now(), cause)
             return Decision(move.progress.state, [move])
 
         return await self._change(job_id, decide)
 
     async def hold(self, job_id: JobId, *, held: bool) -> JobState:
         def decide(state: State) -> Decision[JobState]:
-            entry = self._live(state, job_id)
-            progress = lifecycle.hold(job_id, entry.progress, held)
-            move = Move.HOLD if held else Move.RELEASE
-            return Decision(progress.state, [JobMoved(self._clock.now(), job_id, move, progress)])
+            move = hold_job(self._live(state, job_id), self._clock.now(), held=held)
+            return Decision(move.progress.state, [move])
 
         return await self._change(job_id, decide)
 
@@ -278,15 +270,8 @@ class JobCommands:
 
         def decide(state: State) -> Decision[JobState]:
             entry = self._live(state, job_id)
-            is_now = entry.progress.state
-            if is_now is not JobState.PENDING:
-                raise Conflict(
-                    f"job {job_id} is {is_now}: only a job that waits can get another priority",
-                    [{"job_id": job_id, "state": str(is_now)}],
-                )
-            job = replace(entry.job, priority=priority)
-            events = [] if job == entry.job else [JobChanged(self._clock.now(), job)]
-            return Decision(is_now, events)
+            change = rerank_job(entry, self._clock.now(), priority)
+            return Decision(entry.progress.state, [] if change is None else [change])
 
         return await self._change(job_id, decide)
 

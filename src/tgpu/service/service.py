@@ -72,6 +72,8 @@ from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.run_as import RunAs
 from tgpu.service.sealing import KEY_BYTES, Sealer
 from tgpu.service.sealing_key import key_is_recorded
+from tgpu.service.selection import Selection
+from tgpu.service.selection_commands import Change, Changed, SelectionCommands
 from tgpu.service.settings_record import RecordedValues, record_settings
 from tgpu.service.sizes import Sizes
 from tgpu.service.spending import (
@@ -529,6 +531,24 @@ class Service:
             if self._urgent is None:
                 raise
             return await self._urgent.stop(job_id, error)
+
+    @property
+    def selections(self) -> SelectionCommands:
+        return SelectionCommands(self.writer, self.clock)
+
+    async def cancel_selected(
+        self,
+        job_ids: Sequence[JobId],
+        selection: Selection,
+        cause: str = "cancelled by its owner",
+    ) -> Changed:
+        """The same of many, in one commit; of those that run also while the store fails."""
+        try:
+            return await self.selections.change(Change.CANCEL, job_ids, selection, cause=cause)
+        except StoreUnavailable as error:
+            if self._urgent is None:
+                raise
+            return await self._urgent.stop_all(job_ids, selection.states, error)
 
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)

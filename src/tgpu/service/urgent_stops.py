@@ -8,7 +8,7 @@ itself.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from tgpu.core.state import State
 from tgpu.engines.api import Engine, EngineUnavailable
 from tgpu.service import audit
 from tgpu.service.attempt_key import attempt_key
+from tgpu.service.selection_commands import Changed
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import StoreUnavailable
 
@@ -68,6 +69,21 @@ class UrgentStops:
             self._recording[job_id] = task
             task.add_done_callback(lambda _: self._recording.pop(job_id, None))
         return Cancelled(entry.progress.state, str(problem))
+
+    async def stop_all(
+        self, job_ids: Iterable[JobId], states: Collection[JobState], problem: StoreUnavailable
+    ) -> Changed:
+        """The same for those of many that run; the rest is left as it is."""
+        moved: dict[JobId, JobState] = {}
+        for job_id in job_ids:
+            entry = self._state.entry(job_id)
+            if entry is None or (states and entry.progress.state not in states):
+                continue
+            if entry.progress.state in PLACED and not entry.job.options.lease:
+                moved[job_id] = (await self.stop(job_id, problem)).state
+        if not moved:
+            raise problem
+        return Changed(moved, {}, unrecorded=str(problem))
 
     def problems(self) -> list[str]:
         if not self._recording:

@@ -53,6 +53,7 @@ T = TypeVar("T")
 # How many jobs one commit may insert or move: a flush of this size stays well under a second, so
 # a bulk load cannot keep a single submit waiting.
 _GROUP_LIMIT = 10_000
+_LARGE = 1_000  # events of one commit: between the steps of more than this others get their turn
 _RULES = BreakerRules(failures=3, retry_ms=2_000)
 _PROBE = ("probe", "store")  # a document, written to see whether anything can be
 
@@ -254,8 +255,11 @@ class Writer:
     async def _serve(self, group: list[Command]) -> None:
         decided = self._decide(group)
         events = [event for _, decision in decided for event in decision.events]
+        await self._let_others_in(events)
         events += usage_events(self.state, events)
+        await self._let_others_in(events)
         record = record_of(decided, events, self.state)
+        await self._let_others_in(events)
         if events or record.documents or record.audit:
             began = time.perf_counter()
             try:
@@ -270,6 +274,11 @@ class Writer:
                 self._part("a commit was not waited for", group)
             self._apply(decided, events, last_seq, time.perf_counter() - began)
         self._answer(decided)
+
+    async def _let_others_in(self, events: Sequence[Event]) -> None:
+        """To read: nothing else is decided before this group is on record, cycles included."""
+        if len(events) > _LARGE:
+            await asyncio.sleep(0)
 
     def _decide(self, group: list[Command]) -> Decided:
         decided: list[tuple[Command, Decision[Any]]] = []

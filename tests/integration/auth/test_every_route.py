@@ -66,6 +66,7 @@ def body_for(path: str, tenant: str) -> dict[str, Any]:
         "/jobs/batch": {"json": [job | PLAIN]},
         "/ingest": {"json": job | PLAIN},
         "/api/v1/jobs": {"json": job},
+        "/api/v1/jobs/select": {"json": {"action": "hold", "jobs": [f"{tenant}-1"]}},
         "/api/v1/jobs/{job}": {"json": {"priority": 1}},
         "/api/v1/queues": {"json": {"project_id": tenant, "name": "day"}},
         "/api/v1/tenants": {"json": {"name": "new"}},

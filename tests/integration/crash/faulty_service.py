@@ -1,10 +1,12 @@
 """The service with a fault: `python faulty_service.py STEP serve …`.
 
-A bug behind the commits strikes at the commit of a job named "boom", once it is durable.
+A bug behind the commits strikes at the commit of a job named "boom", once it is durable; "half" in
+the midst of the commit of a selection.
 """
 
 import os
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +18,9 @@ from tgpu.core.events import Event, JobsSubmitted
 from tgpu.core.state import State
 from tgpu.service.feed import Feed
 from tgpu.service.service import Service
+from tgpu.store import sqlite_write
 from tgpu.store.api import Record
+from tgpu.store.rows import Rows
 from tgpu.store.sqlite import SqliteStore
 
 
@@ -62,11 +66,24 @@ def hang() -> None:
     SqliteStore._commit = slow  # type: ignore[method-assign]  # for the test alone
 
 
+def half() -> None:
+    """Killed in the midst of a commit that moves many jobs, when SQLite has all of them."""
+    real = sqlite_write._set_the_rest
+
+    def set_the_rest(connection: sqlite3.Connection, rows: Rows) -> None:
+        if len(rows.moves) > 50:
+            die()
+        real(connection, rows)
+
+    sqlite_write._set_the_rest = set_the_rest
+
+
 STEPS: dict[str, Callable[[], None]] = {
     "publish": lambda: before(Feed, "publish", lambda _, events, __: events, bug),
     "apply": lambda: before(State, "apply", lambda _, event: [event], bug),
     "published": lambda: before(Service, "_published", lambda _, events: events, bug),
     "hang": hang,
+    "half": half,
     "killed": lambda: before(State, "apply", lambda _, event: [event], die),
 }
 

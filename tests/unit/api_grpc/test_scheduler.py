@@ -134,6 +134,14 @@ async def test_a_job_that_is_over_cannot_be_cancelled(served):
     assert (told.status, told.code) == ("FAILED_PRECONDITION", "CONFLICT")
 
 
+async def test_the_id_of_an_array_cancels_all_that_is_left_of_it(served):
+    request = pb.SubmitJobRequest(command=["t"], array=pb.ArrayRequest(indexes="1-3"))
+    array_id = (await served.scheduler.SubmitJob(request)).job_id
+    answer = await served.scheduler.CancelJob(pb.CancelJobRequest(job_id=array_id))
+    assert (answer.job_id, answer.status) == (array_id, "cancelled")
+    assert answer.message == f"cancelled 3 jobs of array {array_id}: 3 waiting"
+
+
 @pytest.mark.parametrize("call", ["CancelJob", "GetJobStatus"])
 @pytest.mark.parametrize(
     ("job_id", "status", "code"),

@@ -46,6 +46,8 @@ class FakeService:
                 return httpx.Response(201, json={"job_id": "12", "warnings": ["think twice"]})
             case "GET", ["jobs"]:
                 return self._list(request)
+            case "POST", ["jobs", "select"]:
+                return httpx.Response(200, json=self._selected(self.bodies[-1]))
             case "GET", ["health"]:
                 return httpx.Response(200, json=self.health)
             case "GET", ["journal"]:
@@ -55,6 +57,11 @@ class FakeService:
             case method, ["jobs", job_id, *tail]:
                 return self._job(request, method, job_id, tail)
         return _error(404, "NOT_FOUND", f"nothing at {request.url.path}")
+
+    def _selected(self, body: dict[str, object]) -> dict[str, object]:
+        """What the service would say is tested with the service."""
+        action, jobs = str(body["action"]), body.get("jobs")
+        return {"action": action, "message": f"{action}: {jobs}", "changed": 1}
 
     def _list(self, request: httpx.Request) -> httpx.Response:
         states = request.url.params.get("state", "").split(",")

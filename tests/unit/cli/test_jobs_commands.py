@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
-from tests.unit.cli.fake_service import an_element
-from tgpu.cli import environment, output
+from tgpu.cli import environment
 
 
 def test_piped_lists_are_plain_and_whole(tgpu, service):
@@ -70,37 +69,53 @@ def test_why_answers_with_the_reason_and_a_command(tgpu, service):
     assert tgpu("why", "1").out == "job 1 waits: needs 4 A100; 3 free\n  next: tgpu gpus\n"
 
 
-def test_cancel_goes_on_after_a_failure_and_returns_its_code(tgpu, service):
-    service.add(a_running_job("1"), an_ended_job("2"), a_running_job("3"))
-    outcome = tgpu("cancel", "1", "2", "99", "3")
-    assert outcome.code == 5
-    assert outcome.out == "job 1 cancelled\njob 3 cancelled\n"
-    assert "job 2 is over" in outcome.err
-    assert "99" in outcome.err
+@pytest.mark.parametrize("command", ["cancel", "hold", "release"])
+def test_several_jobs_are_one_request_and_one_line(tgpu, service, command):
+    outcome = tgpu(command, "1", "7", "last")
+    assert (outcome.code, outcome.out) == (0, f"{command}: ['1', '7', 'last']\n")
+    assert service.requests == [("POST", "/jobs/select")]
+    assert service.bodies == [{"action": command, "jobs": ["1", "7", "last"]}]
 
 
-def test_results_of_several_jobs_are_a_json_list(tgpu, service):
-    service.add(a_running_job("1"))
-    results = json.loads(tgpu("cancel", "1", "99", "--json").out)
-    assert results[0]["status"] == "running"
-    assert results[1]["job_id"] == "99"
-    assert results[1]["error"]["code"] == "JOB_NOT_FOUND"
+def test_what_came_of_a_selection_is_one_object_in_json(tgpu, service):
+    assert json.loads(tgpu("cancel", "1", "--json").out)["changed"] == 1
 
 
-def test_the_id_of_an_array_means_its_live_elements(tgpu, service):
-    service.add(*(an_element("7", n) for n in (10, 9)), an_element("7", 1, state="completed"))
-    assert tgpu("cancel", "7").out == "job 7.9 cancelled\njob 7.10 cancelled\n"
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (["--all"], {"all": True, "mine": True, "user": "me"}),
+        (["--all-pending"], {"states": ["pending"], "mine": True, "user": "me"}),
+        (["--state", "pending,running"], {"states": ["pending", "running"], "mine": True}),
+        (["--name", "sweep", "--user", "ada"], {"name": "sweep", "user": "ada"}),
+        (["--user", "*"], {"all": True}),
+        (["--tenant", "lab"], {"tenant_id": "lab", "mine": True}),
+        (["7", "--state", "pending"], {"jobs": ["7"], "states": ["pending"]}),
+    ],
+)
+def test_conditions_choose_among_ones_own_jobs(tgpu, service, monkeypatch, options, fields):
+    monkeypatch.setattr(environment, "user_name", lambda: "me")
+    assert tgpu("cancel", *options).code == 0
+    body = service.bodies[-1]
+    assert body | fields == body
+    assert ("mine" in body) == ("mine" in fields)
 
 
-def test_a_large_array_does_not_fill_the_terminal(tgpu, service, monkeypatch):
-    service.add(*(an_element("7", n) for n in range(1, 31)))
-    monkeypatch.setattr(output, "width", lambda: 80)
-    assert tgpu("cancel", "7").out == "job 7.1 cancelled\n… 28 more\njob 7.30 cancelled\n"
-
-
-def test_piped_it_is_a_line_for_each(tgpu, service):
-    service.add(*(an_element("7", n) for n in range(1, 31)))
-    assert len(tgpu("cancel", "7").out.splitlines()) == 30
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("cancel", "--state", "failed"), "what is failed is over"),
+        (("cancel", "1", "--all"), "both jobs and --all"),
+        (("hold",), "no job given"),
+        (("priority", "8"), "no job given"),
+        (("priority", "8", "high"), "'high' is no priority: a whole number"),
+    ],
+)
+def test_a_selection_that_cannot_be_is_refused(tgpu, service, arguments, complaint):
+    outcome = tgpu(*arguments)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+    assert service.requests == []
 
 
 @pytest.mark.parametrize("arguments", [("cancel",), ("rerun",), ("cancel", "1", "--all-pending")])
@@ -214,16 +229,6 @@ def test_wait_for_a_bare_number_is_refused(tgpu):
 
 
 @pytest.mark.parametrize("number", [900, -5])
-def test_the_waiting_jobs_of_an_array_get_another_priority(tgpu, service, number):
-    service.add(an_element("7", 1, state="running"), an_element("7", 2), a_job("8"))
-    assert tgpu("priority", "7", str(number)).code == 0
-    assert service.bodies[-1] == {"priority": number}
-    assert [path for method, path in service.requests if method == "PATCH"] == [
-        "/jobs/7",
-        "/jobs/7.2",
-    ]
-
-
-def test_a_priority_that_is_no_number_is_bad_input(tgpu, service):
-    service.add(a_job("8"))
-    assert tgpu("priority", "8", "high").code == 2
+def test_the_last_word_is_the_priority_of_all_the_jobs_before_it(tgpu, service, number):
+    assert tgpu("priority", "7", "8", str(number)).code == 0
+    assert service.bodies == [{"action": "priority", "jobs": ["7", "8"], "priority": number}]

@@ -17,6 +17,7 @@ from tgpu.client.http import Client
 from tgpu.wire.keys_v1 import KeyCreate
 from tgpu.wire.reservations_v1 import ReservationCreate
 from tgpu.wire.root_v1 import PlainJobRequest
+from tgpu.wire.selection_v1 import SelectionRequest
 from tgpu.wire.tenants_v1 import (
     QueueCreate,
     QueuePatch,
@@ -38,6 +39,7 @@ EXAMPLES: list[Call[object]] = [
     calls.submit(SubmitRequest(command=["x"])),
     calls.list_jobs(10, None),
     calls.get_job("7"),
+    calls.select(SelectionRequest(action="cancel", jobs=["7"])),
     calls.cancel_job("7"),
     calls.hold_job("7"),
     calls.rerank_job("7", 900),

@@ -32,6 +32,7 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("POST", "/api/v1/jobs"): _CHANGE,
     ("GET", "/api/v1/jobs"): _READ,
     ("POST", "/api/v1/jobs/estimate"): _READ,
+    ("POST", "/api/v1/jobs/select"): _CHANGE,
     ("GET", "/api/v1/scheduler/accuracy"): _READ,
     ("GET", _JOB): _READ,
     ("DELETE", _JOB): _CHANGE,

@@ -10,11 +10,11 @@ from tgpu.api.auth.grpc_gate import grpc_caller
 from tgpu.api.grpc.messages import check_bounds, fields_of, fill
 from tgpu.api.grpc.refusal import Context, NotReady, answering
 from tgpu.api.nodes import node_models
-from tgpu.api.rest.access import checked_submission, live_job_id, visible_job
+from tgpu.api.rest.access import checked_submission, visible_job
 from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.job_page import read_rows
-from tgpu.api.rest.jobs import cancel_answer, states_of, submit_answer
+from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.tenants import core_fields, tenant_model
 from tgpu.api.rest.view import folded_model, iso
@@ -62,8 +62,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobReply:
         check_bounds(request)
         service = self._service()
-        job_id = await live_job_id(service, grpc_caller(), _job_name(request.job_id))
-        return fill(pb.CancelJobReply(), cancel_answer(job_id, await service.cancel(job_id)))
+        answer = await cancel_named(service, grpc_caller(), _job_name(request.job_id))
+        return fill(pb.CancelJobReply(), answer)
 
     @answering
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:

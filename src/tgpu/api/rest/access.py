@@ -132,8 +132,13 @@ def shown_name(caller: Principal) -> str | None:
 
 
 async def _resolve(service: Service, caller: Principal, name: str) -> JobId:
-    if name != "last" or caller.tenants is None:
-        return await service.resolve(name)
+    return await newest_of(service, caller) if name == "last" else JobId(name)
+
+
+async def newest_of(service: Service, caller: Principal) -> JobId:
+    """The newest job that the caller sees. NotFound where there is none."""
+    if caller.tenants is None:
+        return await service.resolve("last")
     newest = await service.store.jobs(JobQuery(tenant_ids=caller.scope, limit=1))
     if not newest:
         raise not_found("last")

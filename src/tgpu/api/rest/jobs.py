@@ -18,15 +18,18 @@ from tgpu.api.rest.logs import read_log
 from tgpu.api.rest.parameters import Name, Words
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.route import Router
+from tgpu.api.rest.selection import cancel_array
 from tgpu.api.rest.standing import check_priority, highest_priority
 from tgpu.api.rest.view import job_model, shown_cause
 from tgpu.api.rest.why import why_answer
-from tgpu.core.errors import InvalidRequest
+from tgpu.core.errors import InvalidRequest, NotFound
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.service.audit import concerns
+from tgpu.service.identity import Principal
 from tgpu.service.jobs import Submitted
 from tgpu.service.rerun import rerun_detail
+from tgpu.service.service import Service
 from tgpu.service.urgent_stops import Cancelled
 from tgpu.store.api import JobQuery, StoredJob
 from tgpu.wire.v1 import (
@@ -99,10 +102,8 @@ async def get_job(request: Request, job: Name) -> JobModel:
 
 @router.delete("/{job}")
 async def cancel(request: Request, response: Response, job: Name) -> ActionAnswer:
-    """End a job for good, with all its processes; 202: it is not on record yet."""
-    service = service_of(request)
-    job_id = await live_job_id(service, caller_of(request), job)
-    answer = cancel_answer(job_id, await service.cancel(job_id))
+    """End a job or an array for good, with all processes; 202: it is not on record yet."""
+    answer = await cancel_named(service_of(request), caller_of(request), job)
     response.status_code = 200 if answer.recorded else 202
     return answer
 
@@ -245,6 +246,15 @@ def states_of(text: str) -> tuple[JobState, ...]:
             known = ", ".join(JobState)
             raise InvalidRequest("state", name, f"there are: {known}") from None
     return tuple(states)
+
+
+async def cancel_named(service: Service, caller: Principal, name: str) -> ActionAnswer:
+    """A job, or all that is left of an array or sweep."""
+    try:
+        job_id = await live_job_id(service, caller, name)
+        return cancel_answer(job_id, await service.cancel(job_id))
+    except NotFound:
+        return await cancel_array(service, caller, name)
 
 
 def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:

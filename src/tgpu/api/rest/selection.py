@@ -1,0 +1,143 @@
+"""/api/v1/jobs/select: many jobs changed by one command and one commit."""
+
+from fastapi import Request, Response
+
+from tgpu.api.rest.access import caller_of, newest_of, service_of
+from tgpu.api.rest.route import Router
+from tgpu.api.rest.selection_words import (
+    counts_of,
+    left_alone,
+    not_recorded,
+    nothing_to_do,
+    of_one,
+    sentence,
+)
+from tgpu.api.rest.standing import check_priority
+from tgpu.core.errors import Conflict, InvalidRequest, SchedulerError
+from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Job
+from tgpu.core.lifecycle import PLACED, JobState
+from tgpu.service.audit import concerns
+from tgpu.service.identity import LOCAL, Principal
+from tgpu.service.jobs import not_found
+from tgpu.service.selection import Picked, Selection, pick
+from tgpu.service.selection_commands import Change, Changed
+from tgpu.service.service import Service
+from tgpu.wire.selection_v1 import SelectionAnswer, SelectionRequest
+from tgpu.wire.v1 import ActionAnswer
+
+router = Router(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+@router.post("/select")
+async def select(request: Request, response: Response, body: SelectionRequest) -> SelectionAnswer:
+    """Cancel, hold, release or reprioritise many jobs at once: all of them or none."""
+    service, caller = service_of(request), caller_of(request)
+    answer = await change_selection(service, caller, body)
+    response.status_code = 200 if answer.recorded else 202
+    return answer
+
+
+async def change_selection(
+    service: Service, caller: Principal, body: SelectionRequest
+) -> SelectionAnswer:
+    change = Change(body.action)
+    if (change is Change.PRIORITY) != (body.priority is not None):
+        remedy = "is the new one, and goes with action priority alone"
+        raise InvalidRequest("priority", body.priority, remedy)
+    selection = await _selection(service, caller, body)
+    picked = await pick(
+        service.state, service.store, selection, lambda job: refusal(service, caller, change, job)
+    )
+    for tenant_id in sorted(picked.tenants):
+        check_priority(service, caller, tenant_id, body.priority)
+    if selection.only_name is not None and not picked.arrays:
+        return await _change_one(service, change, JobId(selection.only_name), body.priority or 0)
+    if not picked.job_ids:
+        changed = Changed({}, {})
+    elif change is Change.CANCEL:
+        changed = await service.cancel_selected(picked.job_ids, selection)
+    else:
+        changed = await service.selections.change(
+            change, picked.job_ids, selection, priority=body.priority or 0
+        )
+    return _answer(body, changed, picked)
+
+
+async def cancel_array(service: Service, caller: Principal, name: str) -> ActionAnswer:
+    """All that is left of an array, for those who name it where a job is expected."""
+    body = SelectionRequest(action="cancel", jobs=[name])
+    answer = await change_selection(service, caller, body)
+    state = JobState.RUNNING if answer.counts.get("running") else JobState.CANCELLED
+    return ActionAnswer(job_id=name, status=state, message=answer.message, recorded=answer.recorded)
+
+
+async def _change_one(
+    service: Service, change: Change, job_id: JobId, priority: int
+) -> SelectionAnswer:
+    """One job alone is refused, and answered, as its own paths do."""
+    concerns(job_id)
+    problem = None
+    match change:
+        case Change.CANCEL:
+            cancelled = await service.cancel(job_id)
+            state, problem = cancelled.state, cancelled.unrecorded
+        case Change.HOLD | Change.RELEASE:
+            state = await service.jobs.hold(job_id, held=change is Change.HOLD)
+        case Change.PRIORITY:
+            state = await service.jobs.rerank(job_id, priority)
+    message = of_one(change, job_id, state, priority=priority)
+    message += "" if problem is None else not_recorded(problem)
+    return SelectionAnswer(
+        action=change,
+        message=message,
+        changed=1,
+        counts={"running" if state in PLACED else "waiting": 1},
+        job_ids=[job_id],
+        recorded=problem is None,
+    )
+
+
+def refusal(service: Service, caller: Principal, change: Change, job: Job) -> SchedulerError | None:
+    """Why the caller may not do that to the job, as the paths of one job would say it."""
+    return None if caller.sees(job.tenant_id) else not_found(job.job_id)
+
+
+async def _selection(service: Service, caller: Principal, body: SelectionRequest) -> Selection:
+    conditions = (body.jobs, body.all, body.states, body.name, body.user, body.mine, body.tenant_id)
+    if not any(conditions):
+        raise InvalidRequest("jobs", [], "name jobs or arrays, give a condition, or say all")
+    names = [await newest_of(service, caller) if name == "last" else name for name in body.jobs]
+    return Selection(
+        names=tuple(dict.fromkeys(names)),
+        states=frozenset(JobState(name) for name in body.states),
+        name_contains=body.name,
+        user=_user(caller, body),
+        tenant_id=None if body.tenant_id is None else TenantId(body.tenant_id),
+    )
+
+
+def _user(caller: Principal, body: SelectionRequest) -> str | None:
+    if body.mine and caller != LOCAL:
+        return caller.name
+    return body.user or None
+
+
+def _answer(body: SelectionRequest, changed: Changed, picked: Picked) -> SelectionAnswer:
+    left = left_alone(changed, picked)
+    if changed.moved:
+        change = Change(body.action)
+        message = sentence(change, changed, picked, left, priority=body.priority)
+    else:
+        message = nothing_to_do(left)
+        if body.jobs:  # who names jobs and gets none of it has made a mistake
+            raise Conflict(message, [part.model_dump() for part in left])
+    return SelectionAnswer(
+        action=body.action,
+        message=message,
+        changed=len(changed.moved),
+        counts=counts_of(changed),
+        job_ids=list(changed.moved),
+        left_alone=left,
+        recorded=changed.unrecorded is None,
+    )

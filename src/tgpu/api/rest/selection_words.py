@@ -1,0 +1,124 @@
+"""What came of a selection, in one line with counts."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tgpu.core.lifecycle import PLACED, JobState
+from tgpu.service.selection import Picked
+from tgpu.service.selection_commands import Change, Changed, Left
+from tgpu.wire.selection_v1 import LeftAloneModel
+
+_LEFT = {
+    Left.ENDING: "being ended already",
+    Left.RUNS: "running: only what waits can be changed so",
+    Left.HELD: "on hold already",
+    Left.NOT_HELD: "not on hold",
+    Left.SAME: "of that priority already",
+    Left.STATE: "in another state",
+}
+_SHOWN = 10  # ids of jobs that were left alone
+
+
+def counts_of(changed: Changed) -> dict[str, int]:
+    """Of those that changed, by what they did before."""
+    running = sum(state in PLACED for state in changed.moved.values())
+    counts = {"running": running, "waiting": len(changed.moved) - running}
+    return {name: count for name, count in counts.items() if count}
+
+
+def left_alone(changed: Changed, picked: Picked) -> list[LeftAloneModel]:
+    found = []
+    over = changed.left.get(Left.OVER, [])
+    if over or picked.over:
+        count = len(over) + picked.over.total()
+        message = f"{count:,} over already{_by_state(picked.over)}"
+        found.append(_left(Left.OVER, count, message, over))
+    for reason, text in _LEFT.items():
+        job_ids = changed.left.get(reason, [])
+        if job_ids:
+            count = len(job_ids)
+            found.append(_left(reason, count, f"{count:,} {text}", job_ids))
+    return found
+
+
+def sentence(
+    change: Change,
+    changed: Changed,
+    picked: Picked,
+    left: list[LeftAloneModel],
+    *,
+    priority: int | None = None,
+) -> str:
+    """cancelled 200 jobs of array 1: 5 running are being ended, 195 waiting"""
+    what = _what(list(changed.moved), picked)
+    match change:
+        case Change.CANCEL:
+            text = f"cancelled {what}{_parts(changed)}"
+        case Change.HOLD:
+            text = f"put {what} on hold"
+        case Change.RELEASE:
+            text = f"released {what}"
+        case Change.PRIORITY:
+            text = f"gave {what} priority {priority}"
+    if left:
+        text += f"; left alone: {', '.join(part.message for part in left)}"
+    if changed.unrecorded is not None:
+        text += f"{not_recorded(changed.unrecorded)}; what waits was left as it is"
+    return text
+
+
+def nothing_to_do(left: list[LeftAloneModel]) -> str:
+    """Of a selection by conditions that found no job, or none that could be changed."""
+    if not left:
+        return "no job matches"
+    return f"no job was changed; left alone: {', '.join(part.message for part in left)}"
+
+
+def of_one(change: Change, job_id: str, state: JobState, *, priority: int | None = None) -> str:
+    match change:
+        case Change.CANCEL if state is JobState.CANCELLED:
+            return f"job {job_id} cancelled"
+        case Change.CANCEL:
+            return f"job {job_id} is being ended"
+        case Change.HOLD:
+            return f"job {job_id} is on hold"
+        case Change.RELEASE:
+            return f"job {job_id} is released"
+        case Change.PRIORITY:
+            return f"job {job_id} has priority {priority}"
+
+
+def not_recorded(problem: str) -> str:
+    then = "It will be recorded as soon as the store works"
+    return f", and that is not on record yet: {problem}. {then}"
+
+
+def _what(moved: Sequence[str], picked: Picked) -> str:
+    of = f" of array {picked.arrays[0]}" if picked.is_one_array else ""
+    if len(moved) == 1 and not of:
+        return f"job {moved[0]}"
+    return f"{len(moved):,} {'job' if len(moved) == 1 else 'jobs'}{of}"
+
+
+def _parts(changed: Changed) -> str:
+    counts = counts_of(changed)
+    running = counts.get("running", 0) - changed.leases
+    parts = []
+    if running:
+        parts.append(f"{running:,} running {'is' if running == 1 else 'are'} being ended")
+    if changed.leases:
+        parts.append(f"{changed.leases:,} {'lease' if changed.leases == 1 else 'leases'} ended")
+    if waiting := counts.get("waiting"):
+        parts.append(f"{waiting:,} waiting")
+    return f": {', '.join(parts)}"
+
+
+def _by_state(over: Counter[JobState]) -> str:
+    parts = ", ".join(f"{count:,} {state}" for state, count in sorted(over.items()))
+    return f" ({parts})" if parts else ""
+
+
+def _left(reason: Left, count: int, message: str, job_ids: Sequence[str]) -> LeftAloneModel:
+    return LeftAloneModel(
+        reason=str(reason), count=count, message=message, job_ids=list(job_ids[:_SHOWN])
+    )

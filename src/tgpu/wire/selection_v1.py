@@ -1,0 +1,69 @@
+"""Many jobs changed by one request, and what came of it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from tgpu.wire.bounds import NO_NUL, Int, RequestModel, Text, Word
+
+MOST_NAMES = 10_000
+ChangeName = Literal["cancel", "hold", "release", "priority"]
+StateName = Literal["pending", "scheduled", "running", "preempted"]
+JobName = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
+
+
+class SelectionRequest(RequestModel):
+    """Which jobs, and what to do with them: all in one commit, or nothing.
+
+    Conditions that are given must all hold. One of them, or `all`, must be.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"action": "cancel", "jobs": ["7"]},
+                {"action": "hold", "jobs": ["7"], "states": ["pending"]},
+                {"action": "priority", "priority": 900, "jobs": ["7.01", "8"]},
+                {"action": "cancel", "states": ["pending"], "mine": True},
+            ]
+        }
+    )
+
+    action: ChangeName
+    # Ids of jobs or of whole arrays and sweeps; `last` is the newest.
+    jobs: Annotated[list[JobName], Field(max_length=MOST_NAMES), FailFast()] = []
+    all: bool = False  # all that the caller may act on, as far as the other conditions hold
+    states: Annotated[list[StateName], Field(max_length=4), FailFast()] = []
+    name: Text = ""  # that the job's name contains
+    user: Word | None = None
+    # The caller's own; on a service that asks nobody who they are, those of `user`.
+    mine: bool = False
+    tenant_id: Word | None = None
+    priority: Int | None = None  # of action priority: the new one
+
+
+class LeftAloneModel(BaseModel):
+    """Jobs of the selection that stayed as they were, for one and the same reason."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    # over, ending, runs, held, not_held, same, state
+    reason: str
+    count: int
+    message: str
+    job_ids: list[str]  # the first ten
+
+
+class SelectionAnswer(BaseModel):
+    """What came of a selection."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: str
+    message: str
+    changed: int
+    # Of those changed, by what they did before: running, waiting
+    counts: dict[str, int] = {}
+    job_ids: list[str] = []  # that were changed
+    left_alone: list[LeftAloneModel] = []
+    recorded: bool = True  # false: it is done, and will be on record when the store works again
