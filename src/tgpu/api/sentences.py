@@ -18,8 +18,10 @@ def reason_model(reason: Reason, job_id: str) -> ReasonModel:
     )
 
 
-def _held(_: Reason, job_id: str) -> _Sentence:
-    return "on hold", f"tgpu release {job_id}"
+def _held(reason: Reason, job_id: str) -> _Sentence:
+    facts = dict(reason.facts)
+    by = f", by {facts['by']}" if "by" in facts else ""
+    return f"on hold{by}", f"tgpu release {job_id}"
 
 
 def _dependency(reason: Reason, _: str) -> _Sentence:

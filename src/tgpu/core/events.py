@@ -37,6 +37,7 @@ class JobMoved(Struct, frozen=True, gc=False):
     job_id: JobId
     move: Move
     progress: Progress
+    by: str = ""  # who asked for it; "" where the service did it by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,21 @@ class JobChanged:
 
     at: int
     job: Job
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSet:
     at: int
     tenant: Tenant
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSet:
     at: int
     queue: TenantQueue
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class QueueRemoved:
     at: int
     tenant_id: TenantId
     name: str
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,14 @@ class UsageAdded:
 class NodeSet:
     at: int
     node: Node
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
 class BookingSet:
     at: int
     booking: Booking
+    by: str = ""  # as of JobMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ class BookingRemoved:
     at: int
     booking_id: str
     cause: str
+    by: str = ""  # as of JobMoved
 
 
 Scalar = str | int | float | bool | None

@@ -109,7 +109,7 @@ def own_reason(state: State, entry: Entry) -> Reason | None:
     if doom is not None:
         return reason(ReasonCode.DEPENDENCY_FAILED, cause=doom)
     if progress.held:
-        return reason(ReasonCode.HELD)
+        return reason(ReasonCode.HELD, **({"by": progress.held_by} if progress.held_by else {}))
     if entry.unmet:
         named = dict.fromkeys(dependency.job_id for dependency in job.after)
         others = [job_id for job_id in named if state.entry(job_id) is not None]

@@ -113,6 +113,7 @@ class Progress(Struct, frozen=True, gc=False):
     claim: Placement | None = None
     fault: Fault | None = None  # whose doing it was that its last attempt did not end well
     ran_ms: int = 0  # how long its earlier attempts had their GPUs, all together
+    held_by: str = ""  # who put it on hold, where somebody did
 
 
 PENDING: Final = Progress()
@@ -189,6 +190,7 @@ def end(
         progress.claim,
         None,  # fault
         progress.ran_ms,
+        progress.held_by,
     )
 
 

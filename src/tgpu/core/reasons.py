@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class ReasonCode(StrEnum):
-    HELD = "held"  # a person put it on hold
+    HELD = "held"  # a person put it on hold; by, where it is known who
     DEPENDENCY = "dependency"  # jobs: those it waits for
     DEPENDENCY_FAILED = "dependency_failed"  # cause
     BACKING_OFF = "backing_off"  # until, cause

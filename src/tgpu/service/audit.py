@@ -8,7 +8,7 @@ call that changed nothing the door records the row itself.
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from tgpu.core.events import (
@@ -24,8 +24,11 @@ from tgpu.core.events import (
     TenantSet,
 )
 from tgpu.core.ids import TenantId
+from tgpu.core.node import Node
 from tgpu.core.state import State
+from tgpu.core.tenant import Tenant
 from tgpu.service.clock import WallClock
+from tgpu.service.identity import LOCAL, Principal, Role
 from tgpu.store.api import AuditRow
 
 OK: Final = "ok"
@@ -43,6 +46,15 @@ class Trail:
     tenant_id: TenantId | None = None
     detail: str = ""
     recorded: bool = False  # a row about it is in a commit
+    name: str = ""  # of the caller, for people; "" where nobody knows
+    role: Role | None = None
+    job_id: str = ""  # of the job that calls
+
+    def identify(self, caller: Principal, user: str = "") -> None:
+        """Who calls. `user`: whose connection it is, where a caller has no name of their own."""
+        self.actor = caller.actor
+        self.role, self.job_id = caller.role, caller.job_id
+        self.name = user if caller is LOCAL else caller.name
 
     def row(self, outcome: str, detail: str = "") -> AuditRow:
         return AuditRow(
@@ -120,15 +132,14 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
                 found = job.job_id, job.tenant_id, f"priority {job.priority}"
             case TenantSet():
                 tenant = event.tenant
-                user = f"jobs run as {tenant.run_as}" if tenant.run_as else ""
-                found = tenant.tenant_id, tenant.tenant_id, user
+                found = tenant.tenant_id, tenant.tenant_id, _tenant_told(tenant, state)
             case QueueSet():
                 queue = event.queue
                 found = f"{queue.tenant_id}:{queue.name}", queue.tenant_id, ""
             case QueueRemoved():
                 found = f"{event.tenant_id}:{event.name}", event.tenant_id, "removed"
             case NodeSet():
-                found = event.node.node_id, None, ""
+                found = event.node.node_id, None, _pauses_told(event.node, state)
             case BookingSet():
                 found = event.booking.booking_id, event.booking.tenant_id, ""
             case BookingRemoved():
@@ -144,3 +155,22 @@ def _tenant_of_all(events: Sequence[Event], state: State) -> TenantId | None:
     moved = (state.entry(event.job_id) for event in events if isinstance(event, JobMoved))
     tenants = {entry.job.tenant_id for entry in moved if entry is not None}
     return tenants.pop() if len(tenants) == 1 else None
+
+
+def _tenant_told(tenant: Tenant, state: State) -> str:
+    """What is another than before; of a new one, as whom its jobs run."""
+    use = state.ledger.tenants.get(tenant.tenant_id)
+    if use is None:
+        return f"jobs run as {tenant.run_as}" if tenant.run_as else ""
+    names = (field.name for field in fields(tenant))
+    pairs = ((name, getattr(use.tenant, name), getattr(tenant, name)) for name in names)
+    return ", ".join(f"{name}: {was} to {now}" for name, was, now in pairs if was != now)
+
+
+def _pauses_told(node: Node, state: State) -> str:
+    use = state.ledger.nodes.get(node.node_id)
+    before = {gpu.index: gpu.paused for gpu in use.node.gpus} if use is not None else {}
+    changed = [gpu for gpu in node.gpus if gpu.paused != before.get(gpu.index)]
+    return ", ".join(
+        f"GPU {gpu.index} {'resumed' if gpu.paused is None else 'paused'}" for gpu in changed
+    )

@@ -11,6 +11,7 @@ from tgpu.core.job import Detail
 from tgpu.core.state import State
 from tgpu.service import audit
 from tgpu.service.accounting import meter_documents
+from tgpu.service.by_whom import with_names
 from tgpu.service.spending import spend_documents
 from tgpu.store.api import AuditRow, Record
 
@@ -58,11 +59,15 @@ Decided = Sequence[tuple[Command, Decision[Any]]]
 
 
 def audited(command: Command, decision: Decision[Any], state: State) -> Decision[Any]:
-    """With the row about it: a change and who made it are on record together or not at all."""
+    """With the row about it: a change and who made it are on record together or not at all.
+
+    Its events name them too, for those who may not read the audit log.
+    """
     if command.trail is None or not (decision.events or decision.documents):
         return decision
     row = audit.row_of_change(command.trail, decision.events, state)
-    return replace(decision, audit=(*decision.audit, row))
+    events = with_names(decision.events, command.trail, state)
+    return replace(decision, events=events, audit=(*decision.audit, row))
 
 
 def mark_recorded(decided: Decided) -> None:

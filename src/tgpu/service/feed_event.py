@@ -101,12 +101,12 @@ def feed_event(
             return _submitted(seq, event)
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
-            data = _progress_data(progress)
+            data = _progress_data(progress) | _by(event.by)
             if "cause" in data and other != tenant_id:
                 data["cause"] = without_names(str(data["cause"]))
             return FeedEvent(seq, at, kind, job_id, tenant_id, state, data, other=other)
         case JobChanged(at, job):
-            changed = {"priority": job.priority}
+            changed = {"priority": job.priority, **_by(event.by)}
             state = JobState.PENDING  # only then it can be changed
             return FeedEvent(seq, at, "job_changed", job.job_id, job.tenant_id, state, changed)
         case ClockStepped(at, by):
@@ -123,20 +123,26 @@ def _setting(
 ) -> FeedEvent:
     match event:
         case TenantSet(at, tenant):
-            return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id)
+            data = _by(event.by)
+            return FeedEvent(seq, at, "tenant_changed", tenant_id=tenant.tenant_id, data=data)
         case QueueSet(at, queue):
-            data = {"queue": queue.name}
+            data = {"queue": queue.name, **_by(event.by)}
             return FeedEvent(seq, at, "queue_changed", tenant_id=queue.tenant_id, data=data)
         case QueueRemoved(at, owner, name):
-            return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data={"queue": name})
+            data = {"queue": name, **_by(event.by)}
+            return FeedEvent(seq, at, "queue_removed", tenant_id=owner, data=data)
         case NodeSet(at, node):
-            return FeedEvent(seq, at, "node_changed", data=_node_data(node))
+            return FeedEvent(seq, at, "node_changed", data=_node_data(node) | _by(event.by))
         case BookingSet(at, booking):
-            data = {"booking": booking.booking_id}
+            data = {"booking": booking.booking_id, **_by(event.by)}
             return FeedEvent(seq, at, "booking_set", tenant_id=booking.tenant_id, data=data)
         case BookingRemoved(at, booking_id, cause):
-            ended: dict[str, object] = {"booking": booking_id, "cause": cause}
+            ended: dict[str, object] = {"booking": booking_id, "cause": cause, **_by(event.by)}
             return FeedEvent(seq, at, "booking_removed", data=ended)
+
+
+def _by(name: str) -> dict[str, object]:
+    return {"by": name} if name else {}
 
 
 def other_in(event: Event) -> JobId | None:

@@ -24,6 +24,7 @@ from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text
 from tgpu.service.bookings import named
 from tgpu.service.by_memory import counted_by_memory
+from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
@@ -249,7 +250,7 @@ class JobCommands:
 
         return await self._writer.do(decide, [job.job_id for job in jobs])
 
-    async def cancel(self, job_id: JobId, cause: str = "cancelled by its owner") -> JobState:
+    async def cancel(self, job_id: JobId, cause: str = CANCELLED) -> JobState:
         """End a job for good. The state it is in then: a running one takes its grace to end."""
 
         def decide(state: State) -> Decision[JobState]:

@@ -46,6 +46,7 @@ from tgpu.service.adjust import Adjuster, AdjustSettings
 from tgpu.service.agents import Agents
 from tgpu.service.attempts import Attempts, LaunchSettings
 from tgpu.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
+from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
 from tgpu.service.disk import LOOK_SECONDS, Disk, NoDisk
@@ -540,7 +541,7 @@ class Service:
         self,
         job_ids: Sequence[JobId],
         selection: Selection,
-        cause: str = "cancelled by its owner",
+        cause: str = CANCELLED,
     ) -> Changed:
         """The same of many, in one commit; of those that run also while the store fails."""
         try:

@@ -83,6 +83,8 @@ Setting = (
     | TimePassed
 )
 
+_BY_SOMEBODY: Final = (TenantSet, QueueSet, QueueRemoved, NodeSet, BookingSet, BookingRemoved)
+
 # More distinct values than this are rare, and decoding them again is cheaper than keeping them.
 _SHARED_LIMIT: Final = 10_000
 
@@ -238,13 +240,17 @@ def submission_text(at: int, jobs: list[str], held: list[JobId]) -> str:
 def moved_text(event: JobMoved, progress: str) -> str:
     return (
         f'{{"at":{event.at},"job_id":{encode_basestring(event.job_id)}'
-        f',"move":"{event.move.value}","progress":{progress}}}'
+        f',"move":"{event.move.value}"{_by(event.by)},"progress":{progress}}}'
     )
 
 
 def changed_text(event: JobChanged, facts: str) -> str:
     job = submitted_job_text(event.job, facts, NO_DETAIL, "")
-    return f'{{"at":{event.at},"job":{job}}}'
+    return f'{{"at":{event.at}{_by(event.by)},"job":{job}}}'
+
+
+def _by(name: str) -> str:
+    return f',"by":{encode_basestring(name)}' if name else ""
 
 
 def tenant_text(tenant: Tenant) -> str:
@@ -275,7 +281,8 @@ def event_text(event: Event, details: Mapping[JobId, Detail]) -> str:
         return moved_text(event, progress_text(event.progress))
     if isinstance(event, JobChanged):
         return changed_text(event, facts_text(event.job))
-    return f'{{"at":{event.at},{_setting_text(event)}}}'
+    by = _by(event.by) if isinstance(event, _BY_SOMEBODY) else ""
+    return f'{{"at":{event.at}{by},{_setting_text(event)}}}'
 
 
 def _setting_text(event: Setting) -> str:

@@ -469,7 +469,7 @@ async def test_why_tells_what_became_of_jobs_that_do_not_wait(api: Api) -> None:
     assert told["completed"]["message"] == "has completed"
     assert told["failed"]["message"] == "has failed: exit code 2"
     assert told["running"]["message"].startswith("runs on GPU ")
-    assert told["cancelled"]["message"] == "was cancelled: cancelled by its owner"
+    assert told["cancelled"]["message"] == "was cancelled by its owner"
     assert told["scheduled"]["message"].startswith("is being started on GPU ")
     assert all(reason["remedy"] for reason in told.values())
 

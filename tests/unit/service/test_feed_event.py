@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from tests.builders import a_node
-from tgpu.core.events import NodeSet
+from tgpu.core.events import NodeSet, TenantSet
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import Tenant
 from tgpu.service.feed_event import feed_event
 
 
@@ -15,5 +17,12 @@ def test_a_node_s_gpus_with_problems_are_named():
         (broken, {"node": "n", "problems": {"0": "Xid 79"}}),
     ):
         event = feed_event(1, NodeSet(5, shown), None)
+        assert event is not None
+        assert event.data == data
+
+
+def test_a_change_names_who_asked_for_it_and_what_the_service_did_itself_names_nobody():
+    for by, data in (("ops (operator)", {"by": "ops (operator)"}), ("", {})):
+        event = feed_event(1, TenantSet(5, Tenant(TenantId("t")), by=by), None)
         assert event is not None
         assert event.data == data

@@ -1,9 +1,13 @@
 import json
+from dataclasses import replace
+
+import msgspec
 
 from tests.contract.store.builders import a_job, started
+from tgpu.core.events import JobMoved, TenantSet
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
+from tgpu.core.lifecycle import PENDING, PENDING_HELD, Move, Progress
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, Tier
 from tgpu.store import codec
@@ -76,3 +80,17 @@ def test_a_tenant_written_before_it_had_a_name_and_a_tier_is_read() -> None:
     old = codec.decode_tenant('{"tenant_id":"t","max_gpu_millis":2000}')
     assert old == Tenant(TenantId("t"), max_gpu_millis=2000)
     assert (old.tier, old.weight_millis, old.active) == (Tier.NORMAL, 1000, True)
+
+
+def test_who_asked_for_a_change_is_kept_and_rows_without_a_name_are_read() -> None:
+    moved = JobMoved(5, JobId("j"), Move.HOLD, Progress(held=True, held_by="ada"), by="ada")
+    without = msgspec.structs.replace(moved, by="")
+    for event in (moved, TenantSet(5, Tenant(TenantId("t")), by='o"ps (operator)')):
+        text = codec.event_text(event, {})
+        assert codec.decode_event(codec.kind_of(event), text.encode()) == event
+        nameless = replace(event, by="") if isinstance(event, TenantSet) else without
+        assert (
+            codec.decode_event(codec.kind_of(event), codec.event_text(nameless, {}).encode())
+            == nameless
+        )
+        assert '"by"' not in codec.event_text(nameless, {})

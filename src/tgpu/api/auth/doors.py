@@ -99,6 +99,11 @@ def behind_gateway(origin: Origin, headers: Mapping[str, str]) -> Origin:
     return Origin(origin.address, origin.is_here, Peer(origin.peer.uid, inode=int(inode)))
 
 
+def user_of(origin: Origin) -> str:
+    """The user whose connection it is; "" where the kernel does not tell."""
+    return "" if origin.peer is None else user_name(origin.peer.uid)
+
+
 def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

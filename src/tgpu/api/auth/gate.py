@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tgpu.api.auth.authenticator import Authenticator
-from tgpu.api.auth.doors import NOBODY, NotServed
+from tgpu.api.auth.doors import NOBODY, NotServed, user_of
 from tgpu.api.auth.open_calls import OpenCalls
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
@@ -104,7 +104,7 @@ class Gate:
         try:
             principal = await self._identify(scope, headers)
             if trail is not None:
-                trail.actor = principal.actor
+                trail.identify(principal, user_of(origin_of(scope)))
             self._count(principal, scope)
             _check_mounted(scope, principal)
             limit = self._checked_length(scope, headers)

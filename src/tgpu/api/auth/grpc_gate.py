@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 
 from tgpu.api.auth.authenticator import Authenticator
-from tgpu.api.auth.doors import NOBODY, NotServed
+from tgpu.api.auth.doors import NOBODY, NotServed, user_of
 from tgpu.api.auth.grpc_origin import GrpcOrigins
 from tgpu.api.auth.open_calls import OpenCalls
 from tgpu.api.auth.refusals import Refusals
@@ -134,7 +134,7 @@ class GrpcGate(grpc.aio.ServerInterceptor):
             try:
                 origin = self._origins.of(context.peer())
                 headers, principal = await self._identify(context, origin)
-                trail.actor = principal.actor
+                trail.identify(principal, user_of(origin))
                 self._check(principal, method, origin)
             except SchedulerError as error:
                 await self._refuse(context, trail, error)

@@ -292,9 +292,14 @@ def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
         JobState.RUNNING: (f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"),
         JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
         JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
-        JobState.CANCELLED: (f"was cancelled: {cause}", f"tgpu rerun {job_id}"),
+        JobState.CANCELLED: (_cancelled(cause), f"tgpu rerun {job_id}"),
     }
     message, remedy = sentences.get(progress.state, (str(progress.state), ""))
     if progress.stopping:
         message = f"is being ended: {cause}"
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
+
+
+def _cancelled(cause: str | None) -> str:
+    text = cause or ""
+    return f"was {text}" if text.startswith("cancelled by ") else f"was cancelled: {text}"
