@@ -38,6 +38,14 @@ class OverBudget(StrEnum):
     STOP = "stop"  # and end those that run
 
 
+class MembersSee(StrEnum):
+    """What members of a tenant see of each other's jobs."""
+
+    NOTHING = "nothing"  # as if they were another tenant's
+    JOBS = "jobs"
+    LOGS = "logs"  # the jobs, and what they print
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """GPU time a tenant may use in each window; money is turned into GPU time at the edge."""
@@ -71,6 +79,7 @@ class Tenant:
     # Of the jobs of its users; None: the service's. Operators and admins of all tenants give more.
     max_priority: int | None = None
     run_as: str = ""  # the local user its jobs run as; empty: what the service's settings say
+    members_see: MembersSee = MembersSee.JOBS  # of each other's jobs
 
     @property
     def usual_priority(self) -> int:

@@ -89,6 +89,12 @@ class Principal:
         """As the jobs they submit name it."""
         return self.acts_for or (f"{self.kind}:{self.key_id}" if self.key_id else self.actor)
 
+    @property
+    def user(self) -> str:
+        """Whose jobs are their own, by name; of a job that calls, its user; nothing: nobody's."""
+        is_nameless = self.kind == "job" and self.name == self.job_id
+        return "" if is_nameless else self.name
+
     def may(self, permission: Permission) -> bool:
         if permission in CLUSTER_WIDE and self.tenants is not None:
             return False

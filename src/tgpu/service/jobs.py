@@ -28,6 +28,7 @@ from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
+from tgpu.service.ownership import no_job
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
 from tgpu.service.submission import (
@@ -587,7 +588,7 @@ class _NotLive(Exception):
 
 
 def not_found(job_id: str) -> NotFound:
-    return NotFound("job", job_id, "`tgpu list --all` shows the jobs there are")
+    return no_job(job_id)
 
 
 def _was(stored: StoredJob) -> str:

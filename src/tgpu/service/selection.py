@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from tgpu.core.errors import InvalidRequest, SchedulerError
+from tgpu.core.errors import InvalidRequest, NotFound, SchedulerError
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState
@@ -147,7 +147,9 @@ async def _named(
     if live:
         async for entry in _in_slices(list(state.entries())):
             array = entry.job.array
-            if array is not None and array.array_id in live:
+            if array is None or array.array_id not in live:
+                continue
+            if not isinstance(refusal(entry.job), NotFound):  # or its elements would be named
                 live[array.array_id] += 1
                 found[entry.job.job_id] = entry
     refused: list[tuple[str, SchedulerError]] = []

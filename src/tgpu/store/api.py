@@ -122,6 +122,9 @@ class JobQuery:
     array_id: str | None = None
     before: int | None = None  # only numbers below this: the cursor of the next page
     limit: int = 100
+    # Of these tenants only the jobs of `own_user`; of nobody where that is empty.
+    own_only: tuple[TenantId, ...] = ()
+    own_user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,12 @@ def _request(request: Request) -> msgspec.Struct:
     return _picky_request(replace(request, where=_where(request.where)))  # type: ignore[arg-type]  # only encoded
 
 
+def user_in_facts(user: str) -> str:
+    """What the facts of a user's jobs have in them, and of nobody else's: quotes in a value are
+    escaped, so none can imitate a field."""
+    return f'"user":{_text(user)}'
+
+
 def facts_text(job: Job) -> str:
     options = job.options
     return _text(

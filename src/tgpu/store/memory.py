@@ -332,12 +332,14 @@ def _moved(event: Event) -> tuple[JobId, ...]:
 
 def _matches(stored: StoredJob, query: JobQuery) -> bool:
     job, detail = stored.job, stored.detail
+    user = detail.user or job.options.user  # plain jobs have no detail
     return (
         (not query.states or stored.progress.state in query.states)
         and (query.tenant_id is None or job.tenant_id == query.tenant_id)
         and (query.tenant_ids is None or job.tenant_id in query.tenant_ids)
         and query.name_contains in detail.name
-        and (not query.user or detail.user == query.user)
+        and (not query.user or query.user == user)
+        and (job.tenant_id not in query.own_only or (bool(user) and user == query.own_user))
         and (
             query.array_id is None
             or (job.array is not None and job.array.array_id == query.array_id)

@@ -147,6 +147,10 @@ def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJ
     ]
 
 
+# Plain jobs have no detail, and so nothing in the column.
+_OF_USER: Final = """("user" = %s OR ("user" = '' AND strpos(facts, %s) > 0))"""
+
+
 def conditions(query: JobQuery) -> tuple[list[str], list[object]]:
     ids = [to_text(job_id) for job_id in query.job_ids] or None
     tenants = None if query.tenant_ids is None else [to_text(name) for name in query.tenant_ids]
@@ -154,16 +158,22 @@ def conditions(query: JobQuery) -> tuple[list[str], list[object]]:
         ("tenant_id = %s", query.tenant_id),
         ("tenant_id = ANY(%s)", tenants),
         ("strpos(name, %s) > 0", query.name_contains or None),
-        ('"user" = %s', query.user or None),
         ("job_id = ANY(%s)", ids),
         ("array_id = %s", query.array_id),
         ("number < %s", query.before),
     ]
     wanted = [(condition, value) for condition, value in optional if value is not None]
-    return (
-        [condition for condition, _ in wanted],
-        [to_text(value) if isinstance(value, str) else value for _, value in wanted],
-    )
+    found = [condition for condition, _ in wanted]
+    values: list[str | int | list[str]] = [value for _, value in wanted]
+    if query.user:
+        found.append(_OF_USER)
+        values += [query.user, codec.user_in_facts(query.user)]
+    if query.own_only:
+        of_user = _OF_USER if query.own_user else "FALSE"
+        found.append(f"NOT (tenant_id = ANY(%s) AND NOT {of_user})")
+        values.append([to_text(name) for name in query.own_only])
+        values += [query.own_user, codec.user_in_facts(query.own_user)] if query.own_user else []
+    return found, [to_text(value) if isinstance(value, str) else value for value in values]
 
 
 def known(connection: Connection, job_ids: Sequence[JobId]) -> set[JobId]:

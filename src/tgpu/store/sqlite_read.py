@@ -159,6 +159,10 @@ def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJ
     ]
 
 
+# Plain jobs have no detail, and so nothing in the column.
+_OF_USER: Final = "(user = ? OR (user = '' AND instr(facts, ?) > 0))"
+
+
 def conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
     ids = _ENCODER.encode(query.job_ids).decode() if query.job_ids else None
     tenants = None if query.tenant_ids is None else _ENCODER.encode(query.tenant_ids).decode()
@@ -166,13 +170,21 @@ def conditions(query: JobQuery) -> tuple[list[str], list[str | int]]:
         ("tenant_id = ?", query.tenant_id),
         ("tenant_id IN (SELECT value FROM json_each(?))", tenants),
         ("instr(name, ?) > 0", query.name_contains or None),
-        ("user = ?", query.user or None),
         ("job_id IN (SELECT value FROM json_each(?))", ids),
         ("array_id = ?", query.array_id),
         ("number < ?", query.before),
     ]
     wanted = [(condition, value) for condition, value in optional if value is not None]
-    return [condition for condition, _ in wanted], [value for _, value in wanted]
+    found, values = [condition for condition, _ in wanted], [value for _, value in wanted]
+    if query.user:
+        found.append(_OF_USER)
+        values += [query.user, codec.user_in_facts(query.user)]
+    if query.own_only:
+        hidden = "tenant_id IN (SELECT value FROM json_each(?))"
+        found.append(f"NOT ({hidden} AND NOT {_OF_USER if query.own_user else 'FALSE'})")
+        values.append(_ENCODER.encode(query.own_only).decode())
+        values += [query.own_user, codec.user_in_facts(query.own_user)] if query.own_user else []
+    return found, values
 
 
 def known(connection: sqlite3.Connection, job_ids: Sequence[JobId]) -> set[JobId]:

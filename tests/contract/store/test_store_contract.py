@@ -41,7 +41,7 @@ from tgpu.core.events import (
     UsageAdded,
 )
 from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import NO_DETAIL, Array, Detail, Job
+from tgpu.core.job import NO_DETAIL, Array, Detail, Job, Options
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
 from tgpu.core.mix import Mix, Wish
 from tgpu.core.node import Gpu, Node
@@ -535,7 +535,7 @@ async def listed(store: Store) -> Store:
         a_job("b", tenant="t2"),
         a_job("c", array=Array("arr", 0)),
         a_job("d"),
-        a_job("e", array=Array("arr", 1)),
+        replace(a_job("e", array=Array("arr", 1)), options=Options(user='carol "c"')),
     ]
     details = {
         JobId("a"): Detail(name="train-small", user="bob"),
@@ -570,6 +570,10 @@ async def listed(store: Store) -> Store:
         pytest.param(JobQuery(name_contains="train"), "ba", id="name"),
         pytest.param(JobQuery(name_contains="%_"), "d", id="a name is no pattern"),
         pytest.param(JobQuery(user="alice"), "db", id="user"),
+        pytest.param(JobQuery(user='carol "c"'), "e", id="the user of a job without a detail"),
+        pytest.param(JobQuery(own_only=(T1,), own_user="alice"), "db", id="own of one tenant"),
+        pytest.param(JobQuery(own_only=(T1,), own_user='carol "c"'), "eb", id="own, no detail"),
+        pytest.param(JobQuery(own_only=(T1, TenantId("t2"))), "", id="nobody's own"),
         pytest.param(
             JobQuery(job_ids=(JobId("a"), JobId("e"), JobId("zz"), JobId("a"))), "ea", id="ids"
         ),

@@ -73,8 +73,9 @@ class Door(httpx.AsyncClient):
         scope["state"] = {ORIGIN_KEY: self.origin}
         await self.gate(scope, receive, send)
 
-    async def submit(self, job_id: str, tenant: str) -> str:
-        body = {"job_id": job_id, "tenant_id": tenant, "gpu_count": 1}
+    async def submit(self, job_id: str, tenant: str, user: str = "user-ada") -> str:
+        """In the name of whom `as_role("user")` is."""
+        body = {"job_id": job_id, "tenant_id": tenant, "gpu_count": 1, "user": user}
         answer = await self.post("/api/v1/jobs", json=body, headers=as_role("admin"))
         assert answer.status_code == 201, answer.text
         return job_id

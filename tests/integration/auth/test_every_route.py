@@ -10,6 +10,8 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
 from tgpu.api.auth.rules import RULES
 from tgpu.api.rest.app import make_app
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import MembersSee, Tenant
 from tgpu.service.identity import Permission
 
 PLAIN = {"gpu_type": "A100", "gpus": 1, "priority": 1, "submitted_at": 0}
@@ -107,7 +109,8 @@ async def test_who_shows_nothing_gets_nowhere_but_to_what_is_public(method, path
 
 @pytest.mark.parametrize(("method", "path"), HTTP, ids=lambda part: str(part))
 async def test_each_role_is_let_in_exactly_where_the_table_says(method, path):
-    async with a_door() as door:
+    shared = Tenant(TenantId(OURS), members_see=MembersSee.LOGS)  # the viewer owns no job
+    async with a_door(tenants=(shared, Tenant(TenantId(THEIRS)))) as door:
         await furnished(door)
         for role in ROLES:
             answer = await call(door, method, path, OURS, as_role(role))

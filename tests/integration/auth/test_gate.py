@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.auth.door import OURS, THEIRS, a_door, as_role, bearer
+from tests.integration.auth.door import OURS, THEIRS, a_door, a_token, as_role, bearer
 from tests.unit.service.world import FailingStore
 from tgpu.api.limits import BodyLimits, TokenBuckets
 from tgpu.core.ids import JobId
@@ -134,7 +134,10 @@ async def test_a_change_is_on_record_with_who_what_when_and_from_where():
     async with a_door() as door:
         await door.submit("j", OURS)
         await door.post("/api/v1/jobs/j/hold", headers=as_role("user"))
-        held, submitted = await door.audited()
+        await door.post("/api/v1/jobs/j/hold", headers=bearer(a_token("user", [OURS], sub="bob")))
+        refused, held, submitted = await door.audited()
+        assert (refused["actor"], refused["target"]) == ("user:bob", "j")
+        assert (refused["tenant_id"], refused["outcome"]) == (OURS, "FORBIDDEN")
         assert held["actor"] == "user:user-ada"
         assert held["action"] == "POST /api/v1/jobs/j/hold"
         assert (held["target"], held["tenant_id"], held["outcome"]) == ("j", OURS, "ok")
@@ -207,7 +210,7 @@ async def test_a_bulk_load_is_one_row_with_its_count():
 async def test_a_call_that_changed_nothing_says_so():
     async with a_door() as door:
         await door.submit("j", OURS)
-        body = {"job_id": "j", "tenant_id": OURS, "gpu_count": 1}
+        body = {"job_id": "j", "tenant_id": OURS, "gpu_count": 1, "user": "user-ada"}
         repeated = await door.post("/api/v1/jobs", json=body, headers=ADMIN)
         assert repeated.status_code == 200
         row = (await door.audited())[0]

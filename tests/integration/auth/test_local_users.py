@@ -317,11 +317,17 @@ def test_whoever_runs_anothers_job_again_inherits_neither_environment_nor_user(
         ended(place, job_id)
         assert log_of(place, job_id) == "nobody\nsecret secret\n"
         with over_socket(place) as client:
-            body = {"name": "ci", "role": "user", "tenants": ["default"]}
+            body = {"name": "ci", "role": "admin", "tenants": ["default"]}
             key = client.post("/api/v1/keys", json=body).json()["key"]
+            member = client.post("/api/v1/keys", json=body | {"role": "user"}).json()["key"]
             for_owner = client.post(f"/api/v1/jobs/{job_id}/rerun").json()["job_id"]
-        bearer = {"Authorization": f"Bearer {key}"}
-        answer = service.http.post(f"/api/v1/jobs/{job_id}/rerun", headers=bearer)
+        refused, answer = (
+            service.http.post(
+                f"/api/v1/jobs/{job_id}/rerun", headers={"Authorization": f"Bearer {each}"}
+            )
+            for each in (member, key)
+        )
+        assert refused.status_code == 403, refused.text
         assert answer.status_code == 201, answer.text
         by_key = answer.json()["job_id"]
         by_owner = as_nobody(place, "POST", f"/api/v1/jobs/{job_id}/rerun")[1]["job_id"]

@@ -70,7 +70,7 @@ async def test_a_change_of_priority_has_the_same_ceiling() -> None:
 
 async def test_a_job_run_again_gets_no_more_than_its_caller_may_give() -> None:
     async with a_door(tenants=TENANTS, max_priority=1999) as door:
-        body = {"job_id": "first", "tenant_id": OURS, "priority": 5000}
+        body = {"job_id": "first", "tenant_id": OURS, "priority": 5000, "user": "user-ada"}
         await door.post("/api/v1/jobs", json=body, headers=as_role("admin"))
         again = await door.post("/api/v1/jobs/first/rerun", headers=as_role("user"))
         assert "priority 1999" in again.json()["warnings"][0]

@@ -1,7 +1,6 @@
 """`SchedulerService`: jobs, tenants, the cluster, events."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from google.protobuf.json_format import ParseDict
@@ -77,9 +76,10 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
         check_bounds(request)
         service = self._service()
-        query = replace(_query(request), tenant_ids=grpc_caller().scope)
+        caller = grpc_caller()
+        query = _query(request)
         await service.look_ahead()
-        found = await read_rows(service, query, fold=request.fold)
+        found = await read_rows(service, caller, query, fold=request.fold)
         return pb.ListJobsReply(
             jobs=[fill(pb.Job(), folded_model(service, row)) for row in found],
             next_cursor=found[-1].number if len(found) == query.limit else None,

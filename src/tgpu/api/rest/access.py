@@ -3,6 +3,7 @@
 What belongs to a tenant outside the caller's scope is answered exactly like what does not exist.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from starlette.requests import HTTPConnection
@@ -10,12 +11,15 @@ from starlette.requests import HTTPConnection
 from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.standing import check_priority
+from tgpu.core.errors import Forbidden
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.ledger import TenantUse
 from tgpu.core.lifecycle import JobState
+from tgpu.core.state import State
 from tgpu.service.audit import concerns
-from tgpu.service.identity import Permission, Principal, unknown_tenant
+from tgpu.service.identity import Permission, Principal, Role, unknown_tenant
 from tgpu.service.jobs import not_found
+from tgpu.service.ownership import Action, Sight, check, permits, sight_of
 from tgpu.service.run_as import as_account
 from tgpu.service.service import Service
 from tgpu.service.submission import Submission
@@ -37,32 +41,65 @@ def caller_of(request: HTTPConnection) -> Principal:
     return principal_of(request)
 
 
-async def visible_job(service: Service, caller: Principal, name: str) -> StoredJob:
-    """The job of that name, `last` being the caller's newest. NotFound where it is not theirs."""
+async def visible_job(
+    service: Service, caller: Principal, name: str, action: Action = Action.SEE
+) -> StoredJob:
+    """The job of that name, `last` being the caller's newest, for one who may do that to it.
+
+    NotFound where it is not theirs to see, else Forbidden. Without its environment where that is
+    not for them.
+    """
     job_id = await _resolve(service, caller, name)
     stored = await service.store.job(job_id)
-    if stored is None or not caller.sees(stored.job.tenant_id):
+    if stored is None:
         raise not_found(job_id)
-    return stored
+    try:
+        check(service.state, caller, action, stored.job)
+    except Forbidden:
+        concerns(job_id, stored.job.tenant_id)  # who tried it is on record with what
+        raise
+    return as_seen(service, caller, stored)
 
 
-async def visible_job_id(service: Service, caller: Principal, name: str) -> JobId:
+def as_seen(service: Service, caller: Principal, stored: StoredJob) -> StoredJob:
+    """As a list or an answer shows it to this caller."""
+    if not stored.detail.env or permits(service.state, caller, Action.ENVIRONMENT, stored.job):
+        return stored
+    return replace(stored, detail=replace(stored.detail, env=()))
+
+
+def sight(service: Service, caller: Principal) -> Sight:
+    return sight_of(service.state, caller)
+
+
+def visible_query(service: Service, caller: Principal, query: JobQuery) -> JobQuery:
+    """The same question, about the jobs that the caller sees."""
+    seen = sight_of(service.state, caller)
+    return replace(
+        query,
+        tenant_ids=caller.scope,
+        own_only=tuple(sorted(seen.own_only)),
+        own_user=seen.user,
+    )
+
+
+async def visible_job_id(service: Service, caller: Principal, name: str, action: Action) -> JobId:
     """Its id, for those who are about to change it: that tells them if it is not there."""
-    if caller.tenants is None:
+    if _looks_after_all(caller):
         job_id = await service.resolve(name)
     else:
-        job_id = (await visible_job(service, caller, name)).job.job_id
+        job_id = (await visible_job(service, caller, name, action)).job.job_id
     concerns(job_id)
     return job_id
 
 
-async def live_job_id(service: Service, caller: Principal, name: str) -> JobId:
+async def live_job_id(service: Service, caller: Principal, name: str, action: Action) -> JobId:
     """The same of a job that may be running, also while the store cannot be read."""
     try:
-        return await visible_job_id(service, caller, name)
+        return await visible_job_id(service, caller, name, action)
     except StoreUnavailable:
         entry = service.state.entry(JobId(name))
-        if entry is None or not caller.sees(entry.job.tenant_id):
+        if entry is None or not permits(service.state, caller, action, entry.job):
             raise
         concerns(name, entry.job.tenant_id)
         return entry.job.job_id
@@ -85,13 +122,17 @@ def visible_tenants(service: Service, caller: Principal) -> list[TenantUse]:
 
 
 def visible_counts(service: Service, caller: Principal) -> dict[JobState, int]:
-    """How many jobs the caller may see, by state."""
+    """How many jobs there are for the caller, by state: of those not over, the ones they see.
+
+    What is over is counted for the whole tenant, as its usage is, which members may read.
+    """
     state = service.state
-    if caller.tenants is None:
+    if _looks_after_all(caller):
         return {name: state.counts[name] for name in JobState}
     counts = dict.fromkeys(JobState, 0)
+    seen = sight_of(state, caller)
     for entry in state.placed():
-        if caller.sees(entry.job.tenant_id):
+        if seen.sees_job(entry.job):
             counts[entry.progress.state] += 1
     placed = sum(counts.values())
     for use in visible_tenants(service, caller):
@@ -99,10 +140,20 @@ def visible_counts(service: Service, caller: Principal) -> dict[JobState, int]:
         counts[JobState.COMPLETED] += used.completed
         counts[JobState.FAILED] += used.failed
         counts[JobState.CANCELLED] += used.cancelled
-        for queue in queues_of(state, use.tenant.tenant_id):
-            counts[JobState.PENDING] += state.waiting.members(queue.tenant_id, queue.name)
-    counts[JobState.PENDING] -= placed
+    counts[JobState.PENDING] += sum(_live(state, seen)) - placed
     return counts
+
+
+def _live(state: State, seen: Sight) -> Iterator[int]:
+    """Jobs that are not over, of each queue; of each class where not all of them are seen."""
+    for queue in queues_of(state, None):
+        if queue.tenant_id not in seen.own_only and seen.sees(queue.tenant_id, ""):
+            yield state.waiting.members(queue.tenant_id, queue.name)
+    if seen.own_only:
+        for line in state.waiting.all_classes():
+            tenant_id = line.job_class.tenant_id
+            if tenant_id in seen.own_only and seen.sees(tenant_id, line.job_class.user):
+                yield line.members
 
 
 def check_tenant(service: Service, caller: Principal, tenant_id: str) -> None:
@@ -128,7 +179,11 @@ async def checked_submission(
 
 def shown_name(caller: Principal) -> str | None:
     """The user that a caller's jobs name; None: whom they say, for those who are trusted to."""
-    return None if caller.may(Permission.SEE_CLUSTER) else caller.name
+    return None if caller.may(Permission.SEE_CLUSTER) else caller.user
+
+
+def _looks_after_all(caller: Principal) -> bool:
+    return caller.tenants is None and caller.role in (Role.ADMIN, Role.OPERATOR)
 
 
 async def _resolve(service: Service, caller: Principal, name: str) -> JobId:
@@ -136,10 +191,12 @@ async def _resolve(service: Service, caller: Principal, name: str) -> JobId:
 
 
 async def newest_of(service: Service, caller: Principal) -> JobId:
-    """The newest job that the caller sees. NotFound where there is none."""
-    if caller.tenants is None:
+    """The newest job that the caller sees; of those who submit, the newest of their own: what
+    others submitted since is not what they mean. NotFound where there is none."""
+    if _looks_after_all(caller):
         return await service.resolve("last")
-    newest = await service.store.jobs(JobQuery(tenant_ids=caller.scope, limit=1))
+    query = JobQuery(user=caller.user if caller.role is Role.USER else "", limit=1)
+    newest = await service.store.jobs(visible_query(service, caller, query))
     if not newest:
         raise not_found("last")
     return newest[0].job.job_id

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Path, Request
 
 from tgpu import __version__
-from tgpu.api.rest.access import caller_of, check_tenant, service_of, visible_counts
+from tgpu.api.rest.access import caller_of, check_tenant, service_of, sight, visible_counts
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso, job_model
@@ -127,7 +127,8 @@ async def gpus(request: Request) -> GpuList:
 def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuModel:
     """Without the jobs and processes of others; that the GPU is busy is no secret."""
     entries = {job_id: service.state.entry(JobId(job_id)) for job_id in gpu.jobs}
-    own = {j for j, entry in entries.items() if entry and caller.sees(entry.job.tenant_id)}
+    seen = sight(service, caller)
+    own = {j for j, entry in entries.items() if entry and seen.sees_job(entry.job)}
     return gpu.model_copy(
         update={
             "jobs": [job_id for job_id in gpu.jobs if job_id in own],

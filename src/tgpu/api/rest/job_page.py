@@ -4,7 +4,9 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
+from tgpu.api.rest.access import as_seen, visible_query
 from tgpu.api.rest.view import folded_model
+from tgpu.service.identity import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, JobQuery
 
@@ -14,13 +16,16 @@ _WRITTEN: Final = 25  # … and written without a pause
 _LARGEST: Final = 16 * 1024 * 1024
 
 
-async def job_page(service: Service, query: JobQuery, *, fold: bool = False) -> bytes:
-    """In the shape of JobList; with `fold`, an array is one of the jobs."""
+async def job_page(
+    service: Service, caller: Principal, query: JobQuery, *, fold: bool = False
+) -> bytes:
+    """What the caller sees of it, in the shape of JobList; with `fold`, an array is one job."""
     written: list[str] = []
     characters, cursor = 0, query.before
     while len(written) < query.limit:
         wanted = min(_READ, query.limit - len(written))
-        found = await read_rows(service, replace(query, before=cursor, limit=wanted), fold=fold)
+        some = replace(query, before=cursor, limit=wanted)
+        found = await read_rows(service, caller, some, fold=fold)
         for number, row in enumerate(found, 1):
             written.append(folded_model(service, row).model_dump_json())
             characters += len(written[-1])
@@ -34,10 +39,16 @@ async def job_page(service: Service, query: JobQuery, *, fold: bool = False) -> 
     return _page(written, cursor)
 
 
-async def read_rows(service: Service, query: JobQuery, *, fold: bool) -> list[FoldedJob]:
+async def read_rows(
+    service: Service, caller: Principal, query: JobQuery, *, fold: bool
+) -> list[FoldedJob]:
+    """As the caller sees them."""
+    query = visible_query(service, caller, query)
     if fold:
-        return await service.store.folded(query)
-    return [FoldedJob(stored.number, stored) for stored in await service.store.jobs(query)]
+        found = await service.store.folded(query)
+    else:
+        found = [FoldedJob(stored.number, stored) for stored in await service.store.jobs(query)]
+    return [replace(row, job=as_seen(service, caller, row.job)) for row in found]
 
 
 def _page(written: list[str], cursor: int | None) -> bytes:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Query, Request, Response
 
 from tgpu.api.rest.access import (
+    as_seen,
     caller_of,
     checked_submission,
     live_job_id,
@@ -28,6 +29,7 @@ from tgpu.core.lifecycle import JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Principal
 from tgpu.service.jobs import Submitted
+from tgpu.service.ownership import Action
 from tgpu.service.rerun import rerun_detail
 from tgpu.service.service import Service
 from tgpu.service.urgent_stops import Cancelled
@@ -78,10 +80,10 @@ async def list_jobs(
     `array.progress` telling of all.
     """
     service = service_of(request)
+    caller = caller_of(request)
     query = JobQuery(
         states=states_of(state),
         tenant_id=None if tenant_id is None else TenantId(tenant_id),
-        tenant_ids=caller_of(request).scope,
         name_contains=name,
         user=user,
         array_id=array_id,
@@ -89,7 +91,8 @@ async def list_jobs(
         limit=limit,
     )
     await service.look_ahead()
-    return Response(await job_page(service, query, fold=fold), media_type="application/json")
+    page = await job_page(service, caller, query, fold=fold)
+    return Response(page, media_type="application/json")
 
 
 @router.get("/{job}")
@@ -113,7 +116,7 @@ async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
     """Give a waiting job another priority."""
     service = service_of(request)
     caller = caller_of(request)
-    job_id = await visible_job_id(service, caller, job)
+    job_id = await visible_job_id(service, caller, job, Action.PRIORITY)
     entry = service.state.entry(job_id)
     if entry is not None:
         check_priority(service, caller, entry.job.tenant_id, body.priority)
@@ -125,7 +128,7 @@ async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
 async def hold(request: Request, job: Name) -> ActionAnswer:
     """Keep a waiting job from starting."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
+    job_id = await visible_job_id(service, caller_of(request), job, Action.HOLD)
     state = await service.jobs.hold(job_id, held=True)
     return ActionAnswer(job_id=job_id, status=state, message="Job is on hold")
 
@@ -134,7 +137,7 @@ async def hold(request: Request, job: Name) -> ActionAnswer:
 async def release(request: Request, job: Name) -> ActionAnswer:
     """Let a held job start."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
+    job_id = await visible_job_id(service, caller_of(request), job, Action.RELEASE)
     state = await service.jobs.hold(job_id, held=False)
     return ActionAnswer(job_id=job_id, status=state, message="Job is released")
 
@@ -143,7 +146,7 @@ async def release(request: Request, job: Name) -> ActionAnswer:
 async def complete(request: Request, job: Name) -> ActionAnswer:
     """Give back the GPUs of a lease."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
+    job_id = await visible_job_id(service, caller_of(request), job, Action.COMPLETE)
     state = await service.jobs.complete(job_id)
     return ActionAnswer(job_id=job_id, status=state, message="Lease completed")
 
@@ -152,7 +155,7 @@ async def complete(request: Request, job: Name) -> ActionAnswer:
 async def checkpoint(request: Request, job: Name) -> ActionAnswer:
     """Mark that a running job has just saved its work."""
     service = service_of(request)
-    job_id = await visible_job_id(service, caller_of(request), job)
+    job_id = await visible_job_id(service, caller_of(request), job, Action.CHECKPOINT)
     state = await service.jobs.checkpoint(job_id)
     return ActionAnswer(job_id=job_id, status=state, message="Job has marked a checkpoint")
 
@@ -162,7 +165,7 @@ async def rerun(request: Request, job: Name) -> SubmitAnswer:
     """Queue a new job with the content of this one."""
     service = service_of(request)
     caller = caller_of(request)
-    stored = await visible_job(service, caller, job)
+    stored = await visible_job(service, caller, job, Action.RERUN)
     job_id = stored.job.job_id
     concerns(job_id)
     detail, with_environment = await rerun_detail(service.run_as, caller, stored)
@@ -183,9 +186,10 @@ async def wait(
 ) -> JobModel:
     """The job once it is over, or as it stands after `timeout` seconds."""
     service = service_of(request)
-    job_id = (await visible_job(service, caller_of(request), job)).job.job_id
+    caller = caller_of(request)
+    job_id = (await visible_job(service, caller, job)).job.job_id
     await service.wait_until_over(job_id, seconds)
-    return job_model(service, await service.job(job_id))
+    return job_model(service, as_seen(service, caller, await service.job(job_id)))
 
 
 @router.get("/{job}/why")
@@ -222,7 +226,7 @@ async def logs(
 ) -> Response:
     """A piece of a job's log, as it was written."""
     service = service_of(request)
-    stored = await visible_job(service, caller_of(request), job)
+    stored = await visible_job(service, caller_of(request), job, Action.LOGS)
     read = await read_log(service, stored, stream, offset, limit=limit, attempt=attempt, wait=wait)
     piece = read.piece
     return Response(
@@ -251,7 +255,7 @@ def states_of(text: str) -> tuple[JobState, ...]:
 async def cancel_named(service: Service, caller: Principal, name: str) -> ActionAnswer:
     """A job, or all that is left of an array or sweep."""
     try:
-        job_id = await live_job_id(service, caller, name)
+        job_id = await live_job_id(service, caller, name, Action.CANCEL)
         return cancel_answer(job_id, await service.cancel(job_id))
     except NotFound:
         return await cancel_array(service, caller, name)

@@ -5,7 +5,13 @@ from statistics import fmean, median
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.rest.access import caller_of, service_of, visible_counts
+from tgpu.api.rest.access import (
+    caller_of,
+    service_of,
+    sight,
+    visible_counts,
+    visible_query,
+)
 from tgpu.core.lifecycle import TERMINAL, JobState
 from tgpu.core.units import SECOND
 from tgpu.service.identity import Principal
@@ -24,7 +30,7 @@ _HIGH, _LOW = 1000, 500
 async def metrics(request: Request) -> MetricsAnswer:
     """How long jobs ran, how busy the GPUs were, and what waits by priority."""
     service, caller = service_of(request), caller_of(request)
-    newest = JobQuery(states=_RAN, tenant_ids=caller.scope, limit=_NEWEST)
+    newest = visible_query(service, caller, JobQuery(states=_RAN, limit=_NEWEST))
     counts = visible_counts(service, caller)
     return MetricsAnswer(
         total_jobs=sum(counts.values()),
@@ -38,12 +44,12 @@ async def metrics(request: Request) -> MetricsAnswer:
 
 def waiting(service: Service, caller: Principal) -> WaitingModel:
     """Of the caller's jobs that are not over, those that have no GPUs. Costs what classes cost."""
-    found = {"high": 0, "normal": 0, "low": 0}
+    found, seen = {"high": 0, "normal": 0, "low": 0}, sight(service, caller)
     for queue in service.state.waiting.all_classes():
-        if caller.sees(queue.job_class.tenant_id):
+        if seen.sees(queue.job_class.tenant_id, queue.job_class.user):
             found[_rank(queue.job_class.priority)] += queue.members
     for entry in service.state.placed():
-        if caller.sees(entry.job.tenant_id):
+        if seen.sees_job(entry.job):
             found[_rank(entry.job.priority)] -= 1
     return WaitingModel(**found)
 

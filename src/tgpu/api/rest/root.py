@@ -12,6 +12,7 @@ from tgpu.api.rest.access import (
     check_tenant,
     service_of,
     shown_name,
+    sight,
     visible_counts,
     visible_job,
     visible_job_id,
@@ -34,6 +35,7 @@ from tgpu.api.rest.upload import body_pieces, file_pieces, gathered
 from tgpu.core.errors import IllegalMove, SchedulerError
 from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU, SECOND
+from tgpu.service.ownership import Action
 from tgpu.service.service import Service
 from tgpu.wire.root_v1 import (
     EXAMPLE,
@@ -154,7 +156,7 @@ async def complete(request: Request, job_id: Name) -> dict[str, str]:
     """Complete a running job and give its GPUs back."""
     service = service_of(request)
     try:
-        job = await visible_job_id(service, caller_of(request), job_id)
+        job = await visible_job_id(service, caller_of(request), job_id, Action.COMPLETE)
         state = await service.jobs.complete(job)
     except IllegalMove as error:
         raise Problem(400, "INVALID_STATE", _root_words(error)) from None
@@ -189,7 +191,7 @@ async def stats(request: Request) -> dict[str, Any]:
     service = service_of(request)
     caller = caller_of(request)
     counts = dict.fromkeys(("WAITING", "RUNNING", "COMPLETED"), 0)
-    by_state = visible_counts(service, caller)
+    by_state, seen = visible_counts(service, caller), sight(service, caller)
     for state, count in by_state.items():
         if count:
             counts[_STATUS[state]] = counts.get(_STATUS[state], 0) + count
@@ -197,7 +199,7 @@ async def stats(request: Request) -> dict[str, Any]:
         "total_jobs": sum(counts.values()),
         "jobs": counts,
         "running": [
-            entry.job.job_id for entry in service.state.placed() if caller.sees(entry.job.tenant_id)
+            entry.job.job_id for entry in service.state.placed() if seen.sees_job(entry.job)
         ],
         "waiting": by_state[JobState.PENDING],
         "capacity": _capacity(service),

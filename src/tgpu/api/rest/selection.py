@@ -1,5 +1,7 @@
 """/api/v1/jobs/select: many jobs changed by one command and one commit."""
 
+from typing import Final
+
 from fastapi import Request, Response
 
 from tgpu.api.rest.access import caller_of, newest_of, service_of
@@ -13,13 +15,13 @@ from tgpu.api.rest.selection_words import (
     sentence,
 )
 from tgpu.api.rest.standing import check_priority
-from tgpu.core.errors import Conflict, InvalidRequest, SchedulerError
+from tgpu.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, SchedulerError
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import LOCAL, Principal
-from tgpu.service.jobs import not_found
+from tgpu.service.ownership import Action, check
 from tgpu.service.selection import Picked, Selection, pick
 from tgpu.service.selection_commands import Change, Changed
 from tgpu.service.service import Service
@@ -100,7 +102,19 @@ async def _change_one(
 
 def refusal(service: Service, caller: Principal, change: Change, job: Job) -> SchedulerError | None:
     """Why the caller may not do that to the job, as the paths of one job would say it."""
-    return None if caller.sees(job.tenant_id) else not_found(job.job_id)
+    try:
+        check(service.state, caller, _ACTIONS[change], job)
+    except (Forbidden, NotFound) as error:
+        return error
+    return None
+
+
+_ACTIONS: Final = {
+    Change.CANCEL: Action.CANCEL,
+    Change.HOLD: Action.HOLD,
+    Change.RELEASE: Action.RELEASE,
+    Change.PRIORITY: Action.PRIORITY,
+}
 
 
 async def _selection(service: Service, caller: Principal, body: SelectionRequest) -> Selection:
@@ -119,7 +133,7 @@ async def _selection(service: Service, caller: Principal, body: SelectionRequest
 
 def _user(caller: Principal, body: SelectionRequest) -> str | None:
     if body.mine and caller != LOCAL:
-        return caller.name
+        return caller.user
     return body.user or None
 
 

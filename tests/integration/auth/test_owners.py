@@ -1,0 +1,198 @@
+"""What members of a tenant may do to each other's jobs, over REST and gRPC."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.integration.auth.door import OURS, THEIRS, Door, a_door, a_token, bearer
+from tests.integration.auth.test_grpc_gate import a_port
+from tgpu.core.ids import TenantId
+from tgpu.core.tenant import MembersSee, Tenant
+from tgpu.wire import scheduler_pb2 as pb
+
+CHANGES = [
+    ("DELETE", "", None),
+    ("PATCH", "", {"priority": 1}),
+    ("POST", "/hold", None),
+    ("POST", "/release", None),
+    ("POST", "/complete", None),
+    ("POST", "/checkpoint", None),
+    ("POST", "/rerun", None),
+]
+
+
+def who(name: str, role: str = "user", *tenants: str) -> dict[str, str]:
+    return bearer(a_token(role, tenants or (OURS,), sub=name))
+
+
+def tenants(members_see: MembersSee = MembersSee.JOBS) -> tuple[Tenant, ...]:
+    return Tenant(TenantId(OURS), members_see=members_see), Tenant(TenantId(THEIRS))
+
+
+async def submitted(door: Door, name: str, job_id: str, **fields: Any) -> None:
+    body = {"job_id": job_id, "tenant_id": OURS, **fields}
+    answer = await door.post("/api/v1/jobs", json=body, headers=who(name))
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
+async def test_a_member_changes_nobody_elses_job(method: str, path: str, body: Any) -> None:
+    async with a_door(tenants=tenants()) as door:
+        await submitted(door, "ada", "hers", hold=True)
+        answer = await door.request(
+            method, f"/api/v1/jobs/hers{path}", json=body, headers=who("bob")
+        )
+        assert answer.status_code == 403, answer.text
+        assert "job hers is ada's: only ada" in answer.json()["error"]["message"]
+        assert (await door.get("/api/v1/jobs/hers", headers=who("bob"))).json()["held"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [who("ada"), who("pi", "admin"), who("op", "operator"), bearer(a_token("operator"))],
+    ids=["owner", "tenant admin", "tenant operator", "operator"],
+)
+async def test_the_owner_the_tenants_admins_and_operators_do(headers: dict[str, str]) -> None:
+    async with a_door(tenants=tenants()) as door:
+        await submitted(door, "ada", "hers")
+        for method, path, body in (*CHANGES[1:3], CHANGES[-1], CHANGES[0]):
+            answer = await door.request(
+                method, f"/api/v1/jobs/hers{path}", json=body, headers=headers
+            )
+            assert answer.status_code in (200, 201), answer.text
+
+
+async def test_the_plain_paths_ask_the_same() -> None:
+    async with a_door(tenants=tenants()) as door:
+        plain = {"job_id": "p", "tenant_id": OURS, "gpu_type": "A100", "gpus": 1, "priority": 1}
+        answer = await door.post("/jobs", json={**plain, "submitted_at": 0}, headers=who("ada"))
+        assert answer.status_code == 201, answer.text
+        assert (await door.post("/jobs/p/complete", headers=who("bob"))).status_code == 403
+        listed = await door.get("/api/v1/jobs?user=ada", headers=who("bob"))
+        assert [job["job_id"] for job in listed.json()["jobs"]] == ["p"]
+
+
+async def test_a_members_environment_is_their_own() -> None:
+    async with a_door(tenants=tenants()) as door:
+        await submitted(door, "ada", "hers", environment={"PLAN": "b"})
+        for url in ("/api/v1/jobs/hers", "/api/v1/jobs/hers/wait?timeout=0"):
+            assert (await door.get(url, headers=who("bob"))).json()["environment"] == {}
+            assert (await door.get(url, headers=who("ada"))).json()["environment"] == {"PLAN": "b"}
+        listed = await door.get("/api/v1/jobs", headers=who("bob"))
+        assert listed.json()["jobs"][0]["environment"] == {}
+
+
+async def test_logs_are_the_owners_unless_the_tenant_shares_them() -> None:
+    for setting, status in ((MembersSee.JOBS, 403), (MembersSee.LOGS, 404)):
+        async with a_door(tenants=tenants(setting)) as door:
+            await submitted(door, "ada", "hers")
+            answer = await door.get("/api/v1/jobs/hers/logs", headers=who("bob"))
+            assert answer.status_code == status, answer.text  # a lease has no log
+            own = await door.get("/api/v1/jobs/hers/logs", headers=who("ada"))
+            assert own.json()["error"]["code"] == "NO_LOG"
+
+
+async def test_where_members_see_nothing_others_jobs_are_not_there() -> None:
+    async with a_door(tenants=tenants(MembersSee.NOTHING)) as door:
+        await submitted(door, "ada", "hers")
+        await submitted(door, "bob", "his")
+        bob = who("bob")
+        listed = await door.get("/api/v1/jobs", headers=bob)
+        assert [job["job_id"] for job in listed.json()["jobs"]] == ["his"]
+        missing = await door.get("/api/v1/jobs/nothere", headers=bob)
+        for method, path, body in [("GET", "", None), ("GET", "/why", None), *CHANGES]:
+            answer = await door.request(method, f"/api/v1/jobs/hers{path}", json=body, headers=bob)
+            assert answer.status_code == 404
+            assert answer.json()["error"]["message"] == missing.json()["error"]["message"].replace(
+                "nothere", "hers"
+            )
+        stats = (await door.get("/stats", headers=bob)).json()
+        assert (stats["total_jobs"], stats["waiting"] + len(stats["running"])) == (1, 1)
+        assert set(stats["running"]) <= {"his"}
+        status = (await door.get("/api/v1/cluster/status", headers=bob)).json()
+        assert status["total_jobs"] == 1
+        pi = await door.get("/api/v1/jobs", headers=who("pi", "admin"))
+        assert len(pi.json()["jobs"]) == 2
+
+
+async def test_last_is_the_callers_own() -> None:
+    async with a_door(tenants=tenants()) as door:
+        await submitted(door, "bob", "his")
+        await submitted(door, "ada", "hers")
+        last = await door.get("/api/v1/jobs/last", headers=who("bob"))
+        assert last.json()["job_id"] == "his"
+        newest = await door.get("/api/v1/jobs/last", headers=who("pi", "admin"))
+        assert newest.json()["job_id"] == "hers"
+        assert (await door.get("/api/v1/jobs/last", headers=who("eve"))).status_code == 404
+
+
+async def test_a_selection_changes_only_what_is_the_callers() -> None:
+    async with a_door(tenants=tenants()) as door:
+        for name in ("ada", "bob"):
+            await submitted(door, name, f"{name}s", array={"indexes": "1-2"})
+
+        async def selected(**body: Any) -> Any:
+            body = {"action": "cancel", **body}
+            return await door.post("/api/v1/jobs/select", json=body, headers=who("bob"))
+
+        refused = await selected(jobs=["adas", "bobs"])
+        assert refused.status_code == 403, refused.text
+        assert "is ada's" in refused.json()["error"]["message"]
+        assert (await selected(all=True)).json()["changed"] == 2
+        left = (await door.get("/api/v1/jobs?state=pending,running", headers=who("ada"))).json()
+        assert {job["user"] for job in left["jobs"]} == {"ada"}
+
+
+async def test_a_selection_names_nothing_that_is_hidden() -> None:
+    async with a_door(tenants=tenants(MembersSee.NOTHING)) as door:
+        await submitted(door, "ada", "hers", array={"indexes": "1-2"})
+        messages = [
+            (
+                await door.post(
+                    "/api/v1/jobs/select",
+                    json={"action": "cancel", "jobs": [name]},
+                    headers=who("bob", "user", *whose),
+                )
+            ).json()["error"]["message"]
+            for name in ("hers", "none")
+            for whose in ((OURS,), (THEIRS,))
+        ]
+        assert len({text.replace("none", "hers") for text in messages}) == 1, messages
+
+
+async def test_two_keys_of_one_name_are_one_user() -> None:
+    """A key that is made anew must not lose its user the jobs of the old one."""
+    async with a_door(tenants=tenants()) as door:
+        made = [
+            await door.post(
+                "/api/v1/keys",
+                json={"name": name, "tenants": [OURS]},
+                headers=bearer(a_token("admin")),
+            )
+            for name in ("ada", "ada", "bob")
+        ]
+        old, new, other = (bearer(key.json()["key"]) for key in made)
+        body = {"job_id": "hers", "tenant_id": OURS}
+        assert (await door.post("/api/v1/jobs", json=body, headers=old)).status_code == 201
+        assert (await door.post("/api/v1/jobs/hers/hold", headers=other)).status_code == 403
+        assert (await door.post("/api/v1/jobs/hers/hold", headers=new)).status_code == 200
+
+
+async def test_grpc_asks_the_same() -> None:
+    async with a_port() as (door, stub):
+        await submitted(door, "ada", "hers")
+
+        def known(name: str) -> list[tuple[str, str]]:
+            return [("authorization", who(name)["Authorization"])]
+
+        with pytest.raises(grpc.aio.AioRpcError, match="job hers is ada's") as refused:
+            await stub.CancelJob(pb.CancelJobRequest(job_id="hers"), metadata=known("bob"))
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        await door.box.service.tenants.change(TenantId(OURS), {"members_see": MembersSee.NOTHING})
+        listed = await stub.ListJobs(pb.ListJobsRequest(), metadata=known("bob"))
+        assert not listed.jobs
+        with pytest.raises(grpc.aio.AioRpcError) as gone:
+            await stub.GetJobStatus(pb.GetJobStatusRequest(job_id="hers"), metadata=known("bob"))
+        assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+        await stub.CancelJob(pb.CancelJobRequest(job_id="hers"), metadata=known("ada"))
