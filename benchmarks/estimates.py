@@ -148,8 +148,9 @@ class Watching:
 
     def _foreseen(self, here: Partition, job_id: JobId, now: int) -> int:
         def runs(job: Job, elapsed_ms: int) -> Run:
-            known = here.forecast.middle_ms(job, elapsed_ms, now)
-            return Run(max(UNKNOWN_MS, 2 * elapsed_ms) if known is None else known)
+            known = here.forecast.of_job(job, elapsed_ms, now)
+            guessed = max(UNKNOWN_MS, 2 * elapsed_ms)
+            return Run(guessed if known is None else max(elapsed_ms, known.p50_ms))
 
         state = state_of(picture(here.state, now, self._inner, {}, MOST_JOBS))
         deciding = Deciding(self._inner, self._rules, promises=here.promises)

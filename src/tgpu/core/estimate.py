@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tgpu.core.ids import JobId, TenantId
+from tgpu.core.predict import Confidence
 
 
 class Basis(StrEnum):
@@ -30,6 +31,21 @@ class Estimate:
     p90_at: int
     as_of: int
     basis: Basis
+    by: Confidence | None = None  # the least sure of the run times it rests on; None: on none
+    latest_at: int | None = None  # it was promised to start by then
+
+    def within(self, now: int, earliest: int, latest: int | None) -> "Estimate":
+        """As told now: not before the facts let it start, nor after what it was promised.
+
+        What should have happened by now and did not is no start now: only the next cycle is.
+        """
+        is_next = self.basis is Basis.NEXT_CYCLE and earliest <= now
+        least = now if is_next else max(earliest, now + _LEAST_AHEAD_MS)
+        p50 = max(least, self.p50_at)
+        p90 = max(p50, self.p90_at)
+        if latest is None or latest < least:
+            return replace(self, p50_at=p50, p90_at=p90)
+        return replace(self, p50_at=min(p50, latest), p90_at=min(p90, latest), latest_at=latest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,9 @@ class _Stretch(NamedTuple):
 
     def apply(self, wait_ms: int) -> tuple[int, int]:
         whole = wait_ms + self.slack_ms
-        p50 = max(0, whole * self.p50 // _ONE - self.slack_ms)
+        # Never before what was foreseen: that others began sooner than they were told does not end
+        # what is in the way of this one.
+        p50 = max(wait_ms, whole * self.p50 // _ONE - self.slack_ms)
         return p50, max(p50, whole * self.p90 // _ONE - self.slack_ms)
 
 
@@ -138,6 +156,7 @@ class Tail(NamedTuple):
         return Estimate(p50, p90, self.now, Basis.THROUGHPUT)
 
 
+_LEAST_AHEAD_MS: Final = 1000
 _LEAST_CHANGE_MS: Final = 60_000
 
 

@@ -22,6 +22,7 @@ from tgpu.core.policy import (
     goes_by_rounds,
     is_ranking,
 )
+from tgpu.core.predict import Confidence, weaker
 from tgpu.core.rules import PLAIN, Rules
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import Entry, State
@@ -32,6 +33,7 @@ class Run(NamedTuple):
 
     ms: int
     is_known: bool = True  # false: nothing is, and somebody guessed
+    by: Confidence | None = None  # what that rests on
 
 
 Runs = Callable[[Job, int], Run]  # of a job that has run for so long, in ms
@@ -72,14 +74,18 @@ class _End(NamedTuple):
     job_id: JobId
     attempt: int
     is_known: bool
+    by: Confidence | None
 
 
 class Forward:
-    """One run into the future, step by step, on a state that is its own. `starts` grows."""
+    """One run into the future, step by step, on a state that is its own. `starts` grows, and with
+    it `rests_on`: the least sure of all that ended before."""
 
     def __init__(self, state: State, now: int, deciding: Deciding, runs: Runs) -> None:
         """The state is changed: it should be a snapshot."""
         self.starts: dict[JobId, int] = {}
+        self.rests_on: dict[JobId, Confidence | None] = {}
+        self._least_sure: Confidence | None = None
         self.steps = 0
         self.guessed_from: int | None = None  # from here on, ends that somebody guessed count
         self._state = state
@@ -151,13 +157,13 @@ class Forward:
     def _end_of(self, entry: Entry, now: int) -> "_End":
         job, progress = entry.job, entry.progress
         began = now if progress.started_at is None else min(now, progress.started_at)
-        ms, is_known = (0, True) if progress.stopping else self._runs(job, now - began)
+        ms, is_known, by = Run(0) if progress.stopping else self._runs(job, now - began)
         limit = job.options.time_limit_ms
         if limit is not None:
             ms = min(ms, limit)
         # Nothing is over that is not: at the earliest in a moment.
         at = max(now + 1, began + ms)
-        return _End(at, job.job_id, progress.attempt, is_known)
+        return _End(at, job.job_id, progress.attempt, is_known, by)
 
     def _end(self, now: int, until: int) -> int:
         """All that is over by then; the instant of the last of them."""
@@ -171,6 +177,7 @@ class Forward:
                 continue  # it gave way meanwhile
             if not end.is_known and self.guessed_from is None:
                 self.guessed_from = now
+            self._least_sure = weaker(self._least_sure, end.by)
             self._finish(entry, JobState.COMPLETED, now)
         return now
 
@@ -208,6 +215,7 @@ class Forward:
         running = lifecycle.run(job_id, placed, now, None)
         self._state.apply(JobMoved(now, job_id, Move.RUN, running))
         self.starts.setdefault(job_id, now)
+        self.rests_on.setdefault(job_id, self._least_sure)
         heappush(self._ends, self._end_of(entry, now))
 
     def _preempt(self, preemption: Preemption, now: int) -> None:

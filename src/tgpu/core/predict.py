@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
 from tgpu.core.job import NO_DETAIL, Detail, Job, JobClass
@@ -18,8 +19,9 @@ from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 class Level(StrEnum):
     """How alike the jobs are that a prediction rests on, from the most to the least."""
 
-    COMMAND = "command"  # same user, name, command, GPUs and type
-    NAME = "name"  # same user, name and GPUs
+    EXACT = "exact"  # same user, command to the letter, GPUs and type
+    COMMAND = "command"  # same user, name, command but for its numbers, GPUs, type and limit
+    NAME = "name"  # same user, name, GPUs and limit
     USER = "user"  # same user and GPUs
     TENANT = "tenant"  # same tenant and GPUs
     SIZE = "size"  # as many GPUs
@@ -27,6 +29,7 @@ class Level(StrEnum):
     ELAPSED = "elapsed"  # nothing known ran for so long: told by how long it ran already
     LIMIT = "limit"  # nothing known: its own time limit
     MODEL = "model"  # what a model of another kind learned from all of them
+    NOTHING = "nothing"  # nothing at all: somebody guessed
 
 
 class Confidence(NamedTuple):
@@ -57,6 +60,7 @@ class Facts:
     name: str = ""  # without its numbers, see `template`
     command: str = ""
     time_limit_ms: int | None = None
+    exact: str = ""  # the command as it is, as a digest
 
 
 class Predictor(Protocol):
@@ -97,6 +101,10 @@ def runtime_ms(progress: Progress) -> int | None:
     return max(0, ended - began)
 
 
+def _digest(argv: tuple[str, ...]) -> str:
+    return sha256("\0".join(argv).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def facts_of(job: Job, detail: Detail = NO_DETAIL) -> Facts:
     return Facts(
         job.tenant_id,
@@ -106,6 +114,7 @@ def facts_of(job: Job, detail: Detail = NO_DETAIL) -> Facts:
         template(detail.name),
         template(" ".join(detail.argv)),
         job.options.time_limit_ms,
+        _digest(detail.argv) if detail.argv else "",
     )
 
 
@@ -319,11 +328,12 @@ class Forecast:
         is_said = facts.time_limit_ms is not None and predicted.confidence.level in _OF_OTHERS
         return None if is_said else predicted.p50_ms
 
-    def middle_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
-        """For estimates: how long half of such jobs run in all that have run for so long."""
+    def of_job(self, job: Job, elapsed_ms: int, now: int) -> Prediction | None:
+        """For estimates: how long a job runs in all that has run for so long."""
         step = max(0, elapsed_ms.bit_length() - _STEP_BITS)
-        predicted = self._predict(facts_of(job), elapsed_ms >> step << step, now)
-        return None if predicted is None else max(elapsed_ms, predicted.p50_ms)
+        facts = facts_of(job)
+        predicted = self._predict(facts, elapsed_ms >> step << step, now)
+        return by_its_own(facts, predicted, elapsed_ms)
 
     def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
         """How much longer a running job goes on at most, with nine of ten that are like it. None
@@ -353,6 +363,43 @@ _MANY: Final = 10  # jobs of which one may be the tenth that runs longer
 _OF_OTHERS: Final = frozenset({Level.TENANT, Level.SIZE, Level.ANY, Level.ELAPSED, Level.LIMIT})
 _MINUTE_MS: Final = 60_000
 _BY_LIMIT: Final = LimitPredictor()
+_OF_ITS_KIND: Final = frozenset({Level.EXACT, Level.COMMAND, Level.NAME})
+_ENOUGH_RUNS: Final = 3  # of its kind, before they are believed more than its owner
+# From the surest to the least sure.
+_SURENESS: Final = (
+    Level.EXACT,
+    Level.COMMAND,
+    Level.NAME,
+    Level.LIMIT,
+    Level.MODEL,
+    Level.USER,
+    Level.TENANT,
+    Level.SIZE,
+    Level.ANY,
+    Level.ELAPSED,
+    Level.NOTHING,
+)
+
+
+def by_its_own(
+    facts: Facts, predicted: Prediction | None, elapsed_ms: int = 0
+) -> Prediction | None:
+    """What people and estimates are told. A job with a time limit goes by runs of its own kind,
+    where there are enough of them, else by the limit: nineteen demos of two seconds say nothing
+    of a training that its owner gives an hour. A model was taught limits, and weighs them."""
+    if predicted is None or facts.time_limit_ms is None:
+        return predicted
+    level, samples = predicted.confidence
+    if level is Level.MODEL or (level in _OF_ITS_KIND and samples >= _ENOUGH_RUNS):
+        return predicted
+    return _BY_LIMIT.predict(facts, elapsed_ms)
+
+
+def weaker(one: Confidence | None, other: Confidence | None) -> Confidence | None:
+    """The one that tells less; None tells of nothing that could be wrong."""
+    if one is None or other is None:
+        return other or one
+    return max(one, other, key=lambda each: (_SURENESS.index(each.level), -each.samples))
 
 
 def _keys(facts: Facts) -> list[tuple[Level, tuple[object, ...]]]:
@@ -360,10 +407,13 @@ def _keys(facts: Facts) -> list[tuple[Level, tuple[object, ...]]]:
     gpus, tenant, user = facts.gpu_millis, facts.tenant_id, facts.user
     name, command = facts.name, facts.command
     keys: list[tuple[Level, tuple[object, ...]]] = []
+    limit = _limit_class(facts.time_limit_ms)
+    if facts.exact:
+        keys.append((Level.EXACT, (6, tenant, user, facts.exact, gpus, facts.gpu_type)))
     if command:
-        keys.append((Level.COMMAND, (0, tenant, user, name, command, gpus, facts.gpu_type)))
+        keys.append((Level.COMMAND, (0, tenant, user, name, command, gpus, facts.gpu_type, limit)))
     if name:
-        keys.append((Level.NAME, (1, tenant, user, name, gpus)))
+        keys.append((Level.NAME, (1, tenant, user, name, gpus, limit)))
     if user:
         keys.append((Level.USER, (2, tenant, user, gpus)))
     if tenant:
@@ -371,6 +421,12 @@ def _keys(facts: Facts) -> list[tuple[Level, tuple[object, ...]]]:
     keys.append((Level.SIZE, (4, gpus)))
     keys.append((Level.ANY, (5,)))
     return keys
+
+
+def _limit_class(limit_ms: int | None) -> int:
+    """`sleep 2` with a minute and `sleep 3600` with two hours differ by numbers alone: who gives a
+    job four times as long takes it for another kind. 0: no limit."""
+    return 0 if limit_ms is None else 1 + limit_ms.bit_length() // 2
 
 
 def _quantiles(parts: list[_Part]) -> tuple[int, int]:

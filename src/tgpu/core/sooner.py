@@ -6,6 +6,7 @@ Every answer comes of playing the queue forward on a state of its own; nothing i
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tgpu.core.cycle import Witness, schedule
@@ -14,6 +15,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING
 from tgpu.core.plan import Plan
+from tgpu.core.predict import Confidence
 from tgpu.core.snapshot import Picture, fill, state_of
 from tgpu.core.state import State
 from tgpu.core.what_if import NEWEST
@@ -44,11 +46,14 @@ class Asked(NamedTuple):
     reached: int
     guessed_from: int | None
     steps: int
+    first_by: Confidence | None = None  # what that rests on
+    last_by: Confidence | None = None
 
 
 class Sooner(NamedTuple):
     change: Change
     at: int
+    by: Confidence | None = None
 
 
 def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked | None]:
@@ -67,15 +72,20 @@ def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked |
 
 
 def _asked(forward: Forward, jobs: Sequence[Job]) -> Asked:
-    starts = [forward.starts[job.job_id] for job in jobs if job.job_id in forward.starts]
+    starts = [
+        (forward.starts[job.job_id], forward.rests_on[job.job_id])
+        for job in jobs
+        if job.job_id in forward.starts
+    ]
     is_all = len(starts) == len(jobs)
+    first_at, first_by = min(starts, default=(None, None), key=_at)
+    last_at, last_by = max(starts, key=_at) if is_all else (None, None)
     return Asked(
-        min(starts, default=None),
-        max(starts) if is_all else None,
-        forward.reached,
-        forward.guessed_from,
-        forward.steps,
+        first_at, last_at, forward.reached, forward.guessed_from, forward.steps, first_by, last_by
     )
+
+
+_at: Final = itemgetter(0)
 
 
 def as_new(job: Job, now: int) -> Job:
@@ -105,7 +115,7 @@ def sooner(world: World, job: Job, starts_at: int, budget: int) -> Iterator[Soon
         at = found.first_at
         if at is not None and at <= latest and (change.kind not in helped or at == world.now):
             helped[change.kind] = at
-            yield Sooner(change, at)
+            yield Sooner(change, at, found.first_by)
 
 
 def _candidates(world: World, job: Job) -> Iterator[Change]:

@@ -548,6 +548,13 @@ def _needs_ok(job: Job, other: JobId) -> bool:
     return any(d.job_id == other and d.kind is DependencyKind.OK for d in job.after)
 
 
+def earliest_start(state: "State", entry: Entry) -> int:
+    """Before this a job cannot start, whatever ends: it tries again then, or its reservation
+    begins."""
+    booking = state.ledger.bookings.get(entry.job.options.booking or "")
+    return max(entry.progress.eligible_at, 0 if booking is None else booking.starts_at)
+
+
 def latest_end(entry: Entry) -> int | None:
     """When a placed job is over at the latest, by its time limit; None: nobody knows."""
     limit, started_at = entry.job.options.time_limit_ms, entry.progress.started_at

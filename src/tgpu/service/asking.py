@@ -52,9 +52,9 @@ async def _ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
     last = asked.last_at if is_whole else None
     return Question(
         now,
-        None if first is None else estimates.estimate(now, first, guessed),
-        None if last is None else estimates.estimate(now, last, guessed),
-        tuple((one, estimates.estimate(now, one.at, guessed)) for one in better),
+        None if first is None else estimates.estimate(now, first, guessed, asked.first_by),
+        None if last is None else estimates.estimate(now, last, guessed, asked.last_by),
+        tuple((one, estimates.estimate(now, one.at, guessed, one.by)) for one in better),
     )
 
 

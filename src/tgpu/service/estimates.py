@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -23,9 +23,10 @@ from tgpu.core.forward import Deciding, Forward, Run, Runs
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
-from tgpu.core.predict import Facts, facts_of
+from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
 from tgpu.core.snapshot import Picture, fill, picture
-from tgpu.core.state import State
+from tgpu.core.stages.hold import FAR
+from tgpu.core.state import State, earliest_start
 from tgpu.service.clock import Clock
 from tgpu.service.feed import Feed
 from tgpu.service.feed_event import ESTIMATED, FeedEvent
@@ -46,6 +47,8 @@ _SHARE: Final = 20
 _REFRESH_SECONDS: Final = 60.0  # time alone makes jobs late that were foreseen to end
 # Of a job of which nobody knows anything: as long as a usual one, or as long again as it ran.
 _UNKNOWN_MS: Final = 3_600_000
+
+_NOTHING: Final = Confidence(Level.NOTHING, 0)
 
 _log = structlog.get_logger("gpu_scheduler.estimates")
 
@@ -99,8 +102,12 @@ class Estimates(Observer):
 
     # -- told ------------------------------------------------------------------------------------
 
-    def of(self, job_id: JobId) -> Estimate | None:
-        """When a waiting job will start, as far as anybody knows; None: nobody does."""
+    def of(self, job_id: JobId, latest: int | None = None) -> Estimate | None:
+        """When a waiting job will start, as far as anybody knows; None: nobody does. By `latest`,
+        where whoever asks knows a promise, else as the last cycle promised.
+
+        All that tells a start tells this one, so that no two can disagree.
+        """
         entry = self._state.entry(job_id)
         if entry is None or entry.progress.state is not JobState.PENDING or entry.progress.held:
             return None
@@ -111,9 +118,15 @@ class Estimates(Observer):
         if found is None:
             return None
         now = self.clock.now()
-        return replace(
-            found, p50_at=max(now, found.p50_at), p90_at=max(now, found.p50_at, found.p90_at)
-        )
+        if found.p50_at <= now and found.basis is not Basis.NEXT_CYCLE:
+            self._changed.set()  # what was foreseen did not happen: look again
+        latest = self._promised(job_id) if latest is None else latest
+        return found.within(now, earliest_start(self._state, entry), latest)
+
+    def _promised(self, job_id: JobId) -> int | None:
+        promises = self.deciding().promises
+        found = (one.at for one in promises if one.job_id == job_id and one.at != FAR)
+        return next(found, None)
 
     def announced(self, job_id: JobId) -> Announced | None:
         """What a job was first told; None where it was told nothing, or that was long ago."""
@@ -254,7 +267,7 @@ class Estimates(Observer):
         budget = None if self.clock.manual else self.settings.budget_seconds
         await self._in_slices(_steps(forward, 2 * self.settings.most_jobs), budget)
         found = {
-            job_id: self.estimate(now, at, forward.guessed_from)
+            job_id: self.estimate(now, at, forward.guessed_from, forward.rests_on[job_id])
             for job_id, at in forward.starts.items()
         }
         left = waiting - len(found)
@@ -281,22 +294,22 @@ class Estimates(Observer):
 
     def runs(self, now: int) -> Runs:
         """As known now, however far the run goes."""
-        told: dict[tuple[Facts, int], int | None] = {}
+        told: dict[tuple[Facts, int], Prediction | None] = {}
 
-        def known(job: Job, elapsed_ms: int) -> int | None:
+        def known(job: Job, elapsed_ms: int) -> Prediction | None:
             facts = self._facts.get(job.job_id)
             if facts is None:
-                return self._predictions.middle_ms(job, elapsed_ms, now)
+                return self._predictions.by_state(job, elapsed_ms, now)
             key = (facts, elapsed_ms)
             if key not in told:
-                told[key] = self._predictions.middle_of(facts, elapsed_ms, now)
+                told[key] = self._predictions.by_facts(facts, elapsed_ms, now)
             return told[key]
 
         def runs(job: Job, elapsed_ms: int) -> Run:
             found = known(job, elapsed_ms)
             if found is not None:
-                return Run(found)
-            return Run(max(_UNKNOWN_MS, 2 * elapsed_ms), is_known=False)
+                return Run(max(elapsed_ms, found.p50_ms), by=found.confidence)
+            return Run(max(_UNKNOWN_MS, 2 * elapsed_ms), is_known=False, by=_NOTHING)
 
         return runs
 
@@ -334,14 +347,16 @@ class Estimates(Observer):
             left = None if left is None else left - took
             await asyncio.sleep(0)
 
-    def estimate(self, now: int, at: int, guessed_from: int | None) -> Estimate:
+    def estimate(
+        self, now: int, at: int, guessed_from: int | None, by: Confidence | None = None
+    ) -> Estimate:
         p50, p90 = self._spread.window(now, at)
         basis = Basis.SIMULATED
         if at <= now:
             basis = Basis.NEXT_CYCLE
         elif guessed_from is not None and at >= guessed_from:
             basis = Basis.GUESSED
-        return Estimate(p50, p90, now, basis)
+        return Estimate(p50, p90, now, basis, None if basis is Basis.NEXT_CYCLE else by)
 
     def _announce(self, job: Job, attempt: int, at: int, estimate: Estimate) -> None:
         if attempt or job.job_id in self._waiting or job.job_id in self._scored:
@@ -372,6 +387,8 @@ class Estimates(Observer):
                         "p50_seconds": (estimate.p50_at - estimate.as_of) / 1000,
                         "p90_seconds": (estimate.p90_at - estimate.as_of) / 1000,
                         "basis": estimate.basis.value,
+                        "level": "" if estimate.by is None else estimate.by.level.value,
+                        "samples": 0 if estimate.by is None else estimate.by.samples,
                     },
                 )
                 for job, estimate in news

@@ -22,6 +22,7 @@ from tgpu.core.predict import (
     LimitPredictor,
     Prediction,
     Predictor,
+    by_its_own,
     facts_of,
     runtime_ms,
 )
@@ -68,20 +69,19 @@ class Predictions(Observer):
         elapsed = 0
         if progress.state in PLACED and progress.started_at is not None:
             elapsed = max(0, now - progress.started_at)
-        return self._people.predict(facts_of(stored.job, stored.detail), elapsed, now)
+        return self.by_facts(facts_of(stored.job, stored.detail), elapsed, now)
 
     def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
         """For preemption: how much longer a running job goes on, with nine of ten like it."""
         return self._forecast.left_ms(job, elapsed_ms, now)
 
-    def middle_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
-        """For estimates: how long a job that has run for so long runs in all, as half like it."""
-        return self._forecast.middle_ms(job, elapsed_ms, now)
+    def by_state(self, job: Job, elapsed_ms: int, now: int) -> Prediction | None:
+        """For estimates: how long a job that has run for so long runs in all."""
+        return self._forecast.of_job(job, elapsed_ms, now)
 
-    def middle_of(self, facts: Facts, elapsed_ms: int, now: int) -> int | None:
+    def by_facts(self, facts: Facts, elapsed_ms: int, now: int) -> Prediction | None:
         """The same with its name and command, where somebody has looked them up."""
-        predicted = self._people.predict(facts, elapsed_ms, now)
-        return None if predicted is None else max(elapsed_ms, predicted.p50_ms)
+        return by_its_own(facts, self._people.predict(facts, elapsed_ms, now), elapsed_ms)
 
     def problems(self) -> list[str]:
         found = self._orders.trouble or self._people.trouble

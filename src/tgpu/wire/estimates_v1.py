@@ -14,6 +14,13 @@ class EstimateModel(BaseModel):
         "guessed (the same, and of some jobs before it nothing is known) or throughput (behind "
         "all that was played forward)"
     )
+    level: str = Field(
+        default="",
+        description="how much is known of those before it: the least sure of the run times it "
+        "rests on, as the levels of predictions, or nothing; empty: it rests on none",
+    )
+    samples: int = Field(default=0, description="how many past runs that is")
+    latest: str | None = Field(default=None, description="it was promised to start by then")
 
 
 class SoonerModel(BaseModel):

@@ -52,6 +52,9 @@ async def test_a_waiting_job_shows_when_it_starts(api: Api) -> None:
         "p90": "1970-01-01T03:01:00.000Z",
         "as_of": "1970-01-01T00:00:00.000Z",
         "basis": "simulated",
+        "level": "limit",
+        "samples": 0,
+        "latest": None,
     }
     assert (await get(api, f"{JOBS}/b"))["estimate"] == told
     assert (await get(api, f"{JOBS}/b/why"))["estimate"] == told

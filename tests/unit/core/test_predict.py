@@ -18,9 +18,11 @@ from tgpu.core.predict import (
     LimitPredictor,
     NoPredictor,
     Prediction,
+    by_its_own,
     facts_of,
     runtime_ms,
     template,
+    weaker,
 )
 
 MINUTE = 60_000
@@ -72,7 +74,56 @@ def test_templates_have_a_bounded_length():
 def test_the_facts_of_a_job_are_its_owner_its_size_and_the_templates():
     job = a_job(gpus=2, gpu_type="A100", user="ada", time_limit_ms=HOUR)
     found = facts_of(job, Detail(name="run 3", argv=("python", "train.py", "--seed", "17")))
-    assert found == Facts("default", "ada", 2000, "A100", "run #", "python train.py --seed #", HOUR)
+    assert found == Facts(
+        "default", "ada", 2000, "A100", "run #", "python train.py --seed #", HOUR, found.exact
+    )
+    other = facts_of(job, Detail(name="run 3", argv=("python", "train.py", "--seed", "18")))
+    assert (found.exact == other.exact, found.command == other.command) == (False, True)
+
+
+# -- what people are told of a job with a limit --------------------------------------------------
+
+BY_LIMIT = Prediction(HOUR, HOUR, Confidence(Level.LIMIT, 0))
+AN_HOUR = facts(command="sleep #", exact="sleep 3600", time_limit_ms=HOUR)
+
+
+@pytest.mark.parametrize(
+    "demo",
+    [
+        facts(command="echo"),
+        facts(command="echo", time_limit_ms=HOUR),
+        facts(command="sleep #", exact="sleep 2"),
+        facts(command="sleep #", exact="sleep 2", time_limit_ms=10_000),
+    ],
+    ids=["of its user", "with the same limit", "but for numbers", "with another limit"],
+)
+def test_demos_of_two_seconds_say_nothing_of_a_job_with_an_hour(demo):
+    history = taught(*[(demo, 2000)] * 19)
+    assert by_its_own(AN_HOUR, history.predict(AN_HOUR)) == BY_LIMIT
+
+
+def test_runs_of_the_same_command_are_believed_more_than_the_limit():
+    history = taught(*[(facts(command="sleep #", exact="sleep 3600"), 2000)] * 19)
+    found = told(by_its_own(AN_HOUR, history.predict(AN_HOUR)))
+    assert (found.p50_ms, found.confidence) == (2000, Confidence(Level.EXACT, 19))
+
+
+def test_two_runs_of_the_same_command_are_too_few():
+    history = taught(*[(AN_HOUR, 2000)] * 2)
+    assert by_its_own(AN_HOUR, history.predict(AN_HOUR)) == BY_LIMIT
+
+
+def test_a_run_that_outlasts_all_of_its_kind_goes_by_its_limit():
+    history = taught(*[(AN_HOUR, 2000)] * 19)
+    assert by_its_own(AN_HOUR, history.predict(AN_HOUR, MINUTE), MINUTE) == BY_LIMIT
+
+
+def test_the_weaker_of_two_is_the_less_sure_and_then_the_one_of_fewer_runs():
+    few, many = Confidence(Level.EXACT, 3), Confidence(Level.EXACT, 30)
+    guess = Confidence(Level.NOTHING, 0)
+    assert weaker(few, many) == weaker(many, few) == few
+    assert weaker(many, guess) == guess
+    assert weaker(None, many) == weaker(many, None) == many
 
 
 # -- what counts -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Options
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policy import ChoicePolicy
-from tgpu.core.predict import Facts, History, Prediction
+from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
 from tgpu.core.state import State
 from tgpu.service import estimates as module
 from tgpu.service.asking import ask
@@ -69,6 +69,24 @@ async def test_a_waiting_job_starts_when_those_before_it_have_ended() -> None:
         found = await of(box, "c")
         assert found is not None
         assert found.basis is Basis.SIMULATED
+
+
+async def test_an_estimate_promises_nothing_before_its_blocker_can_be_over() -> None:
+    """Nineteen demos of two seconds say nothing of a job with an hour."""
+    async with a_box(gpus=ONE_GPU, leases=True) as box:
+        for number in range(19):
+            await box.submit(a_submission(job_id=f"demo-{number}"))
+            await box.tick()
+            await box.tick(2)
+            await box.service.jobs.complete(JobId(f"demo-{number}"))
+        await a_queue(box, "long", "next")
+        entry = box.service.state.entry(JobId("long"))
+        assert entry is not None
+        assert entry.progress.started_at is not None
+        found = await of(box, "next")
+        assert found is not None
+        assert found.p50_at == entry.progress.started_at + HOUR
+        assert found.by == Confidence(Level.LIMIT, 0)
 
 
 async def test_a_job_that_runs_or_is_on_hold_has_none() -> None:

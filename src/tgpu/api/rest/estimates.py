@@ -11,7 +11,7 @@ from tgpu.api.rest.resubmit import span_text
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.rest.why import in_words
-from tgpu.core.estimate import Accuracy, Estimate, accuracy, by_queue
+from tgpu.core.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
 from tgpu.core.job import Job
 from tgpu.core.sooner import Sooner
 from tgpu.core.units import SECOND
@@ -77,7 +77,7 @@ async def how_accurate(
 
 
 def _is_now(found: Estimate | None, now: int) -> bool:
-    return found is not None and found.p50_at <= now
+    return found is not None and found.basis is Basis.NEXT_CYCLE and found.p50_at <= now
 
 
 def _sooner(job: Job, one: Sooner, when: Estimate, now: int) -> SoonerModel:

@@ -166,6 +166,9 @@ def estimate_model(estimate: Estimate | None) -> EstimateModel | None:
         p90=iso(estimate.p90_at),
         as_of=iso(estimate.as_of),
         basis=estimate.basis,
+        level="" if estimate.by is None else estimate.by.level,
+        samples=0 if estimate.by is None else estimate.by.samples,
+        latest=None if estimate.latest_at is None else iso(estimate.latest_at),
     )
 
 

@@ -8,6 +8,7 @@ from tgpu.api.rest.shown import shown_detail
 from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.sentences import reason_model
 from tgpu.core.job import Job
+from tgpu.core.reasons import ReasonCode
 from tgpu.core.units import CPU, GPU, SECOND, gpus_text
 from tgpu.core.why.ahead import Ahead
 from tgpu.core.why.blockers import Blocker
@@ -23,6 +24,10 @@ _SHOWN: Final = 20  # blockers; how many there are is said as well
 
 def why_answer(service: Service, stored: StoredJob, told: Told, sees: Sees) -> WhyAnswer:
     job_id = stored.job.job_id
+    # One value for both, or the answer could contradict itself.
+    ahead = told.reason.code is ReasonCode.BOOKING_AHEAD  # then it is the earliest, not the latest
+    estimate = service.estimates.of(job_id, None if ahead else told.starts_by)
+    starts_by = told.starts_by if ahead or estimate is None else estimate.latest_at
     return WhyAnswer(
         job_id=job_id,
         state=stored.progress.state,
@@ -30,9 +35,9 @@ def why_answer(service: Service, stored: StoredJob, told: Told, sees: Sees) -> W
         blockers=[_blocker(one, sees) for one in told.blockers[:_SHOWN]],
         blocker_count=len(told.blockers),
         ahead=None if told.ahead is None else _ahead(service, told.ahead, sees),
-        starts_by=None if told.starts_by is None else iso(told.starts_by),
+        starts_by=None if starts_by is None else iso(starts_by),
         change=None if told.change is None else _change(service, stored, told.change),
-        estimate=estimate_model(service.estimates.of(job_id)),
+        estimate=estimate_model(estimate),
     )
 
 

@@ -13,42 +13,77 @@ from tgpu.wire.estimates_v1 import (
     EstimateModel,
 )
 
-_NOW_SECONDS: Final = 5
+_SOON_SECONDS: Final = 5
 _HOUR: Final = 3600
 _FEW_HOURS: Final = 10 * _HOUR
-_ON: Final = {
-    "guessed": "of some jobs before it nothing is known",
-    "throughput": "far back in line, told by how quickly jobs start",
+# How much is known of the jobs before it, by the least sure of them.
+_KNOWN: Final = {
+    "exact": "from {} of the same command",
+    "command": "from {} of the same command with other numbers",
+    "name": "from {} of the same name",
+    "limit": "from time limits alone",
+    "model": "from {} that a model was taught",
+    "user": "from {} of other jobs of the same user",
+    "tenant": "from {} of other jobs of the same tenant",
+    "size": "from {} of other jobs of the same size",
+    "any": "from {} of other jobs",
+    "elapsed": "from how long they run already, longer than any before",
 }
+_NOTHING_KNOWN: Final = "nothing is known of how long some jobs before it run"
+_FAR_BACK: Final = "far back in line, told by how quickly jobs start"
 
 
 def starts_in(estimate: EstimateModel | None, now_ms: int) -> str:
-    """now, 12m, 12m-40m; behind all that was looked at >3h. Empty where nobody can tell."""
+    """now, 12m, 12m-40m, <5m; behind all that was looked at >3h. Empty where nobody can tell."""
     if estimate is None:
         return ""
     early, late = _left(estimate.p50, now_ms), _left(estimate.p90, now_ms)
-    if late < _NOW_SECONDS:
+    if estimate.basis == "next_cycle" and late < _SOON_SECONDS:
         return "now"
     first, last = _short(early), _short(late)
-    if early < _NOW_SECONDS:
-        first = "now"
-    elif estimate.basis == "throughput":
+    if early < _SOON_SECONDS:
+        return f"<{_short(max(late, _SOON_SECONDS))}"
+    if estimate.basis == "throughput":
         return f">{first}"
     return first if first == last else f"{first}-{last}"
 
 
 def start_text(estimate: EstimateModel | None, now_ms: int) -> str:
-    """In 12m, nine of ten within 40m (14:05 to 14:33); …"""
+    """In about 12m, nine of ten such jobs within 40m (14:05 to 14:33); from 19 runs of …"""
     if estimate is None:
         return ""
     early, late = _left(estimate.p50, now_ms), _left(estimate.p90, now_ms)
-    if late < _NOW_SECONDS:
+    if estimate.basis == "next_cycle" and late < _SOON_SECONDS:
         return "now"
-    first = "now" if early < _NOW_SECONDS else f"in about {duration_text(early)}"
-    told = f"{first}, nine of ten such jobs within {duration_text(late)}"
     clock = _clock(estimate, now_ms)
-    more = _ON.get(estimate.basis)
-    return told + (f" ({clock})" if clock else "") + (f"; {more}" if more else "")
+    told = _span(early, late, is_promised=estimate.latest == estimate.p90)
+    told += f" ({clock})" if clock else ""
+    if estimate.latest is not None and estimate.latest != estimate.p90:
+        told += f", at the latest {latest_text(estimate.latest, now_ms)}"
+    known = knowledge(estimate)
+    return f"{told}; {known}" if known else told
+
+
+def _span(early: float, late: float, *, is_promised: bool) -> str:
+    """ "now" is for what nothing is in the way of: whatever waits for others is given a span."""
+    last = duration_text(max(late, _SOON_SECONDS))
+    within = f"at the latest in {last}" if is_promised else f"nine of ten such jobs within {last}"
+    if early < _SOON_SECONDS or (is_promised and duration_text(early) == last):
+        return within
+    return f"in about {duration_text(early)}, {within}"
+
+
+def latest_text(text: str, now_ms: int) -> str:
+    return f"in {duration_text(_left(text, now_ms))}"
+
+
+def knowledge(estimate: EstimateModel) -> str:
+    """What an estimate rests on; empty where it rests on no run times."""
+    if estimate.basis == "throughput":
+        return _FAR_BACK
+    if estimate.basis == "guessed" or estimate.level == "nothing":
+        return _NOTHING_KNOWN
+    return _KNOWN.get(estimate.level, "").format(plural(estimate.samples, "run"))
 
 
 def when_lines(answer: EstimateAnswer) -> list[Line]:
@@ -143,4 +178,6 @@ def _clock(estimate: EstimateModel, now_ms: int) -> str:
     shapes = ["%H:%M" if at.date() == today else "%Y-%m-%d %H:%M" for at in (first, last)]
     if first.date() == last.date():
         shapes[1] = "%H:%M"
+        if f"{first:%H:%M}" == f"{last:%H:%M}":
+            return f"{first:{shapes[0]}}"
     return f"{first:{shapes[0]}} to {last:{shapes[1]}}"

@@ -7,12 +7,14 @@ from tgpu.cli.render.words import plural
 from tgpu.wire.v1 import PredictionModel
 
 _ALIKE: Final = {
-    "command": "of its user with this name and command",
+    "exact": "of its user with the same command",
+    "command": "of its user with this name and command but for numbers",
     "name": "of its user with this name",
     "user": "of its user with as many GPUs",
     "tenant": "of the tenant with as many GPUs",
     "size": "with as many GPUs",
     "any": "of all kinds",
+    "model": "that a model was taught",
 }
 
 

@@ -32,8 +32,8 @@ def why_lines(answer: WhyAnswer, now_ms: int, width: int | None = None) -> list[
         facts.append(("before it", _ahead(answer.ahead)))
     if answer.estimate is not None:
         facts.append(("starts", start_text(answer.estimate, now_ms)))
-    if answer.starts_by:
-        facts.append(("starts by", moment_text(answer.starts_by, now_ms)))
+    elif answer.starts_by:
+        facts.append(("starts", f"at the latest {moment_text(answer.starts_by, now_ms)}"))
     if answer.change is not None:
         facts.append(("what helps", clean(answer.change.sentence)))
     lines += [(Cell(f"  {label:<{_LABEL - 2}}", "bold"), Cell(text)) for label, text in facts]

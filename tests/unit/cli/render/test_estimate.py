@@ -24,15 +24,15 @@ def in_seconds(p50: int, p90: int, basis: str = "simulated") -> EstimateModel:
     ("estimate", "text"),
     [
         (None, ""),
-        (in_seconds(0, 0), "now"),
-        (in_seconds(-60, 2), "now"),
-        (in_seconds(1, 300), "now-5m"),
+        (in_seconds(0, 0, "next_cycle"), "now"),
+        (in_seconds(-60, 2), "<5s"),
+        (in_seconds(1, 300), "<5m"),
         (in_seconds(720, 2400), "12m-40m"),
         (in_seconds(5700, 6000), "1h35m-1h40m"),
         (in_seconds(720, 730), "12m"),
         (in_seconds(14 * 3600, 3 * 86_400), "14h-3d"),
         (in_seconds(7200, 9000, "throughput"), ">2h00m"),
-        (in_seconds(0, 300, "throughput"), "now-5m"),
+        (in_seconds(0, 300, "throughput"), "<5m"),
     ],
 )
 def test_a_table_has_a_few_characters_for_it(estimate: EstimateModel | None, text: str) -> None:
@@ -56,13 +56,42 @@ def test_another_day_is_named_with_its_date() -> None:
     clock = f"({local(p50, '%H:%M')} to {local(p90, '%Y-%m-%d %H:%M')})"
     assert start_text(an_estimate(p50, p90, "guessed"), NOW_MS) == (
         f"in about 10s, nine of ten such jobs within 2d00h {clock}; "
-        "of some jobs before it nothing is known"
+        "nothing is known of how long some jobs before it run"
     )
 
 
 def test_beyond_calendars_there_is_no_clock() -> None:
     assert start_text(in_seconds(60, 120), NOW_MS) == (
         "in about 1m00s, nine of ten such jobs within 2m00s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ({"level": "exact", "samples": 19}, "from 19 runs of the same command"),
+        ({"level": "limit"}, "from time limits alone"),
+        ({"level": "user", "samples": 1}, "from 1 run of other jobs of the same user"),
+        ({"level": "nothing"}, "nothing is known of how long some jobs before it run"),
+    ],
+)
+def test_an_estimate_says_how_much_it_knows(fields: dict[str, object], known: str) -> None:
+    estimate = in_seconds(60, 120).model_copy(update=fields)
+    assert start_text(estimate, NOW_MS) == (
+        f"in about 1m00s, nine of ten such jobs within 2m00s; {known}"
+    )
+
+
+def test_what_was_promised_is_told_in_the_same_sentence() -> None:
+    estimate = in_seconds(60, 2580).model_copy(update={"level": "limit"})
+    promised = estimate.model_copy(update={"latest": estimate.p90})
+    assert start_text(promised, NOW_MS) == (
+        "in about 1m00s, at the latest in 43m00s; from time limits alone"
+    )
+    later = estimate.model_copy(update={"latest": in_seconds(0, 3600).p90})
+    assert start_text(later, NOW_MS) == (
+        "in about 1m00s, nine of ten such jobs within 43m00s, at the latest in 1h00m; "
+        "from time limits alone"
     )
 
 

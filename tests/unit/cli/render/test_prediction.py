@@ -27,7 +27,15 @@ def model(level: str, samples: int = 12) -> PredictionModel:
             "runs 3m20s, nine of ten end within 2h05m; it runs longer than any job known",
         ),
         (model("limit"), "runs 3m20s: its time limit, nothing else is known"),
-        (model("model"), "runs 3m20s, nine of ten end within 2h05m"),
+        (
+            model("model"),
+            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs that a model was taught",
+        ),
+        (
+            model("exact"),
+            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs of its user with the same "
+            "command",
+        ),
     ],
     ids=lambda value: getattr(value, "level", ""),
 )

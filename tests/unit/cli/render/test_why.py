@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.cli.builders import NOW_MS, a_reason
 from tgpu.cli.render.why import next_line, why_lines
+from tgpu.wire.estimates_v1 import EstimateModel
 from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, WhyAnswer
 
 
@@ -66,7 +67,17 @@ def test_those_before_it_and_the_instant_at_the_latest_are_told():
     ahead = AheadModel(count=7, first=["8", "9"])
     text = text_of(an_answer(ahead=ahead, starts_by="2023-11-14T22:15:20Z"))
     assert "  before it   7 jobs: 8, 9, …\n" in text
-    assert "  starts by   2023-11-1" in text
+    assert "  starts      at the latest 2023-11-1" in text
+
+
+def test_a_start_is_told_once():
+    later = "2023-11-14T22:56:20Z"
+    estimate = EstimateModel(
+        p50=later, p90=later, as_of="2023-11-14T22:13:20Z", basis="simulated", latest=later
+    )
+    text = text_of(an_answer(starts_by=later, estimate=estimate))
+    assert text.count("starts") == 1
+    assert "  starts      at the latest in 43m00s (" in text
 
 
 def test_the_command_that_helps_comes_instead_of_the_one_that_looks():
