@@ -10,6 +10,7 @@ from tgpu.store.address import (
 from tgpu.store.api import Store
 from tgpu.store.memory import MemoryStore
 from tgpu.store.rows import Value
+from tgpu.store.sqlite_backup import backup
 from tgpu.store.tables import Table
 from tgpu.store.upkeep import (
     StoreStatus,
@@ -29,6 +30,7 @@ __all__ = [
     "Upgraded",
     "Value",
     "address_of",
+    "backup",
     "copy",
     "each_row",
     "make_store",

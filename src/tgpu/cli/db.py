@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tgpu.cli import backup as backing
 from tgpu.cli import pair as pairing
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir, Json, examples, read_option
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "tgpu db status",
+    "tgpu db backup /mnt/backups/tgpu.db",
     "tgpu db upgrade --config tgpu.yaml",
     "tgpu db copy --to postgresql://tgpu@db.example.org/gpu_scheduler",
 )
@@ -34,7 +36,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 app = typer.Typer(
     name="db",
-    help="Look after the database: status, upgrade, copy, new key, its data directory.",
+    help="Look after the database: status, backup, upgrade, copy, new key, its data directory.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -66,7 +68,7 @@ def status(
     from tgpu import database as databases
 
     with _sentences():
-        found = databases.status(_address(database, "--database", config, data_dir))
+        found = databases.status(address_for(database, "--database", config, data_dir))
     if as_json:
         show_json(
             {
@@ -86,6 +88,7 @@ def status(
 
 
 app.command("pair", epilog=pairing.EPILOG)(pairing.pair)
+app.command("backup", epilog=backing.EPILOG)(backing.backup)
 
 
 @app.command("upgrade", epilog=_UPGRADE_EPILOG)
@@ -99,7 +102,7 @@ def upgrade(
     from tgpu import database as databases
 
     with _sentences():
-        done = databases.upgrade(_address(database, "--database", config, data_dir))
+        done = databases.upgrade(address_for(database, "--database", config, data_dir))
     if as_json:
         show_json({"store": done.name, "from_version": done.before, "to_version": done.after})
     elif done.before == done.after:
@@ -132,7 +135,7 @@ def copy(
     from tgpu import database as databases
 
     with _sentences(), _progress(is_shown=not as_json) as progress:
-        origin = _address(source, "--from", config, data_dir)
+        origin = address_for(source, "--from", config, data_dir)
         target = read_option("--to", databases.parse_address, to)
         counts = databases.copy(origin, target, progress)
     if as_json:
@@ -186,7 +189,7 @@ def _settings(config: Path | None, data_dir: Path | None) -> "Settings":
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
 
 
-def _address(
+def address_for(
     text: str | None, option: str, config: Path | None, data_dir: Path | None
 ) -> "Address":
     from tgpu import database as databases

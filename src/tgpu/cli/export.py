@@ -186,9 +186,12 @@ def _target(file: Path | None) -> "Iterator[IO[bytes] | _Stdout | GzipFile]":
         return
     import gzip
 
+    from tgpu.cli.own_files import for_the_owner
+
     part = file.with_name(file.name + ".part")
     try:
-        with part.open("wb") as raw:
+        part.unlink(missing_ok=True)  # of an export that was killed: whoever made it
+        with open(part, "xb", opener=for_the_owner) as raw:
             if ".gz" in _suffixes(file):
                 # No name and no time in it: the same journal gives the same file.
                 with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:

@@ -85,13 +85,14 @@ def report(
 
 def _write(folder: Path, text: str, drawn: "list[Picture]") -> None:
     from tgpu.cli.output import note, say
+    from tgpu.cli.own_files import write_own
     from tgpu.cli.render.words import plural
     from tgpu.drawing.plots import framed
     from tgpu.report.png import HOW_TO_INSTALL, NoLibrary, has_fonts, png
 
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "report.html"
-    target.write_text(text, encoding="utf-8")
+    write_own(target, text.encode())
     made = 0
     for picture in drawn:
         file = folder / f"{picture.name}.png"
@@ -99,7 +100,7 @@ def _write(folder: Path, text: str, drawn: "list[Picture]") -> None:
             file.unlink(missing_ok=True)  # one of before would be about another time
             continue
         try:
-            file.write_bytes(png(framed(picture.svg, picture.title, picture.keys)))
+            write_own(file, png(framed(picture.svg, picture.title, picture.keys)))
         except NoLibrary:
             note(f"no pictures beside the page; to have them: {HOW_TO_INSTALL}")
             break

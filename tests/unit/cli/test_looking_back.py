@@ -4,6 +4,8 @@ import asyncio
 import csv
 import gzip
 import json
+import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -129,6 +131,16 @@ def test_the_journal_of_a_database_is_written_without_a_service(tgpu, tmp_path, 
     assert [json.loads(line)["seq"] for line in text[1:-1]] == list(range(1, 13))
     assert json.loads(text[-1]) == {"end": True, "rows": 12, "last_seq": 12}
     assert "agrees with event 8" in tgpu("replay", str(target), "--at", "8").out
+
+
+def test_what_is_exported_is_its_owner_s_alone(tgpu, tmp_path, database):
+    file = tmp_path / "journal.ndjson"
+    before = os.umask(0)
+    try:
+        assert tgpu("export", "--database", database, str(file)).code == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_the_same_journal_gives_the_same_file(tgpu, tmp_path, database, monkeypatch):

@@ -1,6 +1,7 @@
 """`tgpu report` on a journal in a file."""
 
 import json
+import stat
 import sys
 
 import pytest
@@ -37,6 +38,7 @@ def test_a_page_and_pictures_are_written(tgpu, journal, tmp_path):
     assert outcome.code == 0
     assert outcome.out.strip() == str(out / "report.html")
     assert {file.name for file in out.iterdir()} == PLOTS | {"report.html"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in out.iterdir()} == {0o600}
     assert "GPU error (Xid)" in (out / "report.html").read_text()
 
 
