@@ -1,15 +1,21 @@
 """Commands that look at jobs: list, watch, show, why."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tgpu.cli.options import ApiUrl, JobId, Json, examples
 
+if TYPE_CHECKING:
+    from tgpu.cli.jobs_query import Filters, Found, Shape
+    from tgpu.client.http import Client
+
 LIST_EPILOG = examples(
     "tgpu list",
     "tgpu list --state running",
     "tgpu list --all --name train",
+    "tgpu list --expand --array 12",
+    "tgpu list --columns job,user,state,left",
     "tgpu list --json | jq -r '.jobs[].job_id'",
 )
 WATCH_EPILOG = examples("tgpu watch", "tgpu watch --interval 10s", "tgpu watch --state running")
@@ -39,6 +45,20 @@ Limit = Annotated[
     typer.Option("--limit", "-n", metavar="N", min=1, help="At most N live and N ended jobs."),
 ]
 All = Annotated[bool, typer.Option("--all", "-a", help="All jobs, however old.")]
+Fold = Annotated[
+    bool | None,
+    typer.Option(
+        "--fold/--expand",
+        help="An array or sweep as one row, or all its elements. Default: --fold, --expand in JSON "
+        "and with --array.",
+        show_default=False,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="C[,C]", help="These columns alone: job, name, state, user, left, …"),
+]
+Wide = Annotated[bool, typer.Option("--wide", "-w", help="All columns, and nothing cut.")]
 
 
 def list_jobs(
@@ -50,29 +70,31 @@ def list_jobs(
     array: ArrayId = None,
     limit: Limit = None,
     all_jobs: All = False,
+    fold: Fold = None,
+    columns: Columns = None,
+    wide: Wide = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
     """Show the jobs: running, then waiting with the reason, then the last ones that ended.
 
-    Without --all, the last 10 that ended are shown.
+    An array or sweep is one row with its progress. Without --all, the last 10 rows that ended are
+    shown. The last line counts all there is.
     """
     from tgpu.cli.connect import connected
-    from tgpu.cli.jobs_query import Filters, find_jobs, list_lines, more_note, read_states
-    from tgpu.cli.output import note, show_json, show_lines, width
+    from tgpu.cli.jobs_query import Filters, Shape, find_jobs, read_columns, read_states
+    from tgpu.cli.output import show_json
     from tgpu.wire.v1 import JobList
 
-    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs)
+    folds = (not as_json and array is None) if fold is None else fold
+    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs, folds)
+    shape = Shape(read_columns(columns), wide)
     with connected(api_url) as client:
         found = find_jobs(client, filters)
-    if as_json:
-        show_json(JobList(jobs=found.jobs, next_cursor=None))
-        return
-    show_lines(list_lines(found.jobs, width()))
-    if not found.jobs:
-        note("no such jobs" if filters.narrows else _NONE_YET)
-    elif found.more:
-        note(more_note(found))
+        if as_json:
+            show_json(JobList(jobs=found.jobs, next_cursor=None))
+        else:
+            _show_list(client, found, filters, shape)
 
 
 def watch(
@@ -85,19 +107,23 @@ def watch(
     array: ArrayId = None,
     limit: Limit = None,
     all_jobs: All = False,
+    fold: Fold = None,
+    columns: Columns = None,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the list of jobs again and again; Ctrl-C ends it."""
+    """Show the list of jobs again and again, with a clock; Ctrl-C ends it."""
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration
-    from tgpu.cli.jobs_query import Filters, find_jobs, list_lines, read_states
+    from tgpu.cli.jobs_query import Filters, Shape, list_frame, read_columns, read_states
     from tgpu.cli.live import repeat
     from tgpu.cli.options import read_option
 
-    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs)
+    folds = array is None if fold is None else fold
+    filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs, folds)
+    shape = Shape(read_columns(columns))
     seconds = read_option("--interval", parse_duration, interval)
     with connected(api_url) as client:
-        repeat(lambda width: list_lines(find_jobs(client, filters).jobs, width), seconds)
+        repeat(lambda width: list_frame(client, filters, width, shape), seconds)
 
 
 def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
@@ -134,6 +160,21 @@ def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
     show_lines(why_lines(answer, now_ms(), width()))
     if line := next_line(answer):
         say(line)  # never cut: it is there to be copied
+
+
+def _show_list(client: "Client", found: "Found", filters: "Filters", shape: "Shape") -> None:
+    from tgpu.cli.jobs_query import counts_note, list_lines, more_note
+    from tgpu.cli.output import note, show_lines, width
+
+    show_lines(list_lines(found.jobs, width(), shape), crop=not shape.wide)
+    if not found.jobs and not filters.narrows:
+        note(_NONE_YET)
+        return
+    if not found.jobs:
+        note("no such jobs")
+    elif found.more:
+        note(more_note(found))
+    note(counts_note(client, filters))
 
 
 _NONE_YET = "no jobs yet; submit one with: tgpu submit --gpus 1 -- python train.py"

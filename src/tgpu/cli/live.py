@@ -2,37 +2,82 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
 
+from tgpu.cli.environment import now_ms
 from tgpu.cli.output import console, say, show_lines, styled
 from tgpu.cli.render.grid import Cell, Line
 from tgpu.client.errors import Lost, NoService
 
-View = Callable[[int | None], list[Line]]  # the width it may take
+_LEAST: Final = 6  # lines from which on there is room for more than the table
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One look. `body` is cut where the screen ends, `foot` stands below it."""
+
+    body: list[Line]
+    foot: tuple[Line, ...] = ()
+    more: str = ""  # the command that shows what was cut
+    is_part: bool = False  # there is more than the body has
+
+
+View = Callable[[int | None], Frame]  # the width it may take
 
 
 def repeat(view: View, seconds: float) -> None:
     """Until it is interrupted. The first look must succeed; later a restart is sat out."""
     screen = console()
-    if screen is None:
+    if screen is None or screen.is_dumb_terminal:
+        width = None if screen is None else screen.width
         while True:
-            show_lines(view(None))
+            frame = view(width)
+            show_lines([_clock(seconds), *frame.body, *frame.foot])
             say("")
             time.sleep(seconds)
     from rich.console import Group
     from rich.live import Live
 
-    lines = view(screen.width)
+    frame = view(screen.width)
     with Live(console=screen, screen=True, auto_refresh=False, transient=True) as live:
         while True:
-            shown = lines[: screen.height - 1]
-            live.update(Group(*(styled(line) for line in shown)), refresh=True)
-            time.sleep(seconds)
-            lines = _look(view, screen.width, lines)
+            due = time.monotonic() + seconds
+            while True:  # once a second: the clock goes on, and another size is used at once
+                shown = fitted(frame, _clock(seconds), screen.height)
+                live.update(Group(*(styled(line) for line in shown)), refresh=True)
+                if (left := due - time.monotonic()) <= 0:
+                    break
+                time.sleep(min(1.0, left))
+            frame = _look(view, screen.width, frame)
 
 
-def _look(view: View, width: int, before: list[Line]) -> list[Line]:
+def fitted(frame: Frame, clock: Line, height: int) -> list[Line]:
+    """So much of it as the screen has lines for; what is cut is told, and how to see it."""
+    if height < _LEAST:
+        return frame.body[:height]
+    room = height - 1 - len(frame.foot)
+    shown = frame.body
+    if len(shown) + frame.is_part > room:
+        shown = shown[: room - 1]
+    left_out = len(frame.body) - len(shown)
+    if left_out or frame.is_part:
+        count = f"{left_out} more" if left_out else "more"
+        others = ", and others" if left_out and frame.is_part else ""
+        shown = [*shown, (Cell(f"… {count}{others}: {frame.more}", "dim"),)]
+    return [clock, *shown, *frame.foot]
+
+
+def _clock(seconds: float) -> Line:
+    now = datetime.fromtimestamp(now_ms() / 1000).astimezone()
+    return (Cell(f"{now:%H:%M:%S}", "bold"), Cell(f"  every {seconds:g}s"))
+
+
+def _look(view: View, width: int, before: Frame) -> Frame:
     try:
         return view(width)
     except (NoService, Lost):
         gone: Line = (Cell("the scheduler does not answer; this is how it was before", "red"),)
-        return [gone, *(line for line in before if line != gone)]
+        rest = [line for line in before.body if line != gone]
+        return replace(before, body=[gone, *rest])

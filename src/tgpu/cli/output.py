@@ -33,14 +33,19 @@ def show_json(
     say(json.dumps(_plain(value), indent=2, ensure_ascii=False))
 
 
-def show_lines(lines: Iterable[Line]) -> None:
+def show_lines(lines: Iterable[Line], *, crop: bool = True) -> None:
+    """`crop`: a line that is too long for the terminal is cut, and does not go on below."""
     screen = console()
     if screen is None:
         for line in lines:
             say("".join(cell.text for cell in line).rstrip())
         return
     for line in lines:
-        screen.print(styled(line), no_wrap=True, overflow="ellipsis", crop=True, highlight=False)
+        text = styled(line)
+        if crop:
+            screen.print(text, no_wrap=True, overflow="ellipsis", crop=True, highlight=False)
+        else:
+            screen.print(text, soft_wrap=True, highlight=False)
 
 
 def width() -> int | None:

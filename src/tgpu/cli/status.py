@@ -39,7 +39,7 @@ def status(
     """Show the scheduler, its jobs in numbers, and the GPUs."""
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration
-    from tgpu.cli.live import repeat
+    from tgpu.cli.live import Frame, repeat
     from tgpu.cli.options import read_option
     from tgpu.cli.output import show_json, show_lines, width
 
@@ -49,7 +49,7 @@ def status(
         if as_json:
             show_json(_as_json(client))
         elif watch:
-            repeat(lambda width: look(client, width), seconds)
+            repeat(lambda width: Frame(look(client, width), more="tgpu status"), seconds)
         else:
             show_lines(look(client, width()))
 

@@ -1,6 +1,7 @@
 """A service that answers from memory, in the place of the network."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 import httpx
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from tests.unit.cli.builders import a_gpu, a_job, some_gpus
 from tgpu.client.http import Client
 from tgpu.client.target import parse_target
-from tgpu.wire.v1 import GpuList, JobModel
+from tgpu.wire.v1 import ClusterStatus, GpuList, JobModel
 
 
 @dataclass
@@ -25,6 +26,7 @@ class FakeService:
     requests: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[dict[str, object]] = field(default_factory=list)
     journal: bytes = b""
+    lists: list[dict[str, str]] = field(default_factory=list)  # what was asked of lists of jobs
 
     def add(self, *jobs: JobModel) -> None:
         self.jobs |= {job.job_id: job for job in jobs}
@@ -52,11 +54,37 @@ class FakeService:
                 return httpx.Response(200, json=self.health)
             case "GET", ["journal"]:
                 return httpx.Response(200, content=self.journal)
+            case "GET", ["cluster", "status"]:
+                return _model(self.status())
             case "GET", ["gpus"]:
                 return _model(self.gpus)
             case method, ["jobs", job_id, *tail]:
                 return self._job(request, method, job_id, tail)
         return _error(404, "NOT_FOUND", f"nothing at {request.url.path}")
+
+    def status(self) -> ClusterStatus:
+        states = Counter(job.state for job in self.jobs.values())
+        return ClusterStatus(
+            total_nodes=1,
+            online_nodes=1,
+            total_gpus=8,
+            available_gpus=3,
+            used_gpus=5,
+            total_jobs=len(self.jobs),
+            running_jobs=states["running"] + states["scheduled"],
+            pending_jobs=states["pending"],
+            jobs_by_state=states,
+            simulated=True,
+            provider="simulated",
+            problem=None,
+            engine="local",
+            store="memory",
+            policy="priority",
+            clock="auto",
+            version="1",
+            uptime_seconds=1,
+            data_dir=None,
+        )
 
     def _selected(self, body: dict[str, object]) -> dict[str, object]:
         """What the service would say is tested with the service."""
@@ -64,6 +92,7 @@ class FakeService:
         return {"action": action, "message": f"{action}: {jobs}", "changed": 1}
 
     def _list(self, request: httpx.Request) -> httpx.Response:
+        self.lists.append(dict(request.url.params))
         states = request.url.params.get("state", "").split(",")
         array = request.url.params.get("array_id")
         found = [
@@ -112,6 +141,20 @@ class FakeService:
 def an_element(array_id: str, index: int, **changes: object) -> JobModel:
     array = {"array_id": array_id, "index": index, "max_running": None}
     return a_job(f"{array_id}.{index}", array=array, **changes)
+
+
+def a_folded_job(array_id: str = "2", total: int = 200, **states: int) -> JobModel:
+    """The row of a whole array, of `total` elements in these states."""
+    progress = {
+        "total": total,
+        "states": states,
+        "first_index": 1,
+        "last_index": total,
+        "started_at": "2023-11-14T22:12:50Z",
+        "ended_at": "2023-11-14T22:13:10Z",
+    }
+    array = {"array_id": array_id, "index": 3, "max_running": None, "progress": progress}
+    return a_job(f"{array_id}.3", array=array, name="sweep", params={"lr": "0.1", "bs": "8"})
 
 
 def _model(model: BaseModel) -> httpx.Response:

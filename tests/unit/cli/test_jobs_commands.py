@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
+from tests.unit.cli.fake_service import a_folded_job
 from tgpu.cli import environment
 
 
@@ -36,6 +37,46 @@ def test_a_long_queue_does_not_hide_what_runs(tgpu, service):
     assert [line.split()[0] for line in outcome.out.splitlines()[:2]] == ["JOB", "1"]
     assert len(outcome.out.splitlines()) == 4
     assert "tgpu list --all" in outcome.err
+
+
+def test_a_list_ends_with_counts(tgpu, service):
+    service.add(a_running_job("1"), a_job("2"))
+    assert tgpu("list").err == "1 running, 1 waiting, 0 over; 5 of 8 GPUs in use\n"
+    assert tgpu("list", "--state", "running").err.startswith("in all: 1 running")
+
+
+def test_arrays_are_folded_unless_all_is_asked_for(tgpu, service):
+    service.add(a_folded_job("2", completed=120, running=5, pending=75))
+    assert "120/200 done, 5 running" in tgpu("list").out
+    assert [query.get("fold") for query in service.lists] == ["true"] * 3
+    service.lists.clear()
+    tgpu("list", "--expand")
+    tgpu("list", "--json")
+    tgpu("list", "--array", "2")
+    assert {query.get("fold") for query in service.lists} == {None}
+    service.lists.clear()
+    tgpu("list", "--json", "--fold")
+    assert {query.get("fold") for query in service.lists} == {"true"}
+
+
+def test_an_array_that_goes_on_is_not_among_those_that_ended(tgpu, service):
+    """Its elements are in several states, so each of the questions finds it."""
+    array = a_folded_job("2", completed=120, running=5, pending=75)
+    service.add(
+        *(array.model_copy(update={"state": s, "job_id": s}) for s in ("running", "failed"))
+    )
+    service.add(an_ended_job("1"))
+    rows = [line.split()[0] for line in tgpu("list").out.splitlines()]
+    assert rows == ["JOB", "2.[1-200]", "1"]
+
+
+def test_columns_are_chosen_and_checked(tgpu, service):
+    service.add(a_running_job("1"))
+    assert tgpu("list", "--columns", "user, JOB").out.splitlines() == ["USER  JOB", "ada   1"]
+    outcome = tgpu("list", "--columns", "job,colour")
+    assert outcome.code == 2
+    assert "'colour'" in outcome.err
+    assert "reason" in outcome.err
 
 
 def test_an_empty_list_says_how_to_begin(tgpu):

@@ -22,13 +22,16 @@ Line = tuple[Cell, ...]
 class Column:
     """`least` is the width it may be cut to; `leave_out` > 0 lets it go, the highest first.
 
-    The last column is cut further once nothing can be left out any more.
+    The last column is cut further once nothing can be left out any more. With `want`, columns that
+    are `extra` go before this one is cut below that width.
     """
 
     title: str
     least: int | None = None  # None: not cut
     leave_out: int = 0
     right: bool = False
+    want: int | None = None  # None: `least`
+    extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,10 @@ def lay_out(grid: Grid, width: int | None) -> list[Line]:
     kept = [index for index, _ in enumerate(grid.columns) if _has_content(grid, index)]
     natural = {index: _natural(grid, index) for index in kept}
     while True:
-        widths = _fit([(grid.columns[index], natural[index]) for index in kept], width)
+        columns = [grid.columns[index] for index in kept]
+        if any(column.extra for column in columns):
+            columns = [replace(column, least=column.want or column.least) for column in columns]
+        widths = _fit([(c, natural[i]) for c, i in zip(columns, kept, strict=True)], width)
         candidates = [index for index in kept if grid.columns[index].leave_out]
         if widths is not None or not candidates:
             break
@@ -102,15 +108,31 @@ def _fit(columns: list[tuple[Column, int]], width: int | None) -> list[int] | No
     if width is None:
         return widths
     excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    excess = _level(columns, widths, excess)
     for position in (*range(1, len(columns)), 0):
-        column, natural = columns[position]
+        column, _ = columns[position]
         if excess <= 0:
             break
-        if column.least is not None and natural > column.least:
-            cut = min(excess, natural - column.least)
+        if column.least is not None and widths[position] > column.least:
+            cut = min(excess, widths[position] - column.least)
             widths[position] -= cut
             excess -= cut
     return widths if excess <= 0 else None
+
+
+def _level(columns: list[tuple[Column, int]], widths: list[int], excess: int) -> int:
+    """Cut the widest, and then again the widest, as far as they want to be; the excess left."""
+    while excess > 0:
+        wide = [
+            (widths[position], position)
+            for position, (column, _) in enumerate(columns)
+            if column.want is not None and widths[position] > column.want
+        ]
+        if not wide:
+            break
+        widths[max(wide)[1]] -= 1
+        excess -= 1
+    return excess
 
 
 def _line(row: tuple[Cell, ...], columns: list[Column], kept: list[int], widths: list[int]) -> Line:

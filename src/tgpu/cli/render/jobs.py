@@ -1,13 +1,12 @@
 """Jobs as tables, as a page of facts and as one-line sentences."""
 
 import re
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tgpu.cli.durations import duration_text
-from tgpu.cli.render.estimate import start_text, starts_in
+from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.failures import failure_text
-from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
+from tgpu.cli.render.grid import Line, clean, facts
 from tgpu.cli.render.prediction import prediction_text
 from tgpu.cli.render.words import (
     between,
@@ -39,7 +38,7 @@ WAITING: Final = ("pending", "preempted")
 LIVE: Final = STATES[:4]
 ENDED: Final = STATES[4:]
 
-_STYLES: Final = {
+STATE_STYLES: Final = {
     "running": "green",
     "starting": "cyan",
     "pending": "yellow",
@@ -49,19 +48,6 @@ _STYLES: Final = {
     "failed": "red",
     "cancelled": "dim",
 }
-_COLUMNS: Final = (
-    Column("JOB", least=8),
-    Column("NAME", least=10, leave_out=1),
-    Column("STATE"),
-    Column("GPUS"),
-    Column("ON", least=3, leave_out=4),
-    Column("TENANT", least=6, leave_out=3),
-    Column("USER", least=6, leave_out=5),
-    Column("PRIO", leave_out=6, right=True),
-    Column("TIME", right=True),
-    Column("STARTS IN", leave_out=2),
-    Column("REASON", least=30),
-)
 
 
 def shown_state(job: JobModel) -> str:
@@ -69,34 +55,6 @@ def shown_state(job: JobModel) -> str:
     if job.state == "pending" and job.held:
         return "held"
     return "starting" if job.state == "scheduled" else job.state
-
-
-def in_order(jobs: Iterable[JobModel]) -> list[JobModel]:
-    """Running first, then waiting with the next one first, then ended with the newest first."""
-    return sorted(jobs, key=_order)
-
-
-def job_grid(jobs: Sequence[JobModel], now_ms: int) -> Grid:
-    tenants = {job.tenant_id for job in jobs} - {"default"}
-    users = {job.user for job in jobs}
-    priorities = {job.priority for job in jobs}
-    rows = tuple(
-        (
-            Cell(clean(job.job_id)),
-            Cell(title(job)),
-            Cell(shown_state(job), _STYLES.get(shown_state(job), "")),
-            Cell(f"{_count(job)} {clean(job.gpu_type or '')}".rstrip()),
-            Cell(_on(job) if job.started_at else ""),
-            Cell(clean(job.tenant_id) if tenants else ""),
-            Cell(clean(job.user) if len(users) > 1 else ""),
-            Cell(str(job.priority) if len(priorities) > 1 else ""),
-            Cell(_span(job, now_ms)),
-            Cell(starts_in(job.estimate, now_ms)),
-            Cell(outcome(job, now_ms)),
-        )
-        for job in jobs
-    )
-    return Grid(_COLUMNS, rows)
 
 
 def title(job: JobModel) -> str:
@@ -210,7 +168,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("starts", start_text(job.estimate, now_ms)),
         ("started", clock_text(job.started_at, now_ms) if job.started_at else ""),
         ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
-        ("ran", _span(job, now_ms) if job.started_at else ""),
+        ("ran", span(job, now_ms) if job.started_at else ""),
         ("time limit", _minutes(job.max_runtime_minutes)),
         ("predicted", prediction_text(job.prediction)),
         ("deadline", _deadline(job, now_ms)),
@@ -240,16 +198,7 @@ def natural_key(job_id: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _order(job: JobModel) -> tuple[int, int, int, list[tuple[int, int, str]]]:
-    key = natural_key(job.job_id)
-    if job.state in ("running", "scheduled"):
-        return (0, 0, instant_ms(job.started_at or job.submitted_at), key)
-    if job.state in ENDED:
-        return (2, -instant_ms(job.ended_at or job.submitted_at), 0, key)
-    return (1, -job.priority, instant_ms(job.submitted_at), key)
-
-
-def _span(job: JobModel, now_ms: int) -> str:
+def span(job: JobModel, now_ms: int) -> str:
     """How long it has run, waited, or ran."""
     if job.state in ENDED:
         return between(job.started_at, job.ended_at)
@@ -277,14 +226,14 @@ def _place(job: JobModel) -> str:
     return f"GPU {index_ranges(job.gpus)}{node}"
 
 
-def _count(job: JobModel) -> str:
+def count_text(job: JobModel) -> str:
     """2, or 4x2 for four workers of two."""
     if job.workers > 1:
         return f"{job.workers}x{number_text(job.gpus_per_worker)}"
     return number_text(job.gpu_count)
 
 
-def _on(job: JobModel) -> str:
+def gpu_indexes(job: JobModel) -> str:
     """The GPUs of one machine, or how many machines a gang is on."""
     nodes = {part.node for part in job.placements}
     if len(nodes) > 1:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tgpu.cli.render.jobs import in_order
+from tgpu.cli.render.job_table import in_order
 from tgpu.client.errors import ClientError
 from tgpu.client.http import Client
 from tgpu.wire.v1 import ClusterStatus, GpuList, JobModel, WhyAnswer

@@ -1,13 +1,10 @@
 import pytest
 
-from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
-from tgpu.cli.render.grid import lay_out
+from tests.unit.cli.builders import NOW_MS, a_job, a_running_job, an_ended_job
 from tgpu.cli.render.jobs import (
     action_line,
     ended_line,
-    in_order,
     job_facts,
-    job_grid,
     outcome,
     queued_lines,
     shown_state,
@@ -18,36 +15,6 @@ from tgpu.wire.v1 import ActionAnswer, SubmitAnswer, SubmitRequest
 
 def text_of(lines) -> str:
     return "\n".join("".join(cell.text for cell in line).rstrip() for line in lines)
-
-
-def test_jobs_are_in_the_order_people_look_for_them():
-    jobs = [
-        an_ended_job("1", ended_at="2023-11-14T22:13:05Z"),
-        an_ended_job("2", ended_at="2023-11-14T22:13:15Z"),
-        a_job("10"),
-        a_job("9"),
-        a_job("11", priority=900),
-        a_running_job("3"),
-    ]
-    assert [job.job_id for job in in_order(jobs)] == ["3", "11", "9", "10", "2", "1"]
-
-
-def test_the_list_says_why_a_job_waits():
-    job = a_job(gpu_count=4, gpu_type="A100", reason=a_reason("needs 4 A100; 3 free"))
-    lines = text_of(lay_out(job_grid([job], NOW_MS), None)).splitlines()
-    assert lines[0].split() == ["JOB", "NAME", "STATE", "GPUS", "TIME", "REASON"]
-    assert lines[1] == "12   python train.py  pending  4 A100  1m00s  needs 4 A100; 3 free"
-
-
-def test_tenant_user_and_priority_are_shown_where_they_differ():
-    jobs = [a_job("1"), a_job("2", tenant_id="vision", user="bob", priority=9)]
-    header = text_of(lay_out(job_grid(jobs, NOW_MS), None)).splitlines()[0]
-    assert {"TENANT", "USER", "PRIO"} <= set(header.split())
-
-
-def test_a_name_cannot_repaint_the_terminal():
-    line = text_of(lay_out(job_grid([a_job(name="\x1b[2Jboo")], NOW_MS), None))
-    assert "\x1b" not in line
 
 
 def test_what_a_running_job_is_told_is_shown_and_not_taken_for_its_end():
@@ -126,7 +93,6 @@ def test_show_gives_facts_and_leaves_out_what_is_not():
 def test_instants_beyond_every_calendar_are_shown_as_they_are():
     job = a_job(submitted_at="99999999999999s")
     assert "99999999999999s" in text_of(job_facts(job, NOW_MS))
-    assert in_order([job]) == [job]
 
 
 def test_a_gang_is_shown_by_its_workers():
@@ -138,8 +104,6 @@ def test_a_gang_is_shown_by_its_workers():
     assert "2 workers of 2 GPUs" in text
     assert "worker 0: GPU 0-1 of a" in text
     assert "worker 1: GPU 2-3 of b" in text
-    (row,) = job_grid([job], NOW_MS).rows
-    assert [cell.text for cell in row][3:5] == ["2x2", "2 nodes"]
 
 
 def test_what_a_job_asks_of_its_place_is_shown():
