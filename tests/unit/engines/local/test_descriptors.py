@@ -1,6 +1,5 @@
 import errno
 import os
-import resource
 import subprocess
 import sys
 
@@ -13,9 +12,9 @@ _MODULE = "from tgpu.engines.local import descriptors as d; "
 
 
 def _run(script: str, limits: tuple[int, int]) -> str:
+    first = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); "
     return subprocess.run(
-        [sys.executable, "-c", script],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits),
+        [sys.executable, "-c", first + script],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
