@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Newer than the requirements when .venv holds them, so that nothing is installed twice.
 STAMP := $(VENV)/.installed
 PROTO := src/tgpu/wire/scheduler.proto
-SERIAL := $(addprefix tests/integration/,crash engines gateway telemetry) tests/acceptance
+PROCESSES := $(addprefix tests/integration/,crash engines gateway telemetry) tests/acceptance
 CODE := src tests benchmarks examples
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
@@ -33,12 +33,12 @@ run: install ## Start the service on embedded defaults (ARGS="--port 8081" for f
 
 test: suite check ## Run the whole test suite, then check
 
-# Tests that kill and time real processes run one after the other, so that they never compete with
-# anything for the machine's few cores.
+# Tests that kill and time real processes run apart from the others and two at a time, those of a file
+# one after the other, so that they do not compete with many for the machine's few cores.
 suite: install system-packages ## Run the tests alone (ARGS="-k quota" for some of them)
 ifeq ($(strip $(ARGS)),)
-	$(BIN)/python -m pytest --durations=15 --numprocesses $(WORKERS) $(addprefix --ignore=,$(SERIAL))
-	$(BIN)/python -m pytest --durations=15 $(SERIAL)
+	$(BIN)/python -m pytest --durations=15 --numprocesses $(WORKERS) $(addprefix --ignore=,$(PROCESSES))
+	$(BIN)/python -m pytest --durations=15 --numprocesses 2 --dist loadfile $(PROCESSES)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
