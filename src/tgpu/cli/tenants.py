@@ -28,6 +28,7 @@ _CHANGE_EPILOG = examples(
     "tgpu tenants change vision --max-gpus 8 --weight 2",
     "tgpu tenants change vision --max-gpus none",
     "tgpu tenants change vision --run-as vision-jobs",
+    "tgpu tenants change vision --members-see nothing",
     "tgpu tenants change vision --budget-hours 500 --budget-window month --budget-action hold",
     "tgpu tenants change vision --active",
 )
@@ -62,6 +63,12 @@ class BudgetAction(StrEnum):
     WARN = "warn"
     HOLD = "hold"
     STOP = "stop"
+
+
+class MembersSeeChoice(StrEnum):
+    NOTHING = "nothing"
+    JOBS = "jobs"
+    LOGS = "logs"
 
 
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
@@ -141,6 +148,13 @@ RunAsUser = Annotated[
 SystemUser = Annotated[
     bool, typer.Option("--system-user", help="Make a local user for its jobs: tgpu-TENANT.")
 ]
+MembersSee = Annotated[
+    MembersSeeChoice | None,
+    typer.Option(
+        case_sensitive=False,
+        help="Of each other's jobs: nothing, the jobs (default), or their logs too.",
+    ),
+]
 Enforce = Annotated[
     bool | None, typer.Option("--enforce/--no-enforce", help="Do its limits limit?")
 ]
@@ -198,6 +212,7 @@ def create(
     budget_action: OnBudget = None,
     run_as: RunAsUser = None,
     system_user: SystemUser = False,
+    members_see: MembersSee = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
@@ -218,6 +233,7 @@ def create(
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
     fields |= _run_as(run_as, system_user)
+    fields |= _given(members_see=members_see and members_see.value)
     fields |= _given(id=tenant_id, name=name, **_traits(tier, weight, preemption, enforce))
     with connected(api_url) as client:
         made = client.create_tenant(TenantCreate.model_validate(fields))
@@ -254,6 +270,7 @@ def change(
     budget_action: OnBudget = None,
     run_as: RunAsUser = None,
     system_user: SystemUser = False,
+    members_see: MembersSee = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="May it submit and start jobs?")
     ] = None,
@@ -280,6 +297,7 @@ def change(
     fields |= _lending(cohort, max_borrow, max_lend)
     fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
     fields |= _run_as(run_as, system_user)
+    fields |= _given(members_see=members_see and members_see.value)
     fields |= _given(name=name, active=active, **_traits(tier, weight, preemption, enforce))
     if not fields:
         raise bad_input("nothing to change", "see: tgpu tenants change --help")

@@ -390,6 +390,7 @@ class Estimates(Observer):
                         "level": "" if estimate.by is None else estimate.by.level.value,
                         "samples": 0 if estimate.by is None else estimate.by.samples,
                     },
+                    user=job.options.user,
                 )
                 for job, estimate in news
             ]

@@ -9,7 +9,7 @@ service down. It may come back with its position and misses nothing.
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +19,8 @@ from tgpu.core.events import Event, JobMoved, JobsSubmitted
 from tgpu.core.gave_way import whose
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.state import State
-from tgpu.service.feed_event import FeedEvent, JobRef, feed_event, other_in
+from tgpu.service.feed_event import UNKNOWN, FeedEvent, JobRef, Whose, feed_event, other_in
+from tgpu.service.ownership import SEES_ALL, Look, Sight
 from tgpu.service.pages import JournalPages
 from tgpu.store.api import Store
 
@@ -70,8 +71,8 @@ class _Entry:
 
     seq: int
     event: Event
-    tenant_id: TenantId | None  # of the job that moved: the state forgets jobs that are over
-    other: TenantId | None  # … and of the one that it gives way to
+    mover: Whose  # whose job moved: the state forgets jobs that are over
+    other: TenantId | None  # the tenant of the one that it gives way to
     words: FeedEvent | None = None
 
     @property
@@ -80,7 +81,7 @@ class _Entry:
 
     def told(self) -> FeedEvent | None:
         if self.words is None:
-            self.words = feed_event(self.seq, self.event, self.tenant_id, self.other)
+            self.words = feed_event(self.seq, self.event, self.mover, self.other)
         return self.words
 
 
@@ -143,13 +144,15 @@ class Feed:
         *,
         job_id: JobId | None = None,
         tenant_ids: Collection[TenantId] | None = None,
+        look: Look | None = None,
         asides: bool = False,
     ) -> "Subscription":
         """Every change after number `after` (None: from now on), oldest first, without end.
 
-        `tenant_ids` None is everybody's. `asides` are what is not recorded too: each has the number
-        of the change before it. Inside `async with`, a reader that is stuck is also
-        interrupted with SlowReader; without, it learns of it when it asks for the next event.
+        `tenant_ids` None is everybody's; `look` tells what the reader may see, and is asked for
+        each batch. `asides` are what is not recorded too: each has the number of the change before
+        it. Inside `async with`, a reader that is stuck is also interrupted with SlowReader;
+        without, it learns of it when it asks for the next event.
         """
         if after is not None and after < 0:
             raise InvalidRequest("after", after, "a sequence number is 0 or more")
@@ -157,35 +160,35 @@ class Feed:
             # The journal is not the one that the number came from: waiting would skip events.
             raise EventsGone(after, min(1, self.last_seq), self.last_seq)
         position = self.last_seq if after is None else after
-        tenants = None if tenant_ids is None else frozenset(tenant_ids)
-        return Subscription(self, position, _Filter(job_id, tenants), asides=asides)
+        wanted = _Filter(job_id, look or _fixed(tenant_ids))
+        return Subscription(self, position, wanted, asides=asides)
 
     async def history(
         self,
         job_id: JobId,
         after: int,
         limit: int,
-        tenant_ids: Collection[TenantId] | None = None,
+        look: Look | None = None,
     ) -> list[FeedEvent]:
         """What the journal has about one job behind number `after`, oldest first."""
         told = await self.pages.told(await self._store.journal(after, limit, job_id))
-        wanted = _Filter(job_id, None if tenant_ids is None else frozenset(tenant_ids))
-        return [seen for event in told if (seen := wanted.seen(event)) is not None]
+        return _Filter(job_id, look or _fixed(None)).seen(told)
 
     def close(self) -> None:
         """End all subscriptions after what was published."""
         self.closed = True
         self._wake()
 
-    def _mover(self, event: Event, commit: Sequence[Event]) -> TenantId | None:
+    def _mover(self, event: Event, commit: Sequence[Event]) -> Whose:
         """Whose job moved."""
         if not isinstance(event, JobMoved):
-            return None
+            return UNKNOWN
         known = self._state.entry(event.job_id)
         if known is not None:
-            return known.job.tenant_id
+            return Whose(known.job.tenant_id, known.job.options.user)
         new = (job for each in commit if isinstance(each, JobsSubmitted) for job in each.jobs)
-        return next((job.tenant_id for job in new if job.job_id == event.job_id), None)
+        mine = (Whose(j.tenant_id, j.options.user) for j in new if j.job_id == event.job_id)
+        return next(mine, UNKNOWN)
 
     def _other(self, event: Event) -> TenantId | None:
         """Whom it gives way to."""
@@ -291,9 +294,7 @@ class Subscription(AsyncIterator[FeedEvent]):
 
     def hear(self, events: Sequence[FeedEvent]) -> None:
         """What is not recorded, as far as this reader may and wants to see it."""
-        self._asides.extend(
-            seen for event in events if (seen := self._wanted.seen(event)) is not None
-        )
+        self._asides.extend(self._wanted.seen(events))
 
     def _aside(self) -> FeedEvent:
         """It has the number of what came before it: from there one can go on."""
@@ -350,8 +351,9 @@ class Subscription(AsyncIterator[FeedEvent]):
         """What of them is for this reader. Others are served between two heaps of jobs."""
         weight = 0
         seen_events = []
+        sight = self._wanted.look()
         for event in events:
-            seen = self._wanted.seen(event)
+            seen = self._wanted.seen_one(event, sight)
             if seen is not None:
                 seen_events.append(seen)
             weight += 1 + len(event.jobs)
@@ -368,23 +370,35 @@ class Subscription(AsyncIterator[FeedEvent]):
 @dataclass(frozen=True, slots=True)
 class _Filter:
     job_id: JobId | None
-    tenant_ids: frozenset[TenantId] | None
+    look: Look
 
-    def seen(self, event: FeedEvent) -> FeedEvent | None:
-        """What of an event this reader may and wants to see."""
-        if self.job_id is None and self.tenant_ids is None:
+    def seen(self, events: Iterable[FeedEvent]) -> list[FeedEvent]:
+        """What of these this reader may and wants to see."""
+        sight = self.look()
+        found = (self.seen_one(event, sight) for event in events)
+        return [event for event in found if event is not None]
+
+    def seen_one(self, event: FeedEvent, sight: Sight) -> FeedEvent | None:
+        if self.job_id is None and sight.tenants is None and not sight.own_only:
             return event
         if event.jobs:
-            return _narrowed(event, tuple(ref for ref in event.jobs if self._takes(*ref)))
-        if not self._takes(event.job_id, event.tenant_id):
+            return _narrowed(event, tuple(ref for ref in event.jobs if self._takes(*ref, sight)))
+        if event.job_id is None:
+            return event if self.job_id is None and sight.sees_tenant(event.tenant_id) else None
+        if not self._takes(event.job_id, event.tenant_id, event.user, sight):
             return None
-        hides = self.tenant_ids is not None and event.other not in self.tenant_ids
+        hides = not sight.sees_tenant(event.other) or event.other in sight.own_only
         return event.without_other() if hides and event.names_another else event
 
-    def _takes(self, job_id: JobId | None, tenant_id: TenantId | None) -> bool:
-        return (self.job_id is None or job_id == self.job_id) and (
-            self.tenant_ids is None or tenant_id in self.tenant_ids
-        )
+    def _takes(
+        self, job_id: JobId | None, tenant_id: TenantId | None, user: str, sight: Sight
+    ) -> bool:
+        return (self.job_id is None or job_id == self.job_id) and sight.sees(tenant_id, user)
+
+
+def _fixed(tenant_ids: Collection[TenantId] | None) -> Look:
+    sight = SEES_ALL if tenant_ids is None else Sight(frozenset(tenant_ids))
+    return lambda: sight
 
 
 def _narrowed(event: FeedEvent, jobs: tuple[JobRef, ...]) -> FeedEvent | None:
@@ -393,7 +407,9 @@ def _narrowed(event: FeedEvent, jobs: tuple[JobRef, ...]) -> FeedEvent | None:
     if len(jobs) > 1:
         return replace(event, jobs=jobs, data={"count": len(jobs)})
     (ref,) = jobs
-    return replace(event, job_id=ref.job_id, tenant_id=ref.tenant_id, jobs=(), data={})
+    return replace(
+        event, job_id=ref.job_id, tenant_id=ref.tenant_id, user=ref.user, jobs=(), data={}
+    )
 
 
 class _Ring:

@@ -62,6 +62,17 @@ ESTIMATED: Final = "job_estimated"  # not recorded: told to those who watch, and
 class JobRef(NamedTuple):
     job_id: JobId
     tenant_id: TenantId
+    user: str = ""
+
+
+class Whose(NamedTuple):
+    """The tenant and the user of a job; of one that nobody knows, neither."""
+
+    tenant_id: TenantId | None = None
+    user: str = ""
+
+
+UNKNOWN: Final = Whose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +88,45 @@ class FeedEvent:
     data: Mapping[str, object] = field(default_factory=dict)
     jobs: tuple[JobRef, ...] = ()
     other: TenantId | None = None  # of the job that it gives way to
+    user: str = ""  # of its one job
     # What others made of it, to be made once: an event is sent to many. Never copied with it.
     written: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without_other(self) -> "FeedEvent":
         """For those who may not know whom it gives way to."""
         hidden = {name: value for name, value in self.data.items() if name != _GIVES_WAY_TO}
+        if "cause" in hidden:
+            hidden["cause"] = without_names(str(hidden["cause"]))
         return replace(self, data=hidden, other=None)
 
     @property
     def names_another(self) -> bool:
-        """Whether it tells of a job that is not its own tenant's."""
-        return _GIVES_WAY_TO in self.data and self.other != self.tenant_id
+        """Whether it tells of another job."""
+        return _GIVES_WAY_TO in self.data or named_in(str(self.data.get("cause"))) is not None
 
 
 def feed_event(
-    seq: int, event: Event, tenant_id: TenantId | None, other: TenantId | None = None
+    seq: int, event: Event, mover: Whose = UNKNOWN, other: TenantId | None = None
 ) -> FeedEvent | None:
-    """What watchers are told; None for what is no news to them. `tenant_id` is the moved job's,
-    `other` that of the job whose name its cause has, or that it gives way to."""
+    """What watchers are told; None for what is no news to them. `mover` is whose job moved,
+    `other` the tenant of the job whose name its cause has, or that it gives way to."""
     match event:
         case JobsSubmitted():
             return _submitted(seq, event)
         case JobMoved(at, job_id, move, progress):
             kind, state = _MOVE_KINDS[move], progress.state
             data = _progress_data(progress) | _by(event.by)
+            tenant_id, user = mover
             if "cause" in data and other != tenant_id:
                 data["cause"] = without_names(str(data["cause"]))
-            return FeedEvent(seq, at, kind, job_id, tenant_id, state, data, other=other)
+            return FeedEvent(seq, at, kind, job_id, tenant_id, state, data, other=other, user=user)
         case JobChanged(at, job):
             changed = {"priority": job.priority, **_by(event.by)}
             state = JobState.PENDING  # only then it can be changed
-            return FeedEvent(seq, at, "job_changed", job.job_id, job.tenant_id, state, changed)
+            user = job.options.user
+            return FeedEvent(
+                seq, at, "job_changed", job.job_id, job.tenant_id, state, changed, user=user
+            )
         case ClockStepped(at, by):
             return FeedEvent(seq, at, "clock_stepped", data={"seconds": by / 1000})
         case UsageAdded() | SettingsSet() | MixSet() | TimePassed():
@@ -164,8 +182,9 @@ def _submitted(seq: int, event: JobsSubmitted) -> FeedEvent:
     if len(event.jobs) == 1:
         (job,) = event.jobs
         data = _job_data(job, held=job.job_id in event.held)
-        return FeedEvent(seq, at, kind, job.job_id, job.tenant_id, state, data)
-    jobs = tuple(JobRef(job.job_id, job.tenant_id) for job in event.jobs)
+        user = job.options.user
+        return FeedEvent(seq, at, kind, job.job_id, job.tenant_id, state, data, user=user)
+    jobs = tuple(JobRef(job.job_id, job.tenant_id, job.options.user) for job in event.jobs)
     return FeedEvent(seq, at, kind, state=state, data={"count": len(jobs)}, jobs=jobs)
 
 

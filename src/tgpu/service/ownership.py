@@ -129,9 +129,12 @@ class Sight:
     user: str = ""
 
     def sees(self, tenant_id: TenantId | None, user: str) -> bool:
-        if self.tenants is not None and tenant_id not in self.tenants:
+        if not self.sees_tenant(tenant_id):
             return False
         return tenant_id not in self.own_only or (bool(user) and user == self.user)
+
+    def sees_tenant(self, tenant_id: TenantId | None) -> bool:
+        return self.tenants is None or tenant_id in self.tenants
 
     def sees_job(self, job: Job) -> bool:
         return self.sees(job.tenant_id, job.options.user)
@@ -158,3 +161,10 @@ def sight_of(state: State, caller: Principal) -> Sight:
         if use.tenant.members_see is MembersSee.NOTHING and caller.sees(tenant_id)
     )
     return Sight(caller.tenants, hidden, caller.user)
+
+
+def users_sight(state: State, job: Job) -> Sight:
+    """What the user of a job sees in its tenant, for what is told of it to whoever sees it."""
+    tenant = frozenset({job.tenant_id})
+    is_hidden = members_see(state, job.tenant_id) is MembersSee.NOTHING
+    return Sight(tenant, tenant if is_hidden else frozenset(), job.options.user)

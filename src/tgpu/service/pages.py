@@ -15,9 +15,9 @@ from typing import Final
 
 from tgpu.core.events import Event, JobMoved
 from tgpu.core.gave_way import whose
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId
 from tgpu.core.state import State
-from tgpu.service.feed_event import FeedEvent, feed_event, other_in
+from tgpu.service.feed_event import UNKNOWN, FeedEvent, Whose, feed_event, other_in
 from tgpu.store.api import JobQuery, JournalRow, Store
 from tgpu.store.codec import decode_event
 
@@ -77,8 +77,8 @@ class JournalPages:
         events = await loop.run_in_executor(self._thread, _decoded, rows)
         movers = [event.job_id for _, event in events if isinstance(event, JobMoved)]
         others = [named for _, event in events if (named := other_in(event)) is not None]
-        tenants = await self._tenants_of([*movers, *others])
-        return await loop.run_in_executor(self._thread, _in_words, events, tenants)
+        whose_jobs = await self._whose([*movers, *others])
+        return await loop.run_in_executor(self._thread, _in_words, events, whose_jobs)
 
     async def _make(self, number: int, last: int) -> Page:
         async with self._turn:
@@ -116,23 +116,24 @@ class JournalPages:
             _, gone = self._kept.popitem(last=False)
             self._weight -= gone.weight
 
-    async def _tenants_of(self, job_ids: Sequence[JobId]) -> dict[JobId, TenantId]:
-        found: dict[JobId, TenantId] = {}
+    async def _whose(self, job_ids: Sequence[JobId]) -> dict[JobId, Whose]:
+        found: dict[JobId, Whose] = {}
         over: dict[JobId, None] = {}
         for job_id in job_ids:
             entry = self._state.entry(job_id)
             if entry is None:
                 over[job_id] = None
             else:
-                found[job_id] = entry.job.tenant_id
+                found[job_id] = Whose(entry.job.tenant_id, entry.job.options.user)
         if over:
             query = JobQuery(job_ids=tuple(over), limit=len(over))
             for stored in await self._store.jobs(query):
-                found[stored.job.job_id] = stored.job.tenant_id
+                job = stored.job
+                found[job.job_id] = Whose(job.tenant_id, job.options.user)
         for job_id in over:
             named = None if job_id in found else whose(self._state, job_id)
             if named is not None:
-                found[job_id] = named
+                found[job_id] = Whose(named)
         return found
 
 
@@ -141,13 +142,14 @@ def _decoded(rows: Sequence[JournalRow]) -> list[tuple[int, Event]]:
 
 
 def _in_words(
-    events: Sequence[tuple[int, Event]], tenants: dict[JobId, TenantId]
+    events: Sequence[tuple[int, Event]], whose_jobs: dict[JobId, Whose]
 ) -> list[FeedEvent]:
     told = []
     for seq, event in events:
-        mover = tenants.get(event.job_id) if isinstance(event, JobMoved) else None
+        mover = whose_jobs.get(event.job_id, UNKNOWN) if isinstance(event, JobMoved) else UNKNOWN
         named = other_in(event)
-        words = feed_event(seq, event, mover, None if named is None else tenants.get(named))
+        other = UNKNOWN if named is None else whose_jobs.get(named, UNKNOWN)
+        words = feed_event(seq, event, mover, other.tenant_id)
         if words is not None:
             told.append(words)
     return told

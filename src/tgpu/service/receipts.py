@@ -4,7 +4,7 @@ One document for each, written in the commit of the decision and again in that o
 there is none of what never happened. The newest are kept in memory; the oldest are dropped.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -83,11 +83,13 @@ class Receipts:
         """That of one attempt; None where it did not give way, or too long ago."""
         return self._receipts.get(f"{job_id}/{attempt}")
 
-    def newest(self, limit: int, tenants: Collection[str] | None = None) -> list[Receipt]:
-        """Newest first; with `tenants`, those of their jobs that gave way."""
+    def newest(
+        self, limit: int, sees: Callable[[TenantId, str], bool] = lambda _, __: True
+    ) -> list[Receipt]:
+        """Newest first, of those jobs that gave way whose tenant and user the reader `sees`."""
         found = (
             receipt
             for receipt in reversed(self._receipts.values())
-            if tenants is None or receipt.tenant_id in tenants
+            if sees(receipt.tenant_id, receipt.user)
         )
         return list(islice(found, limit))

@@ -1,14 +1,14 @@
 """Why jobs wait, as the service tells it: in a word for lists, at length for one who asks."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tgpu.core.cycle import Witness
 from tgpu.core.explain import NOTHING, explain, explain_waiting, own_reason, standing_holds
 from tgpu.core.gave_way import named_in, whose, without_names
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
@@ -20,8 +20,7 @@ from tgpu.core.why.ahead import Ahead, ahead_of
 from tgpu.core.why.answer import Why, why
 from tgpu.core.why.blockers import Blocker
 from tgpu.core.why.changes import Change, tries
-
-Sees = Callable[[TenantId], bool]
+from tgpu.service.ownership import Sight, users_sight
 
 
 class DryRun(Protocol):
@@ -75,10 +74,10 @@ class Reasons:
         self._by_class.clear()
         self._holds = None
 
-    def reason(self, job_id: JobId, sees: Sees | None = None) -> Reason | None:
+    def reason(self, job_id: JobId, sight: Sight | None = None) -> Reason | None:
         """Why a pending job waits; None for any other.
 
-        Others are named to whoever `sees` their tenant: unless told, to those of the job's own.
+        Others are named as far as the reader's `sight` goes: unless told, the job's own user's.
         """
         entry = self._pending(job_id)
         if entry is None:
@@ -88,9 +87,9 @@ class Reasons:
             found = explain(self._state, entry, self._decided)
         elif found is None:
             found = self._of_class(entry.queue.job_class)
-        return self._shown(self._by_gate(entry, found), entry, sees)
+        return self._shown(self._by_gate(entry, found), entry, sight)
 
-    async def why(self, job_id: JobId, now: int, sees: Sees | None = None) -> Told | None:
+    async def why(self, job_id: JobId, now: int, sight: Sight | None = None) -> Told | None:
         """At length. Asks the cycle a number of times, and lets others work in between."""
         entry = self._pending(job_id)
         if entry is None:
@@ -103,7 +102,7 @@ class Reasons:
         ahead = None
         if not isinstance(policy, ChoicePolicy):
             ahead = ahead_of(self._state, entry, now, policy, self._policies)
-        shown = self._shown(self._by_gate(entry, found.reason), entry, sees)
+        shown = self._shown(self._by_gate(entry, found.reason), entry, sight)
         change = None if name else await self._change(entry, found, now, policy)
         return Told(shown, found.blockers, ahead, found.starts_by, change)
 
@@ -142,12 +141,11 @@ class Reasons:
             ReasonCode.QUOTA_PROVIDER, provider=self._gate.name, tenant=entry.job.tenant_id
         )
 
-    def _shown(self, found: Reason, entry: Entry, sees: Sees | None) -> Reason:
+    def _shown(self, found: Reason, entry: Entry, sight: Sight | None) -> Reason:
         """Without the names of what belongs to tenants that are not the reader's to see."""
         if found.code not in _NAMES_OTHERS:
             return found
-        mine = entry.job.tenant_id
-        return shown_to(self._state, found, sees or (lambda tenant_id: tenant_id == mine))
+        return shown_to(self._state, found, sight or users_sight(self._state, entry.job))
 
 
 _NAMES_OTHERS: Final = frozenset(
@@ -162,27 +160,27 @@ _NAMES_OTHERS: Final = frozenset(
 )
 
 
-def shown_to(state: State, found: Reason, sees: Sees) -> Reason:
+def shown_to(state: State, found: Reason, sight: Sight) -> Reason:
     """The reason with what the reader may not see left empty."""
     facts = dict(found.facts)
     if "job" in facts:
-        facts["job"] = ", ".join(_visible(state, [str(facts["job"])], sees))
+        facts["job"] = ", ".join(_visible(state, [str(facts["job"])], sight))
     if "jobs" in facts:
-        facts["jobs"] = ", ".join(_visible(state, str(facts["jobs"]).split(", "), sees))
+        facts["jobs"] = ", ".join(_visible(state, str(facts["jobs"]).split(", "), sight))
     if (named := named_in(str(facts.get("cause", "")))) is not None:
         other = whose(state, named)
-        if other is None or not sees(other):
+        if other is None or not sight.sees_tenant(other) or other in sight.own_only:
             facts["cause"] = without_names(str(facts["cause"]))
     if "booking" in facts:
         booking = state.ledger.bookings.get(str(facts["booking"]))
-        if booking is None or not sees(booking.tenant_id):
+        if booking is None or not sight.sees_tenant(booking.tenant_id):
             facts["booking"] = ""
     return Reason(found.code, tuple(facts.items()))
 
 
-def _visible(state: State, job_ids: Collection[str], sees: Sees) -> list[str]:
+def _visible(state: State, job_ids: Collection[str], sight: Sight) -> list[str]:
     entries = [state.entry(JobId(job_id)) for job_id in job_ids]
-    return [e.job.job_id for e in entries if e is not None and sees(e.job.tenant_id)]
+    return [e.job.job_id for e in entries if e is not None and sight.sees_job(e.job)]
 
 
 def _oldest_first(name: str) -> ChoicePolicy:

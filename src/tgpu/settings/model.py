@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 
 from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Budget, OverBudget, Tenant, Tier, Window
+from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tenant, Tier, Window
 from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.settings.fields import NOT_BOOL, ON_OR_OFF, FilePath, SecretText, Section
 from tgpu.settings.notices import NoticeSettings
@@ -738,6 +738,11 @@ class TenantSettings(Section):
         default="",
         description="Local user that jobs of its API keys and tokens run as; each has its own.",
     )
+    members_see: Literal["nothing", "jobs", "logs"] = Field(
+        default="jobs",
+        description="What its members see of each other's jobs: nothing, the jobs, or their logs "
+        "too. Changing them is for their owners, administrators of the tenant and operators.",
+    )
 
     def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
         """The same in the integers that the core counts with."""
@@ -761,6 +766,7 @@ class TenantSettings(Section):
             budget=None if self.budget is None else self.budget.to_budget(cost_per_gpu_hour),
             max_priority=self.max_priority,
             run_as=self.run_as,
+            members_see=MembersSee(self.members_see),
         )
 
 

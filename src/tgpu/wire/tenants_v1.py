@@ -30,6 +30,8 @@ Cores = Annotated[float, Field(ge=0, le=1_000_000)]
 Cohort = Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")]
 # The local user its jobs run as, as useradd takes names; empty: what the settings say.
 UserName = Annotated[str, Field(max_length=32, pattern=r"^([A-Za-z_][A-Za-z0-9_.-]*\$?)?$")]
+# What members see of each other's jobs; "logs": the jobs, and what they print.
+MembersSeeName = Literal["nothing", "jobs", "logs"]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]  # counted in thousandths
 
 
@@ -97,6 +99,7 @@ class TenantCreate(TenantLimits):
     cohort: Cohort = ""
     run_as: UserName = ""
     system_user: bool = False  # make a user for its jobs, in place of naming one
+    members_see: MembersSeeName = "jobs"
 
 
 class TenantPatch(RequestModel):
@@ -125,6 +128,7 @@ class TenantPatch(RequestModel):
     active: bool = True
     run_as: UserName = ""
     system_user: bool = False
+    members_see: MembersSeeName = "jobs"
 
 
 class UsageModel(_Model):
@@ -151,6 +155,7 @@ class TenantModel(TenantLimits):
     enforce_quota: bool
     cohort: str = ""
     run_as: str = ""
+    members_see: MembersSeeName = "jobs"
     active: bool
     created_at: str
     current_gpus: float

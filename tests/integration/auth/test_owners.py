@@ -116,6 +116,37 @@ async def test_where_members_see_nothing_others_jobs_are_not_there() -> None:
         assert len(pi.json()["jobs"]) == 2
 
 
+async def test_the_setting_is_changed_over_rest_and_grpc_and_holds_at_once() -> None:
+    async with a_port() as (door, stub):
+        await submitted(door, "ada", "hers")
+        admin = bearer(a_token("admin"))
+        url = f"/api/v1/tenants/{OURS}"
+        assert (await door.get(url, headers=admin)).json()["members_see"] == "jobs"
+        answer = await door.patch(url, json={"members_see": "nothing"}, headers=admin)
+        assert answer.json()["members_see"] == "nothing"
+        assert (await door.get("/api/v1/jobs/hers", headers=who("bob"))).status_code == 404
+        request = pb.UpdateTenantQuotaRequest(tenant_id=OURS, members_see="logs")
+        metadata = [("authorization", admin["Authorization"])]
+        assert (await stub.UpdateTenantQuota(request, metadata=metadata)).members_see == "logs"
+        assert (await door.get("/api/v1/jobs/hers", headers=who("bob"))).status_code == 200
+
+
+async def test_why_and_lists_name_no_hidden_job() -> None:
+    """On two GPUs: ada has both, so bob waits for her, and is not told for whom."""
+    for setting, named in ((MembersSee.JOBS, ["hers"]), (MembersSee.NOTHING, [None])):
+        async with a_door(tenants=tenants(setting)) as door:
+            await submitted(door, "ada", "hers", gpu_count=4, gpu_type="A100")
+            await submitted(door, "bob", "his", gpu_count=4, gpu_type="A100")
+            await door.post("/schedule?now=1", headers=bearer(a_token("admin")))
+            why = (await door.get("/api/v1/jobs/his/why", headers=who("bob"))).json()
+            assert [one["job_id"] for one in why["blockers"]] == named
+            assert (why["blockers"][0]["user"] is None) == (named == [None])
+            gpus = (await door.get("/api/v1/gpus", headers=who("bob"))).json()["gpus"]
+            assert {job for gpu in gpus for job in gpu["jobs"]} == set(filter(None, named))
+            counts = (await door.get("/api/v1/cluster/metrics", headers=who("bob"))).json()
+            assert counts["total_jobs"] == 1 + len(list(filter(None, named)))
+
+
 async def test_last_is_the_callers_own() -> None:
     async with a_door(tenants=tenants()) as door:
         await submitted(door, "bob", "his")

@@ -33,6 +33,7 @@ TENANT: Json = {
     "enforce_quota": True,
     "cohort": "science",
     "run_as": "research-jobs",
+    "members_see": "jobs",
     "max_borrow_gpus": 4.0,
     "max_lend_gpus": None,
     "budget": {"gpu_hours": 500.0, "cost": 1000.0, "window": "month", "action": "hold"},

@@ -163,6 +163,7 @@ def test_every_command_has_help_with_examples(tgpu, command):
         (["--budget-cost", "99.5"], {"budget": {"cost": 99.5}}),
         (["--budget-hours", "none"], {"budget": None}),
         (["--max-priority", "1500"], {"max_priority": 1500}),
+        (["--members-see", "nothing"], {"members_see": "nothing"}),
     ],
 )
 def test_lending_and_budgets_are_sent(tgpu, service, options, body):

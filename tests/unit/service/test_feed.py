@@ -27,6 +27,7 @@ from tgpu.core.usage import Usage
 from tgpu.service import feed as feed_module
 from tgpu.service.feed import EventsGone, Feed, SlowReader, Subscription
 from tgpu.service.feed_event import KINDS, FeedEvent
+from tgpu.service.ownership import Sight
 from tgpu.store.api import JournalRow, Record
 from tgpu.store.memory import MemoryStore
 
@@ -132,7 +133,7 @@ async def test_a_bulk_submission_is_one_event_about_many_jobs(world):
     await world.submit("a", "b", "c")
     (event,) = await take(events, 1)
     assert (event.job_id, event.data) == (None, {"count": 3})
-    assert event.jobs == (("a", "default"), ("b", "default"), ("c", "default"))
+    assert [ref[:2] for ref in event.jobs] == [(name, "default") for name in "abc"]
 
 
 async def test_tenants_queues_and_nodes_are_told_and_usage_is_not(world):
@@ -192,8 +193,38 @@ async def test_a_bulk_submission_shows_each_tenant_its_own_jobs(world):
     await world.commit(JobsSubmitted(0, tuple(jobs)))
     await world.commit(JobsSubmitted(0, (a_job("e"), a_job("f", tenant="other"))))
     both, one = await take(events, 2)
-    assert (both.jobs, both.data) == ((("b", "other"), ("c", "other")), {"count": 2})
+    assert ([ref[:2] for ref in both.jobs], both.data) == (
+        [("b", "other"), ("c", "other")],
+        {"count": 2},
+    )
     assert (one.job_id, one.tenant_id, one.jobs) == ("f", "other", ())
+
+
+async def test_a_reader_is_told_of_their_own_jobs_where_their_tenant_hides_others(world):
+    hidden = frozenset({TenantId("default")})
+    sights = [Sight(hidden, hidden, "ada")]
+    held = lifecycle.hold(JobId("a"), PENDING, True)
+    begin, events = world.feed.last_seq, world.feed.subscribe(look=lambda: sights[-1])
+    await world.commit(
+        JobsSubmitted(0, (a_job("a", user="ada"), a_job("b", user="bob"), a_job("c")))
+    )
+    await world.commit(JobMoved(1, JobId("b"), Move.HOLD, held))
+    await world.commit(JobMoved(1, JobId("a"), Move.HOLD, held))
+    first, second = await take(events, 2)
+    assert (first.job_id, first.jobs) == ("a", ())
+    assert (second.kind, second.job_id) == ("job_held", "a")
+    sights.append(Sight(hidden))  # the tenant shows them from now on
+    await world.commit(JobMoved(2, JobId("b"), Move.HOLD, held))
+    (third,) = await take(events, 1)
+    assert third.job_id == "b"
+    again = world.feed.subscribe(begin, look=lambda: sights[0])
+    assert [event.job_id for event in await take(again, 2)] == ["a", "a"]
+    old = Feed(world.state, world.store, ring_jobs=1)
+    old.open(world.feed.last_seq)
+    assert [e.job_id for e in await take(old.subscribe(begin, look=lambda: sights[0]), 2)] == [
+        "a",
+        "a",
+    ]
 
 
 async def test_a_reader_of_one_job_is_told_of_no_other(world):

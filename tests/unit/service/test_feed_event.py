@@ -16,13 +16,13 @@ def test_a_node_s_gpus_with_problems_are_named():
         (node, {"node": "n"}),
         (broken, {"node": "n", "problems": {"0": "Xid 79"}}),
     ):
-        event = feed_event(1, NodeSet(5, shown), None)
+        event = feed_event(1, NodeSet(5, shown))
         assert event is not None
         assert event.data == data
 
 
 def test_a_change_names_who_asked_for_it_and_what_the_service_did_itself_names_nobody():
     for by, data in (("ops (operator)", {"by": "ops (operator)"}), ("", {})):
-        event = feed_event(1, TenantSet(5, Tenant(TenantId("t")), by=by), None)
+        event = feed_event(1, TenantSet(5, Tenant(TenantId("t")), by=by))
         assert event is not None
         assert event.data == data

@@ -4,6 +4,7 @@ from typing import Any
 
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.plan import PreemptionCause
+from tgpu.service.ownership import Sight
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.store.api import Record
 from tgpu.store.memory import MemoryStore
@@ -83,5 +84,7 @@ async def test_completing_one_drops_none() -> None:
 def test_a_tenant_is_shown_its_own_jobs() -> None:
     receipts = Receipts(MemoryStore())
     receipts.keep([a_receipt("a"), a_receipt("b", tenant="speech")])
-    assert [r.job_id for r in receipts.newest(100, ["vision"])] == ["a"]
-    assert receipts.newest(100, []) == []
+    assert [
+        r.job_id for r in receipts.newest(100, Sight(frozenset({TenantId("vision")})).sees)
+    ] == ["a"]
+    assert receipts.newest(100, Sight(frozenset()).sees) == []

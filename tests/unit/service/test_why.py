@@ -15,6 +15,7 @@ from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.why.changes import ChangeKind
 from tgpu.service import why as module
+from tgpu.service.ownership import Sight
 from tgpu.service.why import Told
 
 EASY = Rules(passing=Passing.EASY)
@@ -23,8 +24,8 @@ RED, BLUE = Tenant(TenantId("red")), Tenant(TenantId("blue"))
 
 async def told(box: Box, job_id: str, *tenants: str) -> Told:
     service = box.service
-    sees = (lambda tenant_id: tenant_id in tenants) if tenants else None
-    found = await service.reasons.why(JobId(job_id), service.clock.now(), sees)
+    sight = Sight(frozenset(TenantId(name) for name in tenants)) if tenants else None
+    found = await service.reasons.why(JobId(job_id), service.clock.now(), sight)
     assert found is not None
     return found
 

@@ -9,7 +9,7 @@ from tgpu.api.auth.grpc_gate import grpc_caller
 from tgpu.api.grpc.messages import check_bounds, fields_of, fill
 from tgpu.api.grpc.refusal import Context, NotReady, answering
 from tgpu.api.nodes import node_models
-from tgpu.api.rest.access import checked_submission, visible_job
+from tgpu.api.rest.access import checked_submission, looking, visible_job
 from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.job_page import read_rows
@@ -135,7 +135,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         subscription = service.feed.subscribe(
             request.after if request.HasField("after") else None,
             job_id=job_id,
-            tenant_ids=grpc_caller().within(*request.tenant_ids),
+            look=looking(service, grpc_caller(), *request.tenant_ids),
         )
         self._streams.check(grpc_caller())
         # Sent at once, so that the caller knows from when on it misses nothing.

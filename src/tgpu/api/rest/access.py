@@ -19,7 +19,7 @@ from tgpu.core.state import State
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Permission, Principal, Role, unknown_tenant
 from tgpu.service.jobs import not_found
-from tgpu.service.ownership import Action, Sight, check, permits, sight_of
+from tgpu.service.ownership import SEES_ALL, Action, Look, Sight, check, permits, sight_of
 from tgpu.service.run_as import as_account
 from tgpu.service.service import Service
 from tgpu.service.submission import Submission
@@ -70,6 +70,13 @@ def as_seen(service: Service, caller: Principal, stored: StoredJob) -> StoredJob
 
 def sight(service: Service, caller: Principal) -> Sight:
     return sight_of(service.state, caller)
+
+
+def looking(service: Service, caller: Principal, *tenant_ids: str) -> Look:
+    """The same for streams, of these tenants only where some are named."""
+    if _looks_after_all(caller) and not tenant_ids:
+        return lambda: SEES_ALL
+    return lambda: sight_of(service.state, caller).within(*tenant_ids)
 
 
 def visible_query(service: Service, caller: Principal, query: JobQuery) -> JobQuery:

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 
 from tgpu.api.errors import body, http_error
-from tgpu.api.rest.access import caller_of, service_of, visible_job
+from tgpu.api.rest.access import caller_of, looking, service_of, visible_job
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
 from tgpu.api.streams import HeldStream, Streams, streams_of
@@ -115,7 +115,7 @@ async def history(
     service = service_of(request)
     caller = caller_of(request)
     job_id = (await visible_job(service, caller, job)).job.job_id
-    found = await service.feed.history(job_id, after, limit, caller.tenants)
+    found = await service.feed.history(job_id, after, limit, looking(service, caller))
     return EventList(
         events=[_model(event) for event in found],
         next_after=found[-1].seq if len(found) == limit else None,
@@ -135,7 +135,7 @@ def _subscription(service: Service, connection: HTTPConnection) -> Subscription:
     return service.feed.subscribe(
         None if after is None else int(after),
         job_id=None if job_id is None else JobId(job_id),
-        tenant_ids=caller_of(connection).within(*([tenant_id] if tenant_id else [])),
+        look=looking(service, caller_of(connection), *([tenant_id] if tenant_id else [])),
         asides=query.get("readings") not in ("0", "false"),
     )
 

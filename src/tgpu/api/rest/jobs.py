@@ -10,6 +10,7 @@ from tgpu.api.rest.access import (
     checked_submission,
     live_job_id,
     service_of,
+    sight,
     visible_job,
     visible_job_id,
 )
@@ -29,7 +30,7 @@ from tgpu.core.lifecycle import JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Principal
 from tgpu.service.jobs import Submitted
-from tgpu.service.ownership import Action
+from tgpu.service.ownership import Action, permits
 from tgpu.service.rerun import rerun_detail
 from tgpu.service.service import Service
 from tgpu.service.urgent_stops import Cancelled
@@ -199,14 +200,16 @@ async def why(request: Request, job: Name) -> WhyAnswer:
     stored = await visible_job(service, caller, job)
     job_id = stored.job.job_id
     await service.look_ahead()
-    told = await service.reasons.why(job_id, service.clock.now(), caller.sees)
+    seen = sight(service, caller)
+    told = await service.reasons.why(job_id, service.clock.now(), seen)
     if told is None:
         return WhyAnswer(
             job_id=job_id,
             state=stored.progress.state,
             reason=_fate(stored, shown_cause(service, stored)),
         )
-    return why_answer(service, stored, told, caller.sees)
+    theirs = permits(service.state, caller, Action.CANCEL, stored.job)
+    return why_answer(service, stored, told, seen, theirs=theirs)
 
 
 @router.get(

@@ -4,13 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from tgpu.api.rest.access import caller_of, service_of
+from tgpu.api.rest.access import caller_of, service_of, sight
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
 from tgpu.core.gave_way import without_names
-from tgpu.core.ids import TenantId
 from tgpu.core.units import GPU, SECOND
-from tgpu.service.identity import Principal
+from tgpu.service.ownership import Sight
 from tgpu.service.receipts import Receipt
 from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
 
@@ -25,18 +24,16 @@ async def preemptions(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> PreemptionList:
     """Receipts of jobs that gave way to others, newest first."""
-    caller = caller_of(request)
-    tenants = caller.scope
-    if tenant_id is not None:
-        tenants = (TenantId(tenant_id),) if caller.sees(tenant_id) else ()
-    found = service_of(request).receipts.newest(limit, tenants)
-    return PreemptionList(preemptions=[_model(receipt, caller) for receipt in found])
+    service = service_of(request)
+    seen = sight(service, caller_of(request)).within(*([] if tenant_id is None else [tenant_id]))
+    found = service.receipts.newest(limit, seen.sees)
+    return PreemptionList(preemptions=[_model(receipt, seen) for receipt in found])
 
 
-def _model(receipt: Receipt, caller: Principal) -> PreemptionModel:
+def _model(receipt: Receipt, seen: Sight) -> PreemptionModel:
     to = receipt.to_tenant_id
     # Bookings of earlier records have no tenant here: those see them who see all.
-    known = caller.tenants is None or (to is not None and caller.sees(to))
+    known = seen.sees_tenant(to) and to not in seen.own_only
     return PreemptionModel(
         job_id=receipt.job_id,
         attempt=receipt.attempt,

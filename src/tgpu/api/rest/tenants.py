@@ -19,7 +19,7 @@ from tgpu.core.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import TenantId
 from tgpu.core.ledger import TenantUse
-from tgpu.core.tenant import Budget, OverBudget, Tier, Window
+from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tier, Window
 from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.core.usage import NO_USAGE, Usage
 from tgpu.service.service import Service
@@ -132,6 +132,8 @@ def core_fields(body: dict[str, Any], price: float = 0) -> dict[str, Any]:
                 fields["budget"] = None if value is None else _budget(value, price)
             case "max_cpu_cores":
                 fields["max_cpu_millis"] = None if value is None else round(value * CPU)
+            case "members_see":
+                fields["members_see"] = MembersSee(value)
             case "priority_tier":
                 fields["tier"] = Tier(value)
             case "fair_share_weight":
@@ -158,6 +160,7 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         enforce_quota=tenant.enforce_quota,
         cohort=tenant.cohort,
         run_as=tenant.run_as,
+        members_see=tenant.members_see.value,
         max_borrow_gpus=_of(tenant.borrow_millis, GPU),
         max_lend_gpus=_of(tenant.lend_millis, GPU),
         budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),

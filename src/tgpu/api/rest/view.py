@@ -10,9 +10,11 @@ from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.job import ANYWHERE, Where
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.core.node import Placement
+from tgpu.core.tenant import MembersSee
 from tgpu.core.units import CPU, GPU, SECOND
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.launch import session_of
+from tgpu.service.ownership import members_see
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
 from tgpu.wire.estimates_v1 import EstimateModel
@@ -122,7 +124,8 @@ def shown_cause(service: Service, stored: StoredJob) -> str | None:
         return shown_text(cause, service.sealer.readable(stored.detail))
     receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
     is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
-    return cause if is_own else without_names(cause)
+    is_hidden = members_see(service.state, stored.job.tenant_id) is MembersSee.NOTHING
+    return cause if is_own and not is_hidden else without_names(cause)
 
 
 def _constraints(where: Where) -> ConstraintsModel | None:

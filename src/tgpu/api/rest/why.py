@@ -13,8 +13,9 @@ from tgpu.core.units import CPU, GPU, SECOND, gpus_text
 from tgpu.core.why.ahead import Ahead
 from tgpu.core.why.blockers import Blocker
 from tgpu.core.why.changes import Change, ChangeKind
+from tgpu.service.ownership import Sight
 from tgpu.service.service import Service
-from tgpu.service.why import Sees, Told
+from tgpu.service.why import Told
 from tgpu.store.api import StoredJob
 from tgpu.wire.masking import MASK
 from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyAnswer
@@ -22,7 +23,10 @@ from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyA
 _SHOWN: Final = 20  # blockers; how many there are is said as well
 
 
-def why_answer(service: Service, stored: StoredJob, told: Told, sees: Sees) -> WhyAnswer:
+def why_answer(
+    service: Service, stored: StoredJob, told: Told, sight: Sight, *, theirs: bool = True
+) -> WhyAnswer:
+    """`theirs`: whether the reader could submit it anew, and so is told with which command."""
     job_id = stored.job.job_id
     # One value for both, or the answer could contradict itself.
     ahead = told.reason.code is ReasonCode.BOOKING_AHEAD  # then it is the earliest, not the latest
@@ -32,17 +36,19 @@ def why_answer(service: Service, stored: StoredJob, told: Told, sees: Sees) -> W
         job_id=job_id,
         state=stored.progress.state,
         reason=reason_model(told.reason, job_id),
-        blockers=[_blocker(one, sees) for one in told.blockers[:_SHOWN]],
+        blockers=[_blocker(one, sight) for one in told.blockers[:_SHOWN]],
         blocker_count=len(told.blockers),
-        ahead=None if told.ahead is None else _ahead(service, told.ahead, sees),
+        ahead=None if told.ahead is None else _ahead(service, told.ahead, sight),
         starts_by=None if starts_by is None else iso(starts_by),
-        change=None if told.change is None else _change(service, stored, told.change),
+        change=None
+        if told.change is None
+        else _change(service, stored, told.change, theirs=theirs),
         estimate=estimate_model(estimate),
     )
 
 
-def _blocker(one: Blocker, sees: Sees) -> BlockerModel:
-    visible = sees(one.tenant_id)
+def _blocker(one: Blocker, sight: Sight) -> BlockerModel:
+    visible = sight.sees(one.tenant_id, one.user)
     return BlockerModel(
         job_id=one.job_id if visible else None,
         tenant_id=one.tenant_id if visible else None,
@@ -54,16 +60,16 @@ def _blocker(one: Blocker, sees: Sees) -> BlockerModel:
     )
 
 
-def _ahead(service: Service, ahead: Ahead, sees: Sees) -> AheadModel:
+def _ahead(service: Service, ahead: Ahead, sight: Sight) -> AheadModel:
     entries = [service.state.entry(job_id) for job_id in ahead.first]
-    visible = [e.job.job_id for e in entries if e is not None and sees(e.job.tenant_id)]
+    visible = [e.job.job_id for e in entries if e is not None and sight.sees_job(e.job)]
     return AheadModel(count=ahead.jobs, first=list(visible))
 
 
-def _change(service: Service, stored: StoredJob, change: Change) -> ChangeModel:
+def _change(service: Service, stored: StoredJob, change: Change, *, theirs: bool) -> ChangeModel:
     sentence, fields = in_words(stored.job, change)
     command = ""
-    if stored.job.array is None:  # an element of an array cannot be submitted alone
+    if theirs and stored.job.array is None:  # an element of an array cannot be submitted alone
         detail = shown_detail(stored.detail)
         env = {name: value for name, value in detail.env if MASK not in value}
         tenant = service.state.ledger.tenant(stored.job.tenant_id).tenant

@@ -76,6 +76,7 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ("memory", _of(mebibytes_text(tenant.current_memory_mb), _size(tenant.max_memory_mb))),
         ("cohort", _cohort(tenant)),
         ("runs as", clean(tenant.run_as)),
+        ("members see", _MEMBERS_SEE[tenant.members_see]),
         ("on loan", _on_loan(tenant)),
         ("budget", _budget(tenant.budget)),
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),
@@ -195,6 +196,11 @@ def _gpus(count: float) -> str:
     return f"at most {gpus_text(count)}"
 
 
+_MEMBERS_SEE: Final = {
+    "nothing": "nothing of each other's jobs",
+    "jobs": "each other's jobs",
+    "logs": "each other's jobs and their logs",
+}
 _OVER: Final = {
     "warn": "then says so",
     "hold": "then starts no more of its jobs",
