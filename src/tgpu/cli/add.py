@@ -56,8 +56,9 @@ def add(
         typer.Option(metavar="DIR", help="Run there, not here.", rich_help_panel=_WHERE),
     ] = None,
     tenant: Annotated[
-        str, typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_WHERE)
-    ] = "default",
+        str | None,
+        typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_WHERE),
+    ] = None,
     queue: Annotated[
         str, typer.Option(metavar="NAME", help="Queue of that tenant.", rich_help_panel=_WHERE)
     ] = "default",

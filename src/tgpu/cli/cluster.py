@@ -33,8 +33,8 @@ def adopt(
     ],
     *,
     tenant: Annotated[
-        str, typer.Option("--tenant", metavar="TENANT", help="Whose lease it becomes.")
-    ] = "default",
+        str | None, typer.Option("--tenant", metavar="TENANT", help="Whose lease it becomes.")
+    ] = None,
     queue: Annotated[
         str, typer.Option(metavar="QUEUE", help="In which of its queues.")
     ] = "default",
@@ -48,11 +48,14 @@ def adopt(
 
     The lease ends when the process does. Cancelling it leaves the process alone.
     """
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, say, show_json
 
     with connected(api_url) as client:
-        found = client.adopt(pid, tenant_id=tenant, queue=queue, name=name)
+        chosen = own_config.chosen("tenant", tenant)
+        tenant_id = None if chosen is None else chosen.value
+        found = client.adopt(pid, tenant_id=tenant_id, queue=queue, name=name)
     if as_json:
         show_json(found)
         return

@@ -1,4 +1,4 @@
-"""Commands about the settings: show what holds and why, check a file."""
+"""Commands about the settings: show what holds and why, check a file, choose for oneself."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tgpu.cli import own_settings
 from tgpu.cli.options import DataDir, Json, examples
 from tgpu.cli.service import Config, Gpus, Host, Insecure, Level, Port, Socket, Style
 
@@ -19,6 +20,7 @@ EPILOG = examples(
     "tgpu config show",
     "tgpu config show --config tgpu.yaml --json",
     "tgpu config check tgpu.yaml",
+    "tgpu config set tenant vision",
 )
 _SHOW_EPILOG = examples(
     "tgpu config show",
@@ -29,12 +31,18 @@ _CHECK_EPILOG = examples("tgpu config check tgpu.yaml", "tgpu config check tgpu.
 
 app = typer.Typer(
     name="config",
-    help="The settings: which hold, where each came from, and whether a file is right.",
+    help="The scheduler's settings (show, check), and your own choices (set, get, unset, list).",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.command("set", epilog=own_settings.SET_EPILOG)(own_settings.set_own)
+app.command("get", epilog=own_settings.GET_EPILOG)(own_settings.get_own)
+app.command("unset", epilog=own_settings.UNSET_EPILOG)(own_settings.unset_own)
+app.command("list", epilog=own_settings.LIST_EPILOG)(own_settings.list_own)
 
 
 @app.command("show", epilog=_SHOW_EPILOG)

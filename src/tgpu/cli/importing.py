@@ -38,9 +38,9 @@ def import_jobs(
         bool, typer.Option("--shell", help="Run each command by sh, with pipes and all.")
     ] = False,
     cwd: Annotated[str | None, typer.Option(metavar="DIR", help="Run there, not here.")] = None,
-    tenant: Annotated[str, typer.Option(metavar="ID", help="Whose quota they count for.")] = (
-        "default"
-    ),
+    tenant: Annotated[
+        str | None, typer.Option(metavar="ID", help="Whose quota they count for.")
+    ] = None,
     queue: Annotated[str, typer.Option(metavar="NAME", help="Queue of that tenant.")] = "default",
     hold: Annotated[bool, typer.Option("--hold", help="Queue them held.")] = False,
     dry_run: Annotated[

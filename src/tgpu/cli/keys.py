@@ -20,7 +20,7 @@ _CREATE_EPILOG = examples(
 _LIST_EPILOG = examples("tgpu keys list", "tgpu keys list --json")
 _REVOKE_EPILOG = examples("tgpu keys revoke abcdefghij")
 AUDIT_EPILOG = examples("tgpu audit", "tgpu audit --tenant vision --limit 1000 --json")
-WHOAMI_EPILOG = examples("tgpu whoami")
+WHOAMI_EPILOG = examples("tgpu whoami", "tgpu whoami --json | jq .tenants")
 
 app = typer.Typer(
     name="keys",
@@ -132,14 +132,19 @@ def audit(
 
 
 def whoami(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show who the scheduler takes you for."""
+    """Show who the scheduler takes you for, why, and which tenant you submit for."""
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
+    from tgpu.cli.render.whoami import whoami_lines
 
     with connected(api_url) as client:
         found = client.whoami()
+    chosen = own_config.chosen("tenant", None)
     if as_json:
-        show_json(found)
+        applies = chosen.value if chosen is not None else found.tenant
+        source = chosen.source if chosen is not None else "scheduler"
+        show_json({**found.model_dump(), "applies": applies, "applies_from": source})
         return
-    tenants = "all tenants" if found.tenants is None else ", ".join(found.tenants) or "no tenant"
-    say(f"{found.name}: {found.role} of {tenants}")
+    for line in whoami_lines(found, chosen):
+        say(line)

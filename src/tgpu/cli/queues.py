@@ -57,8 +57,13 @@ class IdleChoice(StrEnum):
 
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of a queue.")]
-Tenant = Annotated[str, typer.Option(metavar="ID", help="The tenant it belongs to.")]
+Tenant = Annotated[
+    str | None, typer.Option(metavar="ID", help="The tenant it belongs to; yours by default.")
+]
 QuotaTenant = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
+MyTenant = Annotated[
+    str | None, typer.Argument(metavar="[TENANT]", help="Id of a tenant; yours by default.")
+]
 Priority = Annotated[
     int | None,
     typer.Option(metavar="N", help="Jobs of a higher queue go first, whatever their own priority."),
@@ -107,7 +112,7 @@ def list_queues(
 def create(
     name: QueueArgument,
     *,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     priority: Priority = None,
     max_jobs: MaxJobs = None,
     policy: QueuePolicy = None,
@@ -120,12 +125,14 @@ def create(
     api_url: ApiUrl = None,
 ) -> None:
     """Make a queue. Jobs name it with `tgpu submit --queue`."""
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.wire.tenants_v1 import QueueCreate
 
     fields = _fields(priority, max_jobs) | _aims(policy, wait_target, idle_action)
-    fields |= {"project_id": tenant, "name": name, "enabled": not disabled}
     with connected(api_url) as client:
+        tenant_id = own_config.tenant_of(client, tenant)
+        fields |= {"project_id": tenant_id, "name": name, "enabled": not disabled}
         _print(client.create_queue(QueueCreate.model_validate(fields)), as_json)
 
 
@@ -133,7 +140,7 @@ def create(
 def change(
     name: QueueArgument,
     *,
-    tenant: Tenant = "default",
+    tenant: Tenant = None,
     priority: Priority = None,
     max_jobs: MaxJobs = None,
     policy: QueuePolicy = None,
@@ -146,6 +153,7 @@ def change(
     api_url: ApiUrl = None,
 ) -> None:
     """Change a queue. What is left out stays."""
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
     from tgpu.wire.tenants_v1 import QueuePatch
@@ -156,19 +164,21 @@ def change(
     if not fields:
         raise bad_input("nothing to change", "see: tgpu queues change --help")
     with connected(api_url) as client:
-        queue_id = f"{tenant}:{name}"
+        queue_id = f"{own_config.tenant_of(client, tenant)}:{name}"
         _print(client.change_queue(queue_id, QueuePatch.model_validate(fields)), as_json)
 
 
 @app.command("remove", epilog=_REMOVE_EPILOG)
 def remove(
-    name: QueueArgument, tenant: Tenant = "default", as_json: Json = False, api_url: ApiUrl = None
+    name: QueueArgument, tenant: Tenant = None, as_json: Json = False, api_url: ApiUrl = None
 ) -> None:
     """Remove an empty queue."""
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
 
     with connected(api_url) as client:
+        tenant = own_config.tenant_of(client, tenant)
         client.remove_queue(f"{tenant}:{name}")
     if as_json:
         show_json({"id": f"{tenant}:{name}", "removed": True})
@@ -177,14 +187,13 @@ def remove(
 
 
 @quota_app.command("show", epilog=_SHOW_EPILOG)
-def show_quota(
-    tenant: QuotaTenant = "default", as_json: Json = False, api_url: ApiUrl = None
-) -> None:
+def show_quota(tenant: MyTenant = None, as_json: Json = False, api_url: ApiUrl = None) -> None:
     """Show a tenant's quota and how much of it is in use."""
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
 
     with connected(api_url) as client:
-        _print_quota(client.get_quota(tenant), as_json)
+        _print_quota(client.get_quota(own_config.tenant_of(client, tenant)), as_json)
 
 
 @quota_app.command("set", epilog=_SET_EPILOG)

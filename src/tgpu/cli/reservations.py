@@ -42,8 +42,8 @@ def reserve(
     ] = None,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="On this machine.")] = None,
     tenant: Annotated[
-        str, typer.Option("--tenant", metavar="ID", help="Whose jobs may use them.")
-    ] = "default",
+        str | None, typer.Option("--tenant", metavar="ID", help="Whose jobs may use them.")
+    ] = None,
     unused: Annotated[
         str | None,
         typer.Option(
@@ -62,6 +62,7 @@ def reserve(
     Jobs run on them with `tgpu submit --reservation ID`. Until it begins, jobs that are over by
     then may use the GPUs.
     """
+    from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
@@ -69,9 +70,10 @@ def reserve(
     from tgpu.client.errors import ClientError
     from tgpu.wire.reservations_v1 import ReservationCreate
 
+    chosen = own_config.chosen("tenant", tenant)
     fields: dict[str, object] = {
         "id": reservation_id,
-        "tenant_id": tenant,
+        "tenant_id": None if chosen is None else chosen.value,
         "user": environment.user_name(),
         "gpus": gpus,
         "minutes": read_option("--for", parse_duration, length) / 60,

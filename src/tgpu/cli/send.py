@@ -1,11 +1,11 @@
 """One run of `tgpu submit`: check, connect, send, report, perhaps wait for the end."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from tgpu.cli import environment
+from tgpu.cli import environment, own_config
 from tgpu.cli.connect import connected, ensure_service
 from tgpu.cli.exit_codes import ExitCode, exit_code_of_job
 from tgpu.cli.failures import Failure, of_client_error
@@ -47,7 +47,8 @@ def send(typed: Typed, how: Answering, given: Mapping[str, object] = NOTHING) ->
         if how.when:
             _tell_when(client, request, how)
             return ExitCode.OK
-        answer = submit(client, request)
+        with own_config.naming(_own_tenant(typed, given)):
+            answer = submit(client, request)
         for warning in answer.warnings:
             note(f"note: {warning}")
         if request.job_id and "before" in answer.message:
@@ -71,7 +72,16 @@ def build(
         environment.variables(),
         environment.now_ms(),
     )
+    chosen = _own_tenant(typed, given)
+    if chosen is not None:
+        typed = replace(typed, tenant=chosen.value)
     return build_request(typed, submitter, find_id, given)
+
+
+def _own_tenant(typed: Typed, given: Mapping[str, object]) -> "own_config.Chosen | None":
+    """What the variable or the user's file says, where the command and its file say nothing."""
+    is_said = typed.tenant or "tenant_id" in given
+    return None if is_said else own_config.chosen("tenant", None)
 
 
 def real_id(client: Client, job_id: str) -> str:

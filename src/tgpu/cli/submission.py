@@ -82,7 +82,7 @@ class Typed:
     mem: str | None = None
     priority: int | None = None
     name: str = ""
-    tenant: str = "default"
+    tenant: str | None = None  # the submitter's only one
     queue: str = "default"
     time: str | None = None
     retries: int = 0
@@ -151,7 +151,7 @@ def build_request(
     sendable, left_out = _sendable(submitter.variables if typed.send_env else {})
     fields: dict[str, object] = {
         "job_id": typed.job_id,
-        "tenant_id": typed.tenant,
+        **({"tenant_id": typed.tenant} if typed.tenant else {}),
         "queue": typed.queue,
         "name": _text("--name", typed.name),
         "user": submitter.user,

@@ -233,15 +233,15 @@ def submit(
         str, typer.Option(metavar="TEXT", help="Shown in lists.", rich_help_panel=_SETTING)
     ] = "",
     tenant: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--tenant",
             "--tenant-id",
             metavar="ID",
-            help="Whose quota it counts for.",
+            help="Whose quota it counts for; without it TGPU_TENANT, else your only one.",
             rich_help_panel=_SETTING,
         ),
-    ] = "default",
+    ] = None,
     queue: Annotated[
         str,
         typer.Option(metavar="NAME", help="Queue of that tenant.", rich_help_panel=_SETTING),

@@ -258,7 +258,7 @@ class AsyncClient:
         return await self.send(calls.resume_gpu(index))
 
     async def adopt(
-        self, pid: int, *, tenant_id: str = "default", queue: str = "default", name: str = ""
+        self, pid: int, *, tenant_id: str | None = None, queue: str = "default", name: str = ""
     ) -> JobModel:
         """A lease of the GPUs that a process is on, for as long as it runs."""
         return await self.send(calls.adopt(pid, tenant_id, queue, name))

@@ -271,7 +271,7 @@ def resume_gpu(index: int) -> Call[GpuModel]:
     return Call("POST", f"/api/v1/gpus/{index}/resume", a(GpuModel))
 
 
-def adopt(pid: int, tenant_id: str, queue: str, name: str) -> Call[JobModel]:
+def adopt(pid: int, tenant_id: str | None, queue: str, name: str) -> Call[JobModel]:
     body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name)
     return Call("POST", "/api/v1/adopt", a(JobModel), body=said(body))
 

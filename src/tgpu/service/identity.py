@@ -152,10 +152,13 @@ def unknown_tenant(
     principal: Principal, tenant_id: str, there_are: Iterable[TenantId]
 ) -> InvalidRequest:
     """A submission for a tenant that is not there, as far as this caller is concerned."""
-    visible = sorted(name for name in there_are if principal.sees(name))
-    return InvalidRequest(
-        "tenant_id", tenant_id, f"no such tenant; there are: {', '.join(visible[:20])}"
+    visible = ", ".join(sorted(name for name in there_are if principal.sees(name))[:20])
+    remedy = (
+        f"no such tenant; there are: {visible}"
+        if principal.tenants is None
+        else f"no such tenant, or not one of yours; you may use: {visible}"
     )
+    return InvalidRequest("tenant_id", tenant_id, remedy)
 
 
 def _some(tenants: Iterable[str]) -> str:

@@ -69,6 +69,22 @@ class LocalUsers:
     async def name(self, uid: int) -> str:
         return (await self.memberships.of(uid)).name
 
+    def advice(self, user: str, how: str, owner: str) -> str:
+        """For a user who belongs to no tenant: what there is, and what to ask of whom."""
+        there_are = sorted(self._state.ledger.tenants)
+        named = ", ".join(there_are[:20]) or "none yet"
+        if self.map:
+            groups = ", ".join(self.map.groups[:20])
+            ask = "to be put into one of these groups: " + groups if groups else ""
+            ask = f"for a rule in auth.map{', or ' + ask if ask else ''}"
+        else:
+            how = f"none is called {user} or default"
+            ask = "to say in auth.map of the settings who belongs to which"
+        return (
+            f"{user} belongs to no tenant here ({how}); there are: {named}. Ask the administrator "
+            f"({owner}) {ask}"
+        )
+
     def _of(self, member: Membership) -> Belonging:
         claimed = self._claimant(member.name)
         if claimed is not None:  # whatever a map says: jobs of that tenant run as this user
@@ -83,7 +99,7 @@ class LocalUsers:
     def _mapped(self, member: Membership, found: Mapped | None) -> Belonging:
         if found is None:
             groups = ", ".join(sorted(member.groups)[:20])
-            which = f" or to a group of theirs ({groups})" if groups else ""
+            which = f" or a group of theirs: {groups}" if groups else ""
             how = f"no rule of auth.map fits {member.name}{which}"
             return Belonging(member.name, Role.USER, frozenset(), how)
         return Belonging(member.name, found.role, found.tenants, found.how)

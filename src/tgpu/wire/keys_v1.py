@@ -68,6 +68,9 @@ class WhoAmI(_Answer):
     kind: str
     role: str
     tenants: list[str] | None  # null: all
+    tenant: str | None = None  # of what names none; null: it has to be named
+    how: str = ""  # why these tenants and this role, in words
+    problem: str = ""  # of somebody without a tenant: what there is, and whom to ask
 
 
 class AuditEntry(_Answer):

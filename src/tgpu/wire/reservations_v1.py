@@ -24,8 +24,9 @@ class ReservationCreate(RequestModel):
     )
 
     id: Word | None = None
-    tenant_id: Word = Field(
-        default="default", validation_alias=AliasChoices("tenant_id", "project_id")
+    # Left out: the caller's only tenant, or `default` where that is one of theirs.
+    tenant_id: Word | None = Field(
+        default=None, validation_alias=AliasChoices("tenant_id", "project_id")
     )
     user: Word = ""
     gpus: Annotated[int, Field(ge=1, le=100_000)]

@@ -200,8 +200,9 @@ class QueueCreate(RequestModel):
         }
     )
 
-    project_id: Word = Field(
-        default="default", validation_alias=AliasChoices("project_id", "tenant_id")
+    # Left out: the caller's only tenant, or `default` where that is one of theirs.
+    project_id: Word | None = Field(
+        default=None, validation_alias=AliasChoices("project_id", "tenant_id")
     )
     name: QueueName
     priority: QueuePriority = 0

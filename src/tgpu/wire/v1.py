@@ -85,8 +85,9 @@ class SubmitRequest(RequestModel):
     )
 
     job_id: Word | None = None
-    tenant_id: Word = Field(
-        default="default", validation_alias=AliasChoices("tenant_id", "project_id")
+    # Left out: the caller's only tenant, or `default` where that is one of theirs.
+    tenant_id: Word | None = Field(
+        default=None, validation_alias=AliasChoices("tenant_id", "project_id")
     )
     name: Text = ""
     user: Word = ""
@@ -418,7 +419,7 @@ class AdoptRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"pid": 4711}]})
 
     pid: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    tenant_id: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] = "default"
+    tenant_id: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] | None = None
     queue: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] = "default"
     name: Annotated[str, Field(max_length=256, pattern=NO_NUL)] = ""
 

@@ -29,7 +29,13 @@ async def test_a_key_lets_its_holder_in_as_what_it_was_made_for():
         key = (await a_key(door))["key"]
         for headers in (bearer(key), {"X-API-Key": key}):
             who = (await door.get("/api/v1/whoami", headers=headers)).json()
-            assert who == {"name": "ci", "kind": "key", "role": "user", "tenants": [OURS]}
+            known = {"name": "ci", "kind": "key", "role": "user", "tenants": [OURS]}
+            assert who == {
+                **known,
+                "tenant": OURS,
+                "how": "the API key that was shown",
+                "problem": "",
+            }
 
 
 async def test_the_secret_is_shown_once_and_stored_nowhere(tmp_path: Path):

@@ -118,7 +118,10 @@ def test_the_command_line_makes_and_revokes_keys(service: RealService) -> None:
     key = json.loads(made.stdout)
     assert key["state"] == "active"
     remote = {"TGPU_URL": service.url, "TGPU_API_KEY": key["key"]}
-    assert tgpu("whoami", **remote).stdout == "ci: user of default\n"
+    assert tgpu("whoami", **remote).stdout == (
+        "ci: user of default\nknown by: the API key that was shown\n"
+        "tenant of what you submit: default\n"
+    )
     assert "ci" in tgpu("keys", "list").stdout
     refused = tgpu("keys", "list", **remote)
     assert refused.returncode != 0
@@ -132,7 +135,8 @@ def test_the_command_line_makes_and_revokes_keys(service: RealService) -> None:
 def test_another_user_is_a_user_of_the_default_tenant(place: Path, service: RealService) -> None:
     status, who = as_nobody(place, "GET", "/api/v1/whoami")
     assert status == 200
-    assert who == {"name": "nobody", "kind": "uid", "role": "user", "tenants": ["default"]}
+    known = {"name": "nobody", "kind": "uid", "role": "user", "tenants": ["default"]}
+    assert who == {**known, "tenant": "default", "how": "every user of this machine", "problem": ""}
     assert as_nobody(place, "GET", "/api/v1/keys")[0] == 403
 
 

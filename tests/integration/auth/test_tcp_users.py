@@ -64,7 +64,8 @@ def test_as_root_without_keys_everybody_is_served_as_who_they_are(place: Path) -
         assert service.get("/whoami")["role"] == "admin"
         status, who = service.as_user(NOBODY.pw_uid, "GET", "/api/v1/whoami")
         assert status == 200
-        assert who == {"name": "nobody", "kind": "uid", "role": "user", "tenants": ["default"]}
+        known = {"name": "nobody", "kind": "uid", "role": "user", "tenants": ["default"]}
+        assert who.items() >= known.items()
         status, job = service.as_user(NOBODY.pw_uid, "POST", "/api/v1/jobs", JOB)
         assert status == 201, job
         assert service.end(job["job_id"])["exit_code"] == 0

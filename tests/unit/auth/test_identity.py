@@ -79,7 +79,7 @@ def test_a_caller_can_narrow_what_they_see_and_not_widen_it():
 def test_an_unknown_tenant_is_told_with_the_callers_own_names_alone():
     caller = Principal("ada", Role.USER, frozenset({A}))
     assert unknown_tenant(caller, "b", [A, B]).message == (
-        "tenant_id: no such tenant; there are: a (got 'b')"
+        "tenant_id: no such tenant, or not one of yours; you may use: a (got 'b')"
     )
 
 

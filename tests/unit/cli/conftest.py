@@ -18,6 +18,13 @@ class Outcome:
 Tgpu = Callable[..., Outcome]
 
 
+@pytest.fixture(autouse=True)
+def own_choices(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nobody's own: what whoever runs the tests has set for themselves does not count."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    monkeypatch.delenv("TGPU_TENANT", raising=False)
+
+
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> FakeService:
     """What every command talks to here; nothing is started and nothing is sent."""

@@ -89,9 +89,13 @@ QUOTA: Json = {
 @dataclass
 class FakeTenants(FakeService):
     tenant: Json = field(default_factory=lambda: dict(TENANT))
+    mine: str = "default"  # the caller's own
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/api/v1").strip("/").split("/")
+        if path == ["whoami"]:
+            found = {"name": "ada", "kind": "uid", "role": "user", "tenants": [self.mine]}
+            return httpx.Response(200, json={**found, "tenant": self.mine})
         if path[0] not in ("tenants", "queues") or self.refusal or self.broken:
             return super().answer(request)
         self.requests.append((request.method, str(request.url.raw_path, "ascii")[7:]))

@@ -64,6 +64,20 @@ def test_change_sends_only_what_was_given(tgpu, service, options, body):
     assert service.bodies == [body]
 
 
+def test_who_names_no_tenant_means_their_own(tgpu, service, monkeypatch):
+    service.mine = "vision"
+    assert tgpu("queues", "remove", "night").code == 0
+    assert tgpu("queues", "create", "night").code == 0
+    assert service.bodies[-1]["project_id"] == "vision"
+    monkeypatch.setenv("TGPU_TENANT", "speech")
+    assert tgpu("quota", "show").code == 0
+    assert [path for _, path in service.requests] == [
+        "/queues/vision%3Anight",
+        "/queues",
+        "/queues/quota/speech",
+    ]
+
+
 def test_remove_names_the_queue_of_the_default_tenant(tgpu, service):
     outcome = tgpu("queues", "remove", "night")
     assert outcome.out == "queue night of tenant default is removed\n"

@@ -52,7 +52,7 @@ def test_what_is_typed_makes_the_same_job(tgpu, service, name: str) -> None:
     for field in ("time_limit_ms", "max_retries", "requeue", "preemptible", "booking"):
         assert getattr(made.options, field) == getattr(job.options, field)
     assert made.options.checkpoint_signal == job.options.checkpoint_signal
-    assert (made.queue, made.tenant_id) == (job.queue, job.tenant_id)
+    assert (made.queue, made.tenant_id or "default") == (job.queue, job.tenant_id)
     assert (made.priority or 500) == job.priority
     assert (made.detail.argv, made.detail.cwd) == (DETAIL.argv, DETAIL.cwd)
     assert dict(made.detail.env) == {"SEED": "1 2"}

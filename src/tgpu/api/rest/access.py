@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from starlette.requests import HTTPConnection
 
+from tgpu.api.auth.doors import user_name
 from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.standing import check_priority
@@ -17,12 +18,13 @@ from tgpu.core.ledger import TenantUse
 from tgpu.core.lifecycle import JobState
 from tgpu.core.state import State
 from tgpu.service.audit import concerns
-from tgpu.service.identity import Permission, Principal, Role, unknown_tenant
+from tgpu.service.identity import Permission, Principal, Role
 from tgpu.service.jobs import not_found
 from tgpu.service.ownership import SEES_ALL, Action, Look, Sight, check, permits, sight_of
 from tgpu.service.run_as import as_account
 from tgpu.service.service import Service
 from tgpu.service.submission import Submission
+from tgpu.service.tenant_choice import chosen_tenant
 from tgpu.service.tenants import no_tenant, queues_of, tenant_use, usage_total
 from tgpu.store.api import JobQuery, StoredJob, StoreUnavailable
 
@@ -165,16 +167,42 @@ def _live(state: State, seen: Sight) -> Iterator[int]:
 
 def check_tenant(service: Service, caller: Principal, tenant_id: str) -> None:
     """Before a job is queued: InvalidRequest names the tenants there are, for this caller."""
+    is_there = caller.sees(tenant_id) and tenant_id in service.state.ledger.tenants
+    if caller.tenants is not None and not is_there:
+        tenant_for(service, caller, tenant_id)
+
+
+def tenant_for(service: Service, caller: Principal, said: str | None) -> TenantId:
+    """The tenant that a call is for, which need not be named where there is one only.
+
+    Raises InvalidRequest or Forbidden, with those that the caller may use.
+    """
     tenants = service.state.ledger.tenants
-    if caller.tenants is not None and not (caller.sees(tenant_id) and tenant_id in tenants):
-        raise unknown_tenant(caller, tenant_id, tenants)
+    if said is not None and caller.tenants is None:
+        return TenantId(said)  # who sees all is told by those who look for it
+    return chosen_tenant(caller, said, tenants, lambda: no_tenant_advice(service, caller))
+
+
+def no_tenant_advice(service: Service, caller: Principal) -> str:
+    """For somebody without a tenant: what there is, and what to ask of whom."""
+    match caller.kind:
+        case "uid":
+            owner = user_name(service.run_as.rules.own_uid)
+            return service.run_as.users.advice(caller.name, caller.how, owner)
+        case "key":
+            ask = "ask an admin for one that is bound to a tenant (tgpu keys create --tenant)"
+            return f"this API key ({caller.name}) is bound to no tenant that there is; {ask}"
+        case _:
+            ask = "ask whoever gives out tokens to list a tenant in it (auth.jwt_tenants_claim)"
+            return f"{caller.name} belongs to no tenant that there is; {ask}"
 
 
 async def checked_submission(
     service: Service, caller: Principal, submission: Submission
 ) -> Submission:
     """What the caller may queue, in their own name."""
-    check_tenant(service, caller, submission.tenant_id)
+    tenant_id = tenant_for(service, caller, submission.tenant_id or None)
+    submission = replace(submission, tenant_id=tenant_id)
     check_priority(service, caller, submission.tenant_id, submission.priority)
     detail = replace(submission.detail, owner=caller.owner)
     if service.engine is not None and detail.argv:  # a lease runs nothing

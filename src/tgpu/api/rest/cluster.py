@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import Path, Request
 
 from tgpu import __version__
-from tgpu.api.rest.access import caller_of, check_tenant, service_of, sight, visible_counts
+from tgpu.api.rest.access import caller_of, service_of, sight, tenant_for, visible_counts
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso, job_model
 from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId
 from tgpu.core.ledger import NodeUse
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.core.node import Gpu
@@ -164,10 +164,8 @@ async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = N
 async def adopt(request: Request, body: AdoptRequest) -> JobModel:
     """Take a process that was started by hand into the books, as a lease of the GPUs it is on."""
     service, caller = service_of(request), caller_of(request)
-    check_tenant(service, caller, body.tenant_id)
-    job_id = await service.adopt(
-        body.pid, tenant_id=TenantId(body.tenant_id), queue=body.queue, name=body.name
-    )
+    tenant_id = tenant_for(service, caller, body.tenant_id)
+    job_id = await service.adopt(body.pid, tenant_id=tenant_id, queue=body.queue, name=body.name)
     concerns(job_id)
     return job_model(service, await service.job(job_id))
 

@@ -43,7 +43,8 @@ def submission_of(body: SubmitRequest) -> Submission:
         raise InvalidRequest("gpu_count", body.gpu_count, remedy) from None
     return Submission(
         request=_request(body, millis),
-        tenant_id=TenantId(body.tenant_id),
+        # Nothing where none was named: `checked_submission` finds the caller's.
+        tenant_id=TenantId(body.tenant_id or ""),
         job_id=None if body.job_id is None else JobId(body.job_id),
         priority=body.priority,
         queue=body.queue,

@@ -4,17 +4,25 @@ from fastapi import Request
 
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.keys import ApiKey, KeyRing
-from tgpu.api.rest.access import caller_of, service_of
+from tgpu.api.rest.access import caller_of, no_tenant_advice, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
 from tgpu.service.clock import WallClock
 from tgpu.service.identity import Role
+from tgpu.service.tenant_choice import default_tenant, tenants_of
 from tgpu.wire.keys_v1 import KeyCreate, KeyCreated, KeyList, KeyModel, WhoAmI
 
 router = Router(tags=["identity"])
 
 _DAY_MS = 86_400_000
+_HOW = {
+    "local": "the connection: this service is yours and asks nobody who they are",
+    "key": "the API key that was shown",
+    "user": "the token that was shown",
+    "uid": "the connection: the user that runs the service, or root",
+    "job": "the connection: a process of this job",
+}
 
 
 @router.post("/api/v1/keys", status_code=201)
@@ -46,12 +54,17 @@ async def revoke(request: Request, key_id: Name) -> KeyModel:
 @router.get("/api/v1/whoami")
 async def whoami(request: Request) -> WhoAmI:
     """Who the service takes you for."""
-    caller = caller_of(request)
+    service, caller = service_of(request), caller_of(request)
+    there_are = service.state.ledger.tenants
+    is_nowhere = caller.tenants is not None and not tenants_of(caller, there_are)
     return WhoAmI(
         name=caller.name,
         kind=caller.kind,
         role=caller.role,
         tenants=None if caller.scope is None else list(caller.scope),
+        tenant=default_tenant(caller, there_are),
+        how=caller.how or _HOW.get(caller.kind, ""),
+        problem=no_tenant_advice(service, caller) if is_nowhere else "",
     )
 
 

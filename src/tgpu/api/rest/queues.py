@@ -7,6 +7,7 @@ from fastapi import Request, Response
 from tgpu.api.rest.access import (
     caller_of,
     service_of,
+    tenant_for,
     visible_counts,
     visible_tenant,
 )
@@ -57,10 +58,12 @@ async def list_queues(request: Request, project_id: Name | None = None) -> list[
 async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
     """Make a queue."""
     service = service_of(request)
-    visible_tenant(service, caller_of(request), body.project_id)
+    said = body.project_id
+    tenant_id = TenantId(said) if said else tenant_for(service, caller_of(request), None)
+    visible_tenant(service, caller_of(request), tenant_id)
     check_queue_priority(caller_of(request), body.priority)
     queue = await service.tenants.create_queue(
-        TenantId(body.project_id),
+        tenant_id,
         body.name,
         priority=body.priority,
         max_running_jobs=body.max_concurrent_jobs,

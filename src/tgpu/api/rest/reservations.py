@@ -2,14 +2,14 @@
 
 from fastapi import Request
 
-from tgpu.api.rest.access import caller_of, check_tenant, service_of, shown_name
+from tgpu.api.rest.access import caller_of, service_of, shown_name, tenant_for
 from tgpu.api.rest.convert import instant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
 from tgpu.core.booking import Booking
 from tgpu.core.bookings import broken
-from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.ids import NodeId
 from tgpu.service.audit import concerns
 from tgpu.service.bookings import Wish, bookings_of, named, no_booking
 from tgpu.service.service import Service
@@ -40,12 +40,12 @@ async def list_reservations(request: Request, tenant_id: Name | None = None) -> 
 async def reserve(request: Request, body: ReservationCreate) -> ReservationModel:
     """Book GPUs of one machine for a time. Jobs name the reservation to run on them."""
     service, caller = service_of(request), caller_of(request)
-    check_tenant(service, caller, body.tenant_id)
+    tenant_id = tenant_for(service, caller, body.tenant_id)
     unused = body.unused_minutes
     name = shown_name(caller)
     booking = await service.bookings.reserve(
         Wish(
-            TenantId(body.tenant_id),
+            tenant_id,
             body.gpus,
             round(body.minutes * _MINUTE),
             starts_at=None if body.starts_at is None else instant("starts_at", body.starts_at),

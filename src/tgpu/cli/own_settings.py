@@ -1,0 +1,101 @@
+"""`tgpu config set`, `get`, `unset` and `list`: what a user has chosen for themselves."""
+
+from typing import Annotated
+
+import typer
+
+from tgpu.cli.options import Json, examples
+
+SET_EPILOG = examples("tgpu config set tenant vision", "tgpu whoami    # shows which applies")
+GET_EPILOG = examples("tgpu config get tenant")
+UNSET_EPILOG = examples("tgpu config unset tenant")
+LIST_EPILOG = examples("tgpu config list", "tgpu config list --json")
+
+
+def complete_keys(incomplete: str) -> list[str]:
+    from tgpu.cli.own_config import KEYS
+
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="What: tenant.", autocompletion=complete_keys)
+]
+
+
+def set_own(
+    key: Key,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The tenant to submit for.")],
+    as_json: Json = False,
+) -> None:
+    """Choose something for all your commands: the tenant that you submit for.
+
+    It is kept in ~/.config/tgpu/config.toml, for you alone. TGPU_TENANT and --tenant beat it.
+    """
+    from tgpu.cli import own_config
+    from tgpu.cli.environment import home_relative
+    from tgpu.cli.output import say, show_json
+
+    own_config.check_key(key)
+    path = own_config.write(own_config.read() | {key: own_config.check_value(key, value)})
+    if as_json:
+        show_json({"key": key, "value": value, "file": str(path)})
+    else:
+        say(f"{key} is {value} from now on (in {home_relative(path)})")
+
+
+def get_own(key: Key, as_json: Json = False) -> None:
+    """Print what applies to your commands: of the variable, else of your file."""
+    from tgpu.cli import own_config
+    from tgpu.cli.exit_codes import ExitCode
+    from tgpu.cli.failures import Failure
+    from tgpu.cli.output import say, show_json
+
+    found = own_config.chosen(own_config.check_key(key), None)
+    if found is None:
+        raise Failure(
+            f"{key} is not set",
+            f"set it with: tgpu config set {key} VALUE",
+            exit_code=ExitCode.FAILURE,
+            code="NOT_SET",
+        )
+    if as_json:
+        show_json({"key": key, "value": found.value, "source": found.source})
+    else:
+        say(found.value)
+
+
+def unset_own(key: Key, as_json: Json = False) -> None:
+    """Take back what was set."""
+    from tgpu.cli import own_config
+    from tgpu.cli.output import say, show_json
+
+    kept = own_config.read()
+    was = kept.pop(own_config.check_key(key), None)
+    if was is not None:
+        own_config.write(kept)
+    if as_json:
+        show_json({"key": key, "was": was})
+    else:
+        say(f"{key} was not set" if was is None else f"{key} is no longer set (it was {was})")
+
+
+def list_own(as_json: Json = False) -> None:
+    """Show what applies to your commands, and where it came from."""
+    from tgpu.cli import own_config
+    from tgpu.cli.output import say, show_json
+
+    found = {key: own_config.chosen(key, None) for key in own_config.KEYS}
+    if as_json:
+        show_json(
+            {
+                "file": str(own_config.config_file()),
+                "values": [
+                    {"key": key, "value": one and one.value, "source": one and one.source}
+                    for key, one in found.items()
+                ],
+            }
+        )
+        return
+    for key, one in found.items():
+        say(f"{key} is not set" if one is None else f"{key} = {one.value} (from {one.source})")
