@@ -5,14 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tgpu.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
-from tgpu.cli.selecting import All, Name, SomeJobIds, State, Tenant, User, Wanted, act
+from tgpu.cli.selecting import PANEL, All, Name, SomeJobIds, State, Tenant, User, Wanted, act
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tgpu.cli.targets import Done
-    from tgpu.client.http import Client
-    from tgpu.wire.v1 import JobModel
 
 CANCEL_EPILOG = examples(
     "tgpu cancel 12",
@@ -27,7 +23,12 @@ PRIORITY_EPILOG = examples(
 )
 RELEASE_EPILOG = examples("tgpu release 12", "tgpu release --all")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
-RERUN_EPILOG = examples("tgpu rerun 12", "tgpu rerun last", "tgpu rerun --failed --since 1d")
+RERUN_EPILOG = examples(
+    "tgpu rerun 12",
+    "tgpu rerun 7                         (of array 7, what failed)",
+    "tgpu rerun 7 --state cancelled,failed",
+    "tgpu rerun --failed --since 1d",
+)
 
 _MOST_ALIKE: Final = 20
 
@@ -114,9 +115,8 @@ def priority(
     """
     *names, number = jobs
     wanted = Wanted(names, is_all, state, name, user, tenant)
-    return act(
-        "priority", wanted, as_json=as_json, api_url=api_url, priority=_read_priority(number)
-    )
+    more = {"priority": _read_priority(number)}
+    return act("priority", wanted, as_json=as_json, api_url=api_url, more=more)
 
 
 def _read_priority(text: str) -> int:
@@ -140,11 +140,24 @@ def complete(jobs: JobIds, as_json: Json = False, api_url: ApiUrl = None) -> int
 
 def rerun(
     jobs: SomeJobIds = None,
+    *,
+    is_all: All = False,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="S[,S]",
+            help="Of arrays, or without ids: those in these states, and not those that failed.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    name: Name = None,
+    user: User = None,
+    tenant: Tenant = None,
     failed: Annotated[
         bool,
         typer.Option("--failed", help="Every failed job of yours that was not run again since."),
     ] = False,
-    *,
     since: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Of --failed: that ended this lately.")
     ] = None,
@@ -152,18 +165,27 @@ def rerun(
         str | None,
         typer.Option(metavar="CODE[,CODE]", help="Of --failed: only these, such as xid,node."),
     ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what was run again before.")] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Queue jobs again, as new jobs with the same command, resources and surroundings."""
-    from tgpu.cli.connect import connected
-    from tgpu.cli.targets import on_each
+    """Queue jobs again, as new jobs with the same command, resources and surroundings.
 
-    given, wanted = _given(jobs, failed, "--failed"), _wanted(failed, since, failure)
-    with connected(api_url) as client:
-        ids = given or [job.job_id for job in _mine_failed(client) if wanted(job)]
-        results = on_each(client, ids, client.rerun_job, ["failed"])
-        return _report(results, as_json, "no failed job of yours is left to run again")
+    Of an array those that failed, as a new array; what was run again already is left alone. A job
+    that is named is run again whatever became of it.
+    """
+    if failed:
+        _given(jobs, failed, "--failed")
+        is_all = True
+    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    more: dict[str, object] = {"again": True} if again else {}
+    return act(
+        "rerun",
+        wanted,
+        as_json=as_json,
+        api_url=api_url,
+        more=more | _among(failed, since, failure),
+    )
 
 
 def _given(jobs: list[str] | None, flag: bool, option: str) -> list[str]:
@@ -181,25 +203,23 @@ def _live() -> tuple[str, ...]:
     return LIVE
 
 
-def _wanted(failed: bool, since: str | None, failure: str | None) -> "Callable[[JobModel], bool]":
+def _among(failed: bool, since: str | None, failure: str | None) -> dict[str, object]:
     """Which of the failed jobs --since and --failure choose."""
+    from math import ceil
+
     from tgpu.cli.durations import parse_duration
-    from tgpu.cli.environment import now_ms
     from tgpu.cli.failures import bad_input
     from tgpu.cli.options import read_option
-    from tgpu.cli.render.words import instant_ms
 
     if (since or failure) and not failed:
         raise bad_input("--since and --failure choose among failed jobs", "add --failed")
-    span = None if since is None else read_option("--since", parse_duration, since)
-    earliest = None if span is None else now_ms() - span * 1000
-    codes = None if failure is None else read_option("--failure", _read_codes, failure)
-
-    def is_wanted(job: "JobModel") -> bool:
-        lately = earliest is None or instant_ms(job.ended_at or job.submitted_at) >= earliest
-        return lately and (codes is None or job.failure in codes)
-
-    return is_wanted
+    fields: dict[str, object] = {}
+    if since is not None:
+        seconds = ceil(read_option("--since", parse_duration, since))
+        fields["ended_within_seconds"] = max(1, seconds)
+    if failure is not None:
+        fields["failures"] = sorted(read_option("--failure", _read_codes, failure))
+    return fields
 
 
 def _read_codes(text: str) -> frozenset[str]:
@@ -211,40 +231,24 @@ def _read_codes(text: str) -> frozenset[str]:
     return codes
 
 
-def _mine_failed(client: "Client") -> "list[JobModel]":
-    """Oldest first. Newer jobs come first in the list, so a rerun is seen before its origin."""
-    from tgpu.cli.environment import user_name
-
-    again: set[str] = set()
-    failed = []
-    for job in client.iter_jobs(user=user_name()):
-        if job.rerun_of is not None:
-            again.add(job.rerun_of)
-        if job.state == "failed" and job.job_id not in again:
-            failed.append(job)
-    return failed[::-1]
-
-
-def _report(results: "list[Done]", as_json: bool, nothing: str = "") -> int:
+def _report(results: "list[Done]", as_json: bool) -> int:
     from tgpu.cli.exit_codes import ExitCode
-    from tgpu.cli.output import note, show_json
+    from tgpu.cli.output import show_json
 
     if as_json:
         show_json([_as_json(result) for result in results])
     else:
-        if not results:
-            note(nothing)
         _say_all(results)
     codes = [result.failure.exit_code for result in results if result.failure is not None]
     return codes[0] if codes else ExitCode.OK
 
 
 def _as_json(result: "Done") -> dict[str, object]:
-    from tgpu.wire.v1 import ActionAnswer, SubmitAnswer
+    from tgpu.wire.v1 import ActionAnswer
 
     if result.failure is not None:
         return {"job_id": result.job_id, **result.failure.as_json()}
-    assert isinstance(result.answer, ActionAnswer | SubmitAnswer)
+    assert isinstance(result.answer, ActionAnswer)
     return result.answer.model_dump(mode="json")
 
 
@@ -272,12 +276,10 @@ def _outcome(result: "Done") -> str:
 def _say(result: "Done") -> None:
     from tgpu.cli.output import note, say
     from tgpu.cli.render.jobs import action_line
-    from tgpu.wire.v1 import ActionAnswer, SubmitAnswer
+    from tgpu.wire.v1 import ActionAnswer
 
     if result.failure is not None:
         tail = f"\n  {result.failure.remedy}" if result.failure.remedy else ""
         note(f"tgpu: {result.failure.message}{tail}")
     elif isinstance(result.answer, ActionAnswer):
         say(action_line(result.answer))
-    elif isinstance(result.answer, SubmitAnswer):
-        say(f"job {result.answer.job_id} queued: runs job {result.job_id} again")

@@ -7,10 +7,12 @@ import typer
 from tgpu.cli.options import complete_jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tgpu.wire.selection_v1 import ChangeName
 
 EVERYBODY: Final = "*"
-_PANEL: Final = "Instead of ids, or to choose among them"
+PANEL: Final = "Instead of ids, or to choose among them"
 
 SomeJobIds = Annotated[
     list[str] | None,
@@ -20,28 +22,28 @@ SomeJobIds = Annotated[
         autocompletion=complete_jobs,
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="All jobs of yours.", rich_help_panel=_PANEL)]
+All = Annotated[bool, typer.Option("--all", help="All jobs of yours.", rich_help_panel=PANEL)]
 State = Annotated[
     str | None,
     typer.Option(
-        "--state", metavar="S[,S]", help="Only pending, running, …", rich_help_panel=_PANEL
+        "--state", metavar="S[,S]", help="Only pending, running, …", rich_help_panel=PANEL
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only jobs of this name.", rich_help_panel=_PANEL),
+    typer.Option(metavar="TEXT", help="Only jobs of this name.", rich_help_panel=PANEL),
 ]
 User = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         help=f"Jobs of this user and not yours; '{EVERYBODY}' for everybody's.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=PANEL,
     ),
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option(metavar="ID", help="Only jobs of this tenant.", rich_help_panel=_PANEL),
+    typer.Option(metavar="ID", help="Only jobs of this tenant.", rich_help_panel=PANEL),
 ]
 
 
@@ -62,28 +64,28 @@ def act(
     *,
     as_json: bool,
     api_url: str | None,
-    priority: int | None = None,
+    more: "Mapping[str, object] | None" = None,
 ) -> int:
-    """Send it, and say in one line what came of it."""
+    """Send it, and say in one line what came of it. `more`: fields of this action alone."""
     from tgpu.cli.connect import connected
     from tgpu.cli.exit_codes import ExitCode
-    from tgpu.cli.output import say, show_json
+    from tgpu.cli.output import note, say, show_json
     from tgpu.wire.selection_v1 import SelectionRequest
 
-    fields = request_fields(wanted)
-    if priority is not None:
-        fields["priority"] = priority
-    request = SelectionRequest.model_validate({"action": action, **fields})
+    fields = request_fields(wanted, is_rerun=action == "rerun")
+    request = SelectionRequest.model_validate({"action": action, **fields, **(more or {})})
     with connected(api_url) as client:
         answer = client.select(request)
     if as_json:
         show_json(answer)
     else:
         say(answer.message)
+        for warning in answer.warnings:
+            note(f"tgpu: {warning}")
     return ExitCode.OK
 
 
-def request_fields(wanted: Wanted) -> dict[str, object]:
+def request_fields(wanted: Wanted, *, is_rerun: bool = False) -> dict[str, object]:
     """Without ids it is about the caller's own jobs, unless another user is named."""
     from tgpu.cli.environment import user_name
     from tgpu.cli.failures import bad_input
@@ -91,7 +93,8 @@ def request_fields(wanted: Wanted) -> dict[str, object]:
     from tgpu.cli.render.jobs import ENDED, LIVE
 
     states = list(read_states(wanted.states))
-    if over := [state for state in states if state in ENDED]:
+    over = [state for state in states if state in ENDED]
+    if over and not is_rerun:
         remedy = f"use {', '.join(LIVE)}"
         raise bad_input(f"--state: what is {over[0]} is over and cannot be changed", remedy)
     conditions = (wanted.is_all, states, wanted.name, wanted.user, wanted.tenant)

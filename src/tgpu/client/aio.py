@@ -156,7 +156,7 @@ class AsyncClient:
         return await self.send(calls.get_job(job_id))
 
     async def select(self, request: SelectionRequest) -> SelectionAnswer:
-        """Change many jobs at once, all in one commit: cancel, hold, release, priority."""
+        """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""
         return await self.send(calls.select(request))
 
     async def cancel_job(self, job_id: str) -> ActionAnswer:

@@ -163,7 +163,7 @@ class Client:
         return self.send(calls.get_job(job_id))
 
     def select(self, request: SelectionRequest) -> SelectionAnswer:
-        """Change many jobs at once, all in one commit: cancel, hold, release, priority."""
+        """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""
         return self.send(calls.select(request))
 
     def cancel_job(self, job_id: str) -> ActionAnswer:

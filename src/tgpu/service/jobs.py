@@ -1,5 +1,6 @@
 """The commands on jobs: submit, cancel, hold, release, rerank, complete, checkpoint, rerun."""
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,15 @@ from tgpu.core.errors import (
 )
 from tgpu.core.events import JobChanged, JobMoved, JobsSubmitted
 from tgpu.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, is_job_id
-from tgpu.core.job import Dependency, DependencyKind, Detail, Job, Options, class_of
+from tgpu.core.job import (
+    Dependency,
+    DependencyKind,
+    Detail,
+    Job,
+    JobClass,
+    Options,
+    class_of,
+)
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text
@@ -150,16 +159,7 @@ class JobCommands:
 
     async def _submit(self, submission: Submission) -> Submitted:
         submission = await self._completed(submission)
-        env_id, environments = self._environment(submission.base_environment)
-        detail, params = self._sealer.sealed(
-            submission.detail, submission.params, submission.base_environment
-        )
-        submission = replace(
-            submission,
-            detail=replace(detail, env_id=env_id),
-            params=params,
-            nonce=secrets.token_hex(16),
-        )
+        submission, environments = self._sealed(submission, secrets.token_hex(16))
         while True:
             # First of all: a repeated request is answered as before, whatever has changed since.
             if earlier := await self._earlier(submission):
@@ -173,6 +173,70 @@ class JobCommands:
                 # number we had chosen.
                 if submission.job_id is not None and not await self._earlier(submission):
                     raise
+
+    async def submit_together(self, groups: Sequence[Sequence[Submission]]) -> list[Submitted]:
+        """Queue them in one commit, all or none: a group of several becomes one array."""
+        self._refuse()
+        ready: list[list[Submission]] = []
+        environments: dict[str, Mapping[str, str]] = {}
+        nonce, seen = secrets.token_hex(16), set[JobClass]()
+        for group in groups:
+            ready.append([])
+            for submission in group:
+                made, _ = self._prepared(submission)
+                made = await self._completed(made)
+                self._check_still_possible(made)
+                self._check_fit(made, seen)
+                made, added = self._sealed(made, nonce)
+                environments |= added
+                ready[-1].append(made)
+                await asyncio.sleep(0)  # there may be thousands
+        return await self._queue_together(ready, environments)
+
+    async def _queue_together(
+        self,
+        groups: Sequence[Sequence[Submission]],
+        environments: Mapping[str, Mapping[str, str]],
+    ) -> list[Submitted]:
+        base_ids = [await self._new_id() for _ in groups]
+        now = self._clock.now()
+        unfolded = [
+            [pair for submission in group for pair in unfold(submission, base_id, now)]
+            for group, base_id in zip(groups, base_ids, strict=True)
+        ]
+        pairs = [pair for group in unfolded for pair in group]
+        submissions = [submission for group in groups for submission in group]
+        documents: dict[tuple[str, str], bytes | None] = {}
+        for submission in submissions:
+            documents |= self._documents(submission, JobId(""))
+
+        def decide(state: State) -> Decision[list[Submitted]]:
+            for job, _ in pairs:
+                if state.entry(job.job_id) is not None:
+                    raise Duplicate(job.job_id)
+            self._check_room(state, len(pairs))
+            done = [
+                Submitted(base_id, tuple(job.job_id for job, _ in group))
+                for base_id, group in zip(base_ids, unfolded, strict=True)
+            ]
+            event = JobsSubmitted(now, tuple(job for job, _ in pairs))
+            details = {job.job_id: detail for job, detail in pairs}
+            return Decision(done, [event], details, environments, documents=documents)
+
+        done = await self._writer.do(decide, [job.job_id for job, _ in pairs])
+        self._key_recorded |= bool(documents)
+        return done
+
+    def _sealed(
+        self, submission: Submission, nonce: str
+    ) -> tuple[Submission, dict[str, Mapping[str, str]]]:
+        """As it is stored, and the environment that is stored beside it."""
+        env_id, environments = self._environment(submission.base_environment)
+        detail, params = self._sealer.sealed(
+            submission.detail, submission.params, submission.base_environment
+        )
+        detail = replace(detail, env_id=env_id)
+        return replace(submission, detail=detail, params=params, nonce=nonce), environments
 
     async def _queue(
         self, submission: Submission, environments: Mapping[str, Mapping[str, str]]
@@ -322,25 +386,31 @@ class JobCommands:
         stored = await self._store.job(job_id)
         if stored is None:
             raise not_found(job_id)
-        job, env_id = stored.job, stored.detail.env_id
-        highest = most(job.tenant_id)
-        priority = job.priority if highest is None else min(job.priority, highest)
-        submitted = await self.submit(
-            Submission(
-                request=job.request,
-                tenant_id=job.tenant_id,
-                priority=priority,
-                queue=job.queue,
-                options=self._once_more(job.options),
-                element_of=job.array,
-                detail=self._readable(detail or replace(stored.detail, rerun_of=job_id)),
-                base_environment=await self._variables(env_id if with_environment else None),
-            )
-        )
-        if priority == job.priority:
+        again = await self.once_more(stored, detail, with_environment, most(stored.job.tenant_id))
+        submitted = await self.submit(again)
+        if again.priority == stored.job.priority:
             return submitted
-        note = f"it has priority {priority}, the most you may give, and not {job.priority}"
-        return replace(submitted, notes=(*submitted.notes, note))
+        return replace(submitted, notes=(*submitted.notes, lowered(again, stored.job.priority)))
+
+    async def once_more(
+        self,
+        stored: StoredJob,
+        detail: Detail | None = None,
+        with_environment: bool = True,
+        highest: int | None = None,
+    ) -> Submission:
+        """What to submit to run a job again."""
+        job, env_id = stored.job, stored.detail.env_id
+        return Submission(
+            request=job.request,
+            tenant_id=job.tenant_id,
+            priority=job.priority if highest is None else min(job.priority, highest),
+            queue=job.queue,
+            options=self._once_more(job.options),
+            element_of=job.array,
+            detail=self._readable(detail or replace(stored.detail, rerun_of=job.job_id)),
+            base_environment=await self._variables(env_id if with_environment else None),
+        )
 
     def _readable(self, detail: Detail) -> Detail:
         try:
@@ -385,15 +455,20 @@ class JobCommands:
                 "queue", submission.queue, f"no such queue; there are: {', '.join(names)}"
             )
 
-    def _check_fit(self, submission: Submission) -> None:
-        """Before an id is spent on it. The elements of a submission are all of one class."""
+    def _check_fit(self, submission: Submission, seen: set[JobClass] | None = None) -> None:
+        """Before an id is spent on it. The elements of a submission are all of one class; classes
+        that were `seen` are not looked at again."""
         one = replace(
             submission,
             indexes=submission.indexes[:1],
             params=tuple((name, values[:1]) for name, values in submission.params),
         )
         ((job, _),) = unfold(one, JobId("new"), 0)
-        refuse_what_never_fits(self._state, job, class_of(job))
+        job_class = class_of(job)
+        if seen is None or job_class not in seen:
+            refuse_what_never_fits(self._state, job, job_class)
+        if seen is not None:
+            seen.add(job_class)
 
     def _check_still_possible(self, submission: Submission) -> None:
         """What depends on when it is asked: a deadline to come, a reservation that is there."""
@@ -585,6 +660,11 @@ class _DependencyEnded(Exception):
 
 class _NotLive(Exception):
     """The job is not in the state: it is over, or never was. Only the store can tell which."""
+
+
+def lowered(again: Submission, was: int) -> str:
+    """For who may not give a rerun the priority that the job had."""
+    return f"it has priority {again.priority}, the most you may give, and not {was}"
 
 
 def not_found(job_id: str) -> NotFound:

@@ -97,7 +97,7 @@ async def pick(state: State, store: Store, selection: Selection, refusal: Refusa
             picked.tenants.add(job.tenant_id)
         elif is_named:
             refused.append((job.job_id, error))
-    _raise_refused(refused)
+    raise_refused(refused)
     check_count(len(picked.job_ids))
     return picked
 
@@ -124,6 +124,16 @@ def check_count(count: int) -> None:
             "name arrays"
         )
         raise InvalidRequest("jobs", count, remedy)
+
+
+def raise_refused(refused: list[tuple[str, SchedulerError]]) -> None:
+    if not refused:
+        return
+    (_, error), *others = refused
+    if others:
+        names = some_ids([name for name, _ in others])
+        error.message += f"; the same holds for {names}. Nothing was changed"
+    raise error
 
 
 def some_ids(names: Sequence[str]) -> str:
@@ -156,7 +166,7 @@ async def _named(
     for name, count in live.items():
         if not await _count_over(store, name, refusal, picked, has_live=bool(count)):
             refused.append((name, not_found(name)))
-    _raise_refused(refused)
+    raise_refused(refused)
     picked.is_one_array = len(picked.arrays) == 1 == len(selection.names)
     return list(found.values())
 
@@ -213,13 +223,3 @@ async def _in_slices(entries: list[Entry]) -> AsyncIterator[Entry]:
         yield entry
         if index % _SLICE == 0:
             await asyncio.sleep(0)
-
-
-def _raise_refused(refused: list[tuple[str, SchedulerError]]) -> None:
-    if not refused:
-        return
-    (_, error), *others = refused
-    if others:
-        names = some_ids([name for name, _ in others])
-        error.message += f"; the same holds for {names}. Nothing was changed"
-    raise error

@@ -70,6 +70,7 @@ from tgpu.service.predictions import Predictions
 from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
 from tgpu.service.receipts import Receipt, Receipts
+from tgpu.service.rerun_selection import RerunSelections
 from tgpu.service.run_as import RunAs
 from tgpu.service.sealing import KEY_BYTES, Sealer
 from tgpu.service.sealing_key import key_is_recorded
@@ -139,6 +140,7 @@ class Service:
     """One process, one writer. `engine` None: every job is a lease."""
 
     newest: JobId | None = None
+    reruns: RerunSelections  # once it is open
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
@@ -291,6 +293,7 @@ class Service:
             sealer=self.sealer,
             key_recorded=await key_is_recorded(self.store, self.sealer),
         )
+        self.reruns = RerunSelections(self.jobs, self.store)
         await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)
         await self.agents.open()

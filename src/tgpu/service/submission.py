@@ -65,7 +65,10 @@ class Submission:
     indexes: tuple[int, ...] = ()  # of an array
     max_running: int | None = None
     params: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of a sweep
-    element_of: Array | None = None  # the array a single job belongs to: a rerun of one element
+    # The element of an array that a single job runs again: it is one of an array of its own, under
+    # the same index.
+    element_of: Array | None = None
+    suffix: str = ""  # of its id, where several of them become one array
     held: bool = False
     detail: Detail = NO_DETAIL
     nonce: str = ""  # see Job; the service gives each submission a new one
@@ -100,8 +103,10 @@ class Submission:
 def unfold(submission: Submission, base_id: JobId, submitted_at: int) -> list[tuple[Job, Detail]]:
     """The jobs of a submission. Elements are `<base>.<number>`, padded so that they sort."""
     if not submission.is_many:
-        job = _job(submission, base_id, submitted_at, submission.element_of)
-        return [(job, submission.detail)]
+        array = submission.element_of
+        own = None if array is None else replace(array, array_id=str(base_id))
+        job_id = JobId(f"{base_id}.{submission.suffix}") if submission.suffix else base_id
+        return [(_job(submission, job_id, submitted_at, own), submission.detail)]
     points = [
         tuple(zip((name for name, _ in submission.params), values, strict=True))
         for values in product(*(values for _, values in submission.params))

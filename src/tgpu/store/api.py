@@ -183,6 +183,9 @@ class Store(Protocol):
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         """Which of these ids are taken, by jobs over or not."""
 
+    async def reruns(self, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        """Which of these were run again, and as which array, or else job: the newest."""
+
     async def environment(self, env_id: str) -> Mapping[str, str]:
         """A stored environment; empty if there is none."""
 

@@ -146,6 +146,15 @@ class MemoryStore:
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return {job_id for job_id in job_ids if job_id in self._numbers}
 
+    async def reruns(self, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        wanted = frozenset(job_ids)
+        found: dict[JobId, str] = {}
+        for stored in await self.jobs(JobQuery(limit=len(self._jobs) or 1)):
+            old, array = stored.detail.rerun_of, stored.job.array
+            if old is not None and old in wanted:  # newest first
+                found.setdefault(old, stored.job.job_id if array is None else array.array_id)
+        return found
+
     async def environment(self, env_id: str) -> Mapping[str, str]:
         return self._environments.get(env_id, {})
 

@@ -105,6 +105,9 @@ class PostgresStore:
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(postgres_read.known, job_ids)
 
+    async def reruns(self, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        return await self._read(postgres_read.reruns, job_ids)
+
     async def environment(self, env_id: str) -> Mapping[str, str]:
         return await self._read(postgres_read.environment, env_id)
 

@@ -20,6 +20,7 @@ _JOB: Final = (
     'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress, nonce'
 )
 _EVENT: Final = "seq, at, kind, job_id, payload"
+_RERUN_OF: Final = 'substring(detail FROM \'"rerun_of":"([^"]*)"\')'
 _USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
 _AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
 
@@ -181,6 +182,17 @@ def known(connection: Connection, job_ids: Sequence[JobId]) -> set[JobId]:
         "SELECT job_id FROM jobs WHERE job_id = ANY(%s)", ([to_text(each) for each in job_ids],)
     )
     return {JobId(from_text(str(job_id))) for (job_id,) in rows.fetchall()}
+
+
+def reruns(connection: Connection, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+    rows = _rows(
+        connection,
+        f"SELECT {_RERUN_OF}, coalesce(array_id, job_id) FROM jobs"
+        f" WHERE position('\"rerun_of\":' IN detail) > 0 AND {_RERUN_OF} = ANY(%s)"
+        " ORDER BY number",
+        [[to_text(job_id) for job_id in job_ids]],
+    )
+    return {JobId(old): again for old, again in cast(list[tuple[str, str]], rows)}
 
 
 def environment(connection: Connection, env_id: str) -> dict[str, str]:

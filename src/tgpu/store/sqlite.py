@@ -94,6 +94,9 @@ class SqliteStore:
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(sqlite_read.known, job_ids)
 
+    async def reruns(self, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+        return await self._read(sqlite_read.reruns, job_ids)
+
     async def environment(self, env_id: str) -> Mapping[str, str]:
         return await self._read(sqlite_read.environment, env_id)
 

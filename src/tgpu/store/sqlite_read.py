@@ -40,6 +40,7 @@ _AUDITS: Final = msgspec.json.Decoder(
     list[tuple[int, str, str, str, TenantId | None, str, str, str, int]]
 )
 
+_RERUNS: Final = msgspec.json.Decoder(list[tuple[int, JobId, str]])
 _IDS: Final = msgspec.json.Decoder(set[JobId])
 
 
@@ -195,6 +196,18 @@ def known(connection: sqlite3.Connection, job_ids: Sequence[JobId]) -> set[JobId
         [_ENCODER.encode(job_ids).decode()],
     )
     return _IDS.decode(rows)
+
+
+def reruns(connection: sqlite3.Connection, job_ids: Sequence[JobId]) -> dict[JobId, str]:
+    rows = _one(
+        connection,
+        "SELECT json_group_array(json_array(number, rerun_of, again)) FROM (SELECT number,"
+        " json_extract(detail, '$.rerun_of') AS rerun_of, coalesce(array_id, job_id) AS again"
+        " FROM jobs WHERE instr(detail, '\"rerun_of\":') > 0 AND json_extract(detail, '$.rerun_of')"
+        " IN (SELECT value FROM json_each(?)))",
+        [_ENCODER.encode(job_ids).decode()],
+    )
+    return {old: again for _, old, again in sorted(_RERUNS.decode(rows))}
 
 
 def environment(connection: sqlite3.Connection, env_id: str) -> dict[str, str]:

@@ -4,11 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from tgpu.wire.bounds import NO_NUL, Int, RequestModel, Text, Word
+from tgpu.wire.bounds import NO_NUL, WIDEST, Int, RequestModel, Text, Word
 
 MOST_NAMES = 10_000
-ChangeName = Literal["cancel", "hold", "release", "priority"]
-StateName = Literal["pending", "scheduled", "running", "preempted"]
+ChangeName = Literal["cancel", "hold", "release", "priority", "rerun"]
+StateName = Literal[
+    "pending", "scheduled", "running", "preempted", "completed", "failed", "cancelled"
+]
 JobName = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
 
 
@@ -25,6 +27,7 @@ class SelectionRequest(RequestModel):
                 {"action": "hold", "jobs": ["7"], "states": ["pending"]},
                 {"action": "priority", "priority": 900, "jobs": ["7.01", "8"]},
                 {"action": "cancel", "states": ["pending"], "mine": True},
+                {"action": "rerun", "jobs": ["7"]},
             ]
         }
     )
@@ -33,13 +36,17 @@ class SelectionRequest(RequestModel):
     # Ids of jobs or of whole arrays and sweeps; `last` is the newest.
     jobs: Annotated[list[JobName], Field(max_length=MOST_NAMES), FailFast()] = []
     all: bool = False  # all that the caller may act on, as far as the other conditions hold
-    states: Annotated[list[StateName], Field(max_length=4), FailFast()] = []
+    states: Annotated[list[StateName], Field(max_length=7), FailFast()] = []
     name: Text = ""  # that the job's name contains
     user: Word | None = None
     # The caller's own; on a service that asks nobody who they are, those of `user`.
     mine: bool = False
     tenant_id: Word | None = None
     priority: Int | None = None  # of action priority: the new one
+    # Of action rerun: only what ended in the last so many seconds, what failed like this, …
+    ended_within_seconds: Annotated[int | None, Field(ge=1, le=WIDEST // 1000)] = None
+    failures: Annotated[list[Word], Field(max_length=20), FailFast()] = []
+    again: bool = False  # … and also what was run again before
 
 
 class LeftAloneModel(BaseModel):
@@ -47,11 +54,22 @@ class LeftAloneModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    # over, ending, runs, held, not_held, same, state
+    # over, ending, runs, held, not_held, same, state, rerun
     reason: str
     count: int
     message: str
     job_ids: list[str]  # the first ten
+
+
+class RerunModel(BaseModel):
+    """A new job, or a new array, and the one that it runs again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job_id: str
+    rerun_of: str
+    is_array: bool
+    count: int  # of its jobs
 
 
 class SelectionAnswer(BaseModel):
@@ -62,8 +80,10 @@ class SelectionAnswer(BaseModel):
     action: str
     message: str
     changed: int
-    # Of those changed, by what they did before: running, waiting
+    # Of those changed, by what they did before: running, waiting; of action rerun: queued
     counts: dict[str, int] = {}
-    job_ids: list[str] = []  # that were changed
+    job_ids: list[str] = []  # that were changed; of action rerun, the new ones
     left_alone: list[LeftAloneModel] = []
+    reruns: list[RerunModel] = []
+    warnings: list[str] = []
     recorded: bool = True  # false: it is done, and will be on record when the store works again

@@ -714,6 +714,19 @@ async def test_known_ids_are_those_of_jobs_over_or_not(listed: Store) -> None:
     assert await listed.known([]) == set()
 
 
+async def test_what_was_run_again_is_found_with_its_newest_rerun(store: Store) -> None:
+    text = '"rerun_of":"a"'  # in a value it is no name
+    old = [a_job(name) for name in ("a", "b", "c")]
+    await store.commit(Record([JobsSubmitted(0, tuple(old))], {JobId("c"): Detail(argv=(text,))}))
+    again = [a_job("d"), a_job("e.1", array=Array("e", 1)), a_job("f")]
+    names = {"d": "a", "e.1": "a", "f": "b"}
+    details = {JobId(new): Detail(rerun_of=JobId(was)) for new, was in names.items()}
+    await store.commit(Record([JobsSubmitted(1, tuple(again))], details))
+    asked = [JobId(name) for name in ("a", "b", "c", "nobody")]
+    assert await store.reruns(asked) == {"a": "e", "b": "f"}
+    assert await store.reruns([]) == {}
+
+
 async def test_known_takes_many_ids_at_once(store: Store) -> None:
     await store.commit(submission(*(f"j{n}" for n in range(0, 9000, 2))))
     asked = [JobId(f"j{n}") for n in range(9000)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.builders import NOW_MS, a_job, a_reason, a_running_job, an_ended_job
+from tests.unit.cli.builders import a_job, a_reason, a_running_job, an_ended_job
 from tests.unit.cli.fake_service import a_folded_job
 from tgpu.cli import environment
 
@@ -164,31 +164,21 @@ def test_jobs_or_the_flag_but_not_both_and_not_none(tgpu, arguments):
     assert tgpu(*arguments).code == 2
 
 
-def test_rerun_failed_skips_what_was_run_again(tgpu, service):
-    service.add(
-        a_running_job("5", rerun_of="2"),
-        an_ended_job("4", state="failed"),
-        an_ended_job("3"),
-        an_ended_job("2", state="failed"),
-        an_ended_job("1", state="failed"),
-    )
-    assert tgpu("rerun", "--failed").out == (
-        "job 1-again queued: runs job 1 again\njob 4-again queued: runs job 4 again\n"
-    )
-
-
-def test_rerun_failed_takes_what_ended_lately_and_failed_so(tgpu, service, monkeypatch):
-    monkeypatch.setattr(environment, "now_ms", lambda: NOW_MS)
-    early = {"state": "failed", "ended_at": "2023-11-14T20:00:00Z"}
-    service.add(
-        an_ended_job("3", state="failed", failure="xid"),
-        an_ended_job("2", state="failed", failure="user_error"),
-        an_ended_job("1", **early, failure="xid"),
-    )
-    lately = tgpu("rerun", "--failed", "--since", "1h").out
-    assert [line.split()[5] for line in lately.splitlines()] == ["2", "3"]
-    xid = tgpu("rerun", "--failed", "--failure", "xid,node").out
-    assert [line.split()[5] for line in xid.splitlines()] == ["1", "3"]
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (["7"], {"jobs": ["7"]}),
+        (["7", "--again"], {"jobs": ["7"], "again": True}),
+        (["7", "--state", "cancelled"], {"jobs": ["7"], "states": ["cancelled"]}),
+        (["--failed"], {"all": True, "mine": True}),
+        (["--failed", "--since", "1h"], {"ended_within_seconds": 3600}),
+        (["--failed", "--failure", "xid,node"], {"failures": ["node", "xid"]}),
+    ],
+)
+def test_a_rerun_is_one_request(tgpu, service, options, fields):
+    assert tgpu("rerun", *options).code == 0
+    (body,) = service.bodies
+    assert body | fields == body
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Final
 from fastapi import Request, Response
 
 from tgpu.api.rest.access import caller_of, newest_of, service_of
+from tgpu.api.rest.rerunning import rerun_selection
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.selection_words import (
     counts_of,
@@ -18,7 +19,7 @@ from tgpu.api.rest.standing import check_priority
 from tgpu.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, SchedulerError
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import PLACED, JobState
+from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import LOCAL, Principal
 from tgpu.service.ownership import Action, check
@@ -33,7 +34,7 @@ router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 
 @router.post("/select")
 async def select(request: Request, response: Response, body: SelectionRequest) -> SelectionAnswer:
-    """Cancel, hold, release or reprioritise many jobs at once: all of them or none."""
+    """Cancel, hold, release, reprioritise or rerun many jobs at once: all of them or none."""
     service, caller = service_of(request), caller_of(request)
     answer = await change_selection(service, caller, body)
     response.status_code = 200 if answer.recorded else 202
@@ -43,14 +44,19 @@ async def select(request: Request, response: Response, body: SelectionRequest) -
 async def change_selection(
     service: Service, caller: Principal, body: SelectionRequest
 ) -> SelectionAnswer:
-    change = Change(body.action)
-    if (change is Change.PRIORITY) != (body.priority is not None):
+    if (body.action == "priority") != (body.priority is not None):
         remedy = "is the new one, and goes with action priority alone"
         raise InvalidRequest("priority", body.priority, remedy)
     selection = await _selection(service, caller, body)
-    picked = await pick(
-        service.state, service.store, selection, lambda job: refusal(service, caller, change, job)
-    )
+
+    def refused(job: Job) -> SchedulerError | None:
+        return refusal(service, caller, body.action, job)
+
+    if body.action == "rerun":
+        return await rerun_selection(service, caller, body, selection, refused)
+    _check_for_live(body)
+    change = Change(body.action)
+    picked = await pick(service.state, service.store, selection, refused)
     for tenant_id in sorted(picked.tenants):
         check_priority(service, caller, tenant_id, body.priority)
     if selection.only_name is not None and not picked.arrays:
@@ -100,21 +106,31 @@ async def _change_one(
     )
 
 
-def refusal(service: Service, caller: Principal, change: Change, job: Job) -> SchedulerError | None:
+def refusal(service: Service, caller: Principal, action: str, job: Job) -> SchedulerError | None:
     """Why the caller may not do that to the job, as the paths of one job would say it."""
     try:
-        check(service.state, caller, _ACTIONS[change], job)
+        check(service.state, caller, _ACTIONS[action], job)
     except (Forbidden, NotFound) as error:
         return error
     return None
 
 
 _ACTIONS: Final = {
-    Change.CANCEL: Action.CANCEL,
-    Change.HOLD: Action.HOLD,
-    Change.RELEASE: Action.RELEASE,
-    Change.PRIORITY: Action.PRIORITY,
+    "cancel": Action.CANCEL,
+    "hold": Action.HOLD,
+    "release": Action.RELEASE,
+    "priority": Action.PRIORITY,
+    "rerun": Action.RERUN,
 }
+
+
+def _check_for_live(body: SelectionRequest) -> None:
+    """What is over cannot be changed, and what chooses among it makes no sense."""
+    if over := [name for name in body.states if JobState(name) in TERMINAL]:
+        raise InvalidRequest("states", over[0], "what is over can only be run again")
+    for name in ("ended_within_seconds", "failures", "again"):
+        if value := getattr(body, name):
+            raise InvalidRequest(name, value, "goes with action rerun alone")
 
 
 async def _selection(service: Service, caller: Principal, body: SelectionRequest) -> Selection:
