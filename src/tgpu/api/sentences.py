@@ -1,9 +1,9 @@
 """Reasons as sentences, each with the command that would change something."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from tgpu.api.gpu_words import free_text
+from tgpu.core.instants import utc_text
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.units import GPU_HOUR, gpus_text
 from tgpu.wire.v1 import ReasonModel
@@ -35,20 +35,13 @@ def _dependency_failed(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _backing_off(reason: Reason, job_id: str) -> _Sentence:
-    until = _instant(int(reason.fact("until")))
+    until = utc_text(int(reason.fact("until")))
     cause = reason.fact("cause")
     because = f" after {cause}" if cause else ""
     return (
         f"tries again at {until}{because}",
         f"tgpu logs {job_id}",
     )
-
-
-def _instant(at: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
-        return f"second {at // 1000}"  # on the manual clock, where years may be beyond calendars
 
 
 def _service_cap(reason: Reason, _: str) -> _Sentence:
@@ -145,7 +138,7 @@ def _budget(reason: Reason, _: str) -> _Sentence:
     tenant, window = reason.fact("tenant"), str(reason.fact("window"))
     spent, budget = (f"{int(reason.fact(name)) / GPU_HOUR:.2f}" for name in ("spent", "budget"))
     until = int(reason.fact("until"))
-    again = f"; it starts jobs again at {_instant(until)}" if until else ""
+    again = f"; it starts jobs again at {utc_text(until)}" if until else ""
     of_when = "in all" if window == "total" else f"of this {window}"
     return (
         f"tenant {tenant} has used {spent} of the {budget} GPU hours {of_when}{again}",
@@ -252,7 +245,7 @@ def _memory_busy(reason: Reason, _: str) -> _Sentence:
 
 
 def _booked(reason: Reason, _: str) -> _Sentence:
-    at, until = _instant(int(reason.fact("at"))), _instant(int(reason.fact("until")))
+    at, until = utc_text(int(reason.fact("at"))), utc_text(int(reason.fact("until")))
     which = f" ({reason.fact('booking')})" if reason.fact("booking") else ""
     limit = int(reason.fact("limit"))
     if not limit:
@@ -282,7 +275,7 @@ def _span(ms: int) -> str:
 
 
 def _booking_ahead(reason: Reason, _: str) -> _Sentence:
-    booking, at = reason.fact("booking"), _instant(int(reason.fact("at")))
+    booking, at = reason.fact("booking"), utc_text(int(reason.fact("at")))
     return f"its reservation {booking} begins at {at}", "tgpu reservations"
 
 
@@ -294,7 +287,7 @@ def _behind_reservation(reason: Reason, job_id: str) -> _Sentence:
             _look_at(reason, job_id),
         )
     return (
-        f"{other} starts on these GPUs at {_instant(at)} at the latest; {_too_long(reason)}",
+        f"{other} starts on these GPUs at {utc_text(at)} at the latest; {_too_long(reason)}",
         _look_at(reason, job_id),
     )
 

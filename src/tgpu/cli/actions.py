@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
 from tgpu.cli.selecting import PANEL, All, Name, SomeJobIds, State, Tenant, User, Wanted, act
 
@@ -280,6 +281,6 @@ def _say(result: "Done") -> None:
 
     if result.failure is not None:
         tail = f"\n  {result.failure.remedy}" if result.failure.remedy else ""
-        note(f"tgpu: {result.failure.message}{tail}")
+        note(f"tgpu: {in_local_time(result.failure.message)}{tail}")
     elif isinstance(result.answer, ActionAnswer):
         say(action_line(result.answer))

@@ -37,4 +37,4 @@ def budget(
         note(f"{who}; to set one: tgpu tenants change {name} --budget-hours 500")
     else:
         show_lines(lay_out(budget_grid(found), width()))
-        note("hours are GPU-hours, times are UTC")
+        note("hours are GPU-hours; windows begin at midnight UTC")

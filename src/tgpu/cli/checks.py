@@ -13,6 +13,7 @@ from tgpu.cli import connect, fence_checks, machine_checks
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure
 from tgpu.cli.findings import Check, Level
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.render.gpus import provider_line
 from tgpu.client.errors import ClientError, NoService
 from tgpu.client.http import Client
@@ -102,7 +103,9 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
         checks = [Check("service", Level.WARN, finding, "tgpu stop; tgpu start")]
     else:
         checks = [Check("service", Level.OK, f"{where} answers, version {health.version}")]
-    checks += [Check("service", Level.FAIL, text, _mend(text)) for text in health.problems]
+    checks += [
+        Check("service", Level.FAIL, in_local_time(text), _mend(text)) for text in health.problems
+    ]
     if client.target.is_local:
         checks.append(machine_checks.memory_limits(health.pid))
     return [*checks, *_gpus(client), *fence_checks.gpu_fence(client)]

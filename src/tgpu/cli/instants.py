@@ -66,6 +66,33 @@ def zone_text(at: int, zone: tzinfo | None = None) -> str:
     return f"{name} ({shift})" if name.isalpha() and name != "UTC" else name or shift
 
 
+# As the service writes instants in sentences, and as versions before this one did.
+_IN_SENTENCES: Final = re.compile(
+    r"(?<![\w:.-])(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z| UTC|\+00:00)(?![\w-])"
+)
+
+
+def in_local_time(sentence: str) -> str:
+    """What the service says, with its instants in the reader's time zone: it writes UTC. Not for
+    what people wrote: a job may be named after an instant."""
+    return _IN_SENTENCES.sub(_as_local, sentence)
+
+
+def _as_local(found: re.Match[str]) -> str:
+    try:
+        return local_text(f"{found[1]}T{found[2]}+00:00")
+    except (ValueError, OverflowError):
+        return found[0]  # a calendar has no such day
+
+
+def local_text(iso: str) -> str:
+    """An instant as the API writes it, in the reader's time zone. Empty, and what is beyond
+    calendars, stay as they are."""
+    if not iso or iso.endswith("s"):
+        return iso
+    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
 def _of_date(text: str, zone: tzinfo | None) -> int:
     """A date with a time, and perhaps with a zone."""
     try:

@@ -36,7 +36,7 @@ def check(
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.output import note, say, show_json
     from tgpu.cli.render.grid import clean
-    from tgpu.cli.render.words import plural
+    from tgpu.cli.render.words import plural, sentence_text
 
     found = _watched(api_url) if file is None else read_jobs_file(file)
     bad = [line for line in found.lines if line.problem is not None]
@@ -44,9 +44,9 @@ def check(
         show_json(found)
     else:
         for line in bad:
-            say(f"{clean(found.path or '')}:{line.line}: {clean(line.problem or '')}")
+            say(f"{clean(found.path or '')}:{line.line}: {sentence_text(line.problem or '')}")
         if found.problem is not None:
-            say(f"{clean(found.path or '')}: {clean(found.problem)}")
+            say(f"{clean(found.path or '')}: {sentence_text(found.problem)}")
         note(f"{plural(len(found.lines) - len(bad), 'line')} can be used, {len(bad)} cannot")
     return ExitCode.FAILURE if bad or found.problem is not None else ExitCode.OK
 

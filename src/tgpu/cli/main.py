@@ -54,6 +54,7 @@ from tgpu.cli import (
 )
 from tgpu.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from tgpu.cli.failures import Failure, bad_input, of_client_error, of_validation
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.options import ApiUrl
 from tgpu.cli.top import command as top
 from tgpu.client.errors import ClientError, StartFailed
@@ -304,7 +305,7 @@ def _report(failure: Failure, as_json: bool) -> int:
     if as_json:
         typer.echo(json.dumps(failure.as_json(), indent=2, ensure_ascii=False, default=str))
     else:
-        typer.echo(f"tgpu: {failure.message}", err=True)
+        typer.echo(f"tgpu: {in_local_time(failure.message)}", err=True)
         if failure.remedy:
             typer.echo(f"  {failure.remedy}", err=True)
     return failure.exit_code

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.options import complete_jobs
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ def act(
     if as_json:
         show_json(answer)
     else:
-        say(answer.message)
+        say(in_local_time(answer.message))
         for warning in answer.warnings:
-            note(f"tgpu: {warning}")
+            note(f"tgpu: {in_local_time(warning)}")
     return ExitCode.OK
 
 

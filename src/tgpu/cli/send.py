@@ -9,6 +9,7 @@ from tgpu.cli import environment, own_config
 from tgpu.cli.connect import connected, ensure_service
 from tgpu.cli.exit_codes import ExitCode, exit_code_of_job
 from tgpu.cli.failures import Failure, of_client_error
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.output import note, say, show_json, show_lines, write_bytes
 from tgpu.cli.render.estimate import when_lines
 from tgpu.cli.render.jobs import ended_line, queued_lines, waiting_line
@@ -50,9 +51,9 @@ def send(typed: Typed, how: Answering, given: Mapping[str, object] = NOTHING) ->
         with own_config.naming(_own_tenant(typed, given)):
             answer = submit(client, request)
         for warning in answer.warnings:
-            note(f"note: {warning}")
+            note(f"note: {in_local_time(warning)}")
         if request.job_id and "before" in answer.message:
-            note(f"note: {answer.message}")
+            note(f"note: {in_local_time(answer.message)}")
         if how.wait:
             return _await(client, answer, request, how)
         _report(answer, request, how)
@@ -114,7 +115,7 @@ def _tell_when(client: Client, request: SubmitRequest, how: Answering) -> None:
     except ClientError as error:
         raise in_options(of_client_error(error)) from error
     for warning in answer.warnings:
-        note(f"note: {warning}")
+        note(f"note: {in_local_time(warning)}")
     if how.as_json:
         show_json(answer)
     else:

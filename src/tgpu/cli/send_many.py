@@ -7,6 +7,7 @@ from tgpu.cli.amounts import split_ids
 from tgpu.cli.connect import connected, ensure_service
 from tgpu.cli.exit_codes import ExitCode
 from tgpu.cli.failures import Failure, bad_input
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.output import note, say, show_json
 from tgpu.cli.render.jobs import queued_lines
 from tgpu.cli.send import Answering, await_jobs, build, real_id, send, submit
@@ -89,7 +90,7 @@ def _queue(client: Client, jobs: Sequence[Sending], how: Answering) -> list[Subm
         if left_out and not answers:
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
         for warning in answer.warnings:
-            note(f"note: {warning}")
+            note(f"note: {in_local_time(warning)}")
         if job.typed.name:
             ids[job.typed.name] = answer.job_id
         answers.append(answer)

@@ -6,11 +6,11 @@ operator must vouch for it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
 from tgpu.core.ids import NodeId
+from tgpu.core.instants import utc_text
 from tgpu.core.node import Placement
 
 # Errors of the driver's catalogue after which the hardware is not to be trusted with new work.
@@ -126,8 +126,8 @@ def problem_of(health: Health, probation_ms: int) -> str | None:
         return None
     if health.present or health.clean_since is None:
         return health.fault
-    until = datetime.fromtimestamp((health.clean_since + probation_ms) // 1000, UTC)
-    return f"on probation until {until:%Y-%m-%d %H:%M:%S} UTC after: {health.fault}"
+    until = utc_text(health.clean_since + probation_ms)
+    return f"on probation until {until} after: {health.fault}"
 
 
 def hardware_cause(

@@ -7,7 +7,6 @@ that ever happened.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -25,6 +24,7 @@ from tgpu.core.errors import (
 )
 from tgpu.core.events import BookingRemoved, BookingSet
 from tgpu.core.ids import NodeId, TenantId
+from tgpu.core.instants import utc_text
 from tgpu.core.state import State
 from tgpu.core.units import SECOND
 from tgpu.service.clock import Clock
@@ -163,10 +163,12 @@ class BookingCommands:
         self._check(state, wish)
         starts_at = now if wish.starts_at is None else wish.starts_at
         if starts_at < now - _SLACK_MS:
-            raise InvalidRequest("starts_at", iso(starts_at), f"has passed: it is {iso(now)}")
+            raise InvalidRequest(
+                "starts_at", utc_text(starts_at), f"has passed: it is {utc_text(now)}"
+            )
         if starts_at > now + self._limits.ahead_ms:
             days = self._limits.ahead_ms // _DAY
-            raise InvalidRequest("starts_at", iso(starts_at), f"at most {days} days ahead")
+            raise InvalidRequest("starts_at", utc_text(starts_at), f"at most {days} days ahead")
         starts_at = max(starts_at, now)
         unused_ms = self._limits.unused_ms if wish.unused_ms is None else wish.unused_ms
         return BookingRequest(
@@ -234,12 +236,6 @@ def document(booking: Booking) -> Mapping[tuple[str, str], bytes | None]:
     return {(KIND, booking.booking_id): msgspec.json.encode(booking)}
 
 
-def iso(at: int) -> str:
-    return (
-        datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    )
-
-
 def _refusal(wanted: BookingRequest, why: Unbookable) -> SchedulerError:
     there = ", ".join(why.there)
     match why.code:
@@ -275,7 +271,7 @@ def _never(wanted: BookingRequest, why: Unbookable) -> InvalidRequest:
 
 def _booked(wanted: BookingRequest, why: Unbookable) -> Conflict:
     kind = f" {wanted.gpu_type}" if wanted.gpu_type else ""
-    span = f"from {iso(wanted.starts_at)} to {iso(wanted.ends_at)}"
+    span = f"from {utc_text(wanted.starts_at)} to {utc_text(wanted.ends_at)}"
     left = (
         f"{why.limit}{kind} GPU of one machine is"
         if why.limit == 1
@@ -285,7 +281,7 @@ def _booked(wanted: BookingRequest, why: Unbookable) -> Conflict:
     facts: dict[str, object] = {"requested": wanted.gpus, "free": why.limit}
     if why.free_at is not None:
         # To the second, and not before it: what is said must be possible when it is typed.
-        free_at = iso(-(-why.free_at // SECOND) * SECOND)
+        free_at = utc_text(-(-why.free_at // SECOND) * SECOND)
         sentence += f"; {wanted.gpus} are free for as long from {free_at}"
         facts["free_at"] = free_at
     return Conflict(sentence, [facts])

@@ -8,7 +8,7 @@ meanwhile.
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ import structlog
 
 from tgpu.core.clock_step import moved_by
 from tgpu.core.events import ClockStepped
+from tgpu.core.instants import utc_text
 from tgpu.core.state import State
 from tgpu.service.accounting import METER
 from tgpu.service.audit import by_itself
@@ -140,7 +141,7 @@ class ClockWatch:
             before = await self._writer.do(decide, touches=None, is_patient=True)
         sentence = (
             f"the clock of this machine was set {timedelta(milliseconds=abs(by))}"
-            f" {'ahead' if by > 0 else 'back'}, at {_text(before)}, now {_text(before + by)}:"
+            f" {'ahead' if by > 0 else 'back'}, at {utc_text(before)}, now {utc_text(before + by)}:"
             " run times, leases and time limits are counted without that"
         )
         self._told = (sentence, self._boottime())
@@ -187,7 +188,3 @@ def _documents(state: State, before: int, by: int) -> dict[tuple[str, str], byte
     for tenant_id, spend in state.budgets.spends.items():
         found[SPEND, tenant_id] = msgspec.json.encode(spend.stepped(now, by))
     return found
-
-
-def _text(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from tgpu.core import lifecycle
@@ -19,6 +18,7 @@ from tgpu.core.errors import (
 )
 from tgpu.core.events import JobChanged, JobMoved, JobsSubmitted
 from tgpu.core.ids import DEFAULT_QUEUE, JOB_ID_RULE, JobId, TenantId, is_job_id
+from tgpu.core.instants import utc_text
 from tgpu.core.job import (
     Dependency,
     DependencyKind,
@@ -474,7 +474,7 @@ class JobCommands:
         """What depends on when it is asked: a deadline to come, a reservation that is there."""
         options = submission.options
         if options.deadline_at is not None and options.deadline_at <= self._clock.now():
-            at = datetime.fromtimestamp(options.deadline_at / 1000, UTC).isoformat()
+            at = utc_text(options.deadline_at)
             raise InvalidRequest("deadline", at, "has passed; give one to come, or none")
         if options.booking is not None:
             self._check_booking(submission.tenant_id, options.booking)

@@ -106,7 +106,7 @@ async def test_a_budget_holds_shows_and_renews() -> None:
         assert reason["code"] == "budget"
         assert reason["message"] == (
             "tenant red has used 8.00 of the 8.00 GPU hours of this day; "
-            "it starts jobs again at 1970-01-02 00:00:00 UTC"
+            "it starts jobs again at 1970-01-02T00:00:00Z"
         )
         assert reason["remedy"] == "tgpu budget red"
         await api.post("/api/v1/jobs/r1/complete")

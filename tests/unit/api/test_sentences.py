@@ -80,7 +80,7 @@ def test_paused_gpus_and_those_out_of_order_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("until", "shown"),
-    [(1_700_000_000_000, "2023-11-14 22:13:20 UTC"), (2**53, "second 9007199254740")],
+    [(1_700_000_000_000, "2023-11-14T22:13:20Z"), (2**53, "second 9007199254740")],
 )
 def test_an_instant_is_shown_also_where_no_calendar_has_it(until: int, shown: str) -> None:
     found = reason(ReasonCode.BACKING_OFF, until=until, cause="exit code 1")
@@ -93,13 +93,13 @@ def test_an_instant_is_shown_also_where_no_calendar_has_it(until: int, shown: st
     [
         (
             0,
-            "the GPUs it could have are reserved until 1970-01-01 00:02:00 UTC (r-1)",
+            "the GPUs it could have are reserved until 1970-01-01T00:02:00Z (r-1)",
             "tgpu reservations",
         ),
         (
             60_000,
-            "the GPUs it could have are reserved from 1970-01-01 00:01:00 UTC until 1970-01-01 "
-            "00:02:00 UTC (r-1); only jobs that are over by then start there, within 1m",
+            "the GPUs it could have are reserved from 1970-01-01T00:01:00Z until "
+            "1970-01-01T00:02:00Z (r-1); only jobs that are over by then start there, within 1m",
             "tgpu submit --time 1m",
         ),
     ],
@@ -128,7 +128,7 @@ def test_who_may_not_pass_is_told_how_short_it_would_have_to_be() -> None:
     }
     message = reason_model(reason(ReasonCode.BEHIND_RESERVATION, **facts), "7").message
     assert message == (
-        "job 17 starts on these GPUs at 2023-11-14 22:13:20 UTC at the latest; before that only "
+        "job 17 starts on these GPUs at 2023-11-14T22:13:20Z at the latest; before that only "
         "jobs with a time limit of 12m00s or less may have them, and it may run for 2h00m"
     )
 
@@ -142,7 +142,7 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
         "node": "n0",
     }
     message = reason_model(reason(ReasonCode.BOOKED, **facts), "7").message
-    assert message == "the GPUs it could have are reserved until 2023-11-14 22:13:20 UTC"
+    assert message == "the GPUs it could have are reserved until 2023-11-14T22:13:20Z"
 
 
 @pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])

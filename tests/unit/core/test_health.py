@@ -75,7 +75,7 @@ def test_after_an_error_it_is_on_probation_and_then_back() -> None:
     ill = see(HEALTHY, with_xids(79), 0)
     first_clean = see(ill, with_xids(79), 5_000)  # the same error, not another
     assert problem(first_clean) == (
-        "on probation until 1970-01-01 00:10:05 UTC after: Xid 79, fell off the bus"
+        "on probation until 1970-01-01T00:10:05Z after: Xid 79, fell off the bus"
     )
     assert problem(see(first_clean, with_xids(79), 604_999)) is not None
     assert problem(see(first_clean, with_xids(79), 605_000)) is None

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import number_text
 from tgpu.wire.budgets_v1 import BudgetList, BudgetStatus
@@ -46,4 +47,4 @@ _THEN: Final = {"warn": "says so", "hold": "starts no more", "stop": "ends its j
 
 
 def _instant(text: str | None) -> str:
-    return "" if text is None else text[:16].replace("T", " ")
+    return local_text(text or "")[:16]

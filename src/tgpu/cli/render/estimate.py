@@ -5,7 +5,7 @@ from typing import Final
 
 from tgpu.cli.durations import duration_text, roughly_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean
-from tgpu.cli.render.words import instant_ms, plural
+from tgpu.cli.render.words import instant_ms, plural, sentence_text
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,
@@ -107,7 +107,7 @@ def _when(answer: EstimateAnswer) -> list[str]:
             f"the last would start {start_text(answer.last, instant_ms(answer.last.as_of))}"
         )
     if answer.sooner:
-        lines += ["sooner:", *(f"  {one.sentence}" for one in answer.sooner)]
+        lines += ["sooner:", *(f"  {sentence_text(one.sentence)}" for one in answer.sooner)]
     return lines
 
 

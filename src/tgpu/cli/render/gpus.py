@@ -6,7 +6,7 @@ from typing import Final
 from tgpu.cli.durations import duration_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
 from tgpu.cli.render.reservations import when_text
-from tgpu.cli.render.words import mebibytes_text, number_text
+from tgpu.cli.render.words import mebibytes_text, number_text, sentence_text
 from tgpu.wire.v1 import ClusterStatus, GpuList, GpuModel, GpuProcessModel
 
 _BAR: Final = 8
@@ -48,7 +48,7 @@ def provider_line(found: GpuList) -> str:
     """Where the figures come from, and what is wrong with the source."""
     source = "simulated" if found.simulated else f"through {clean(found.provider)}"
     line = f"{gpu_counts(found).replace('simulated ', '')} on {clean(found.node)}, {source}"
-    return line + (f": {clean(found.problem)}" if found.problem else "")
+    return line + (f": {sentence_text(found.problem)}" if found.problem else "")
 
 
 def process_lines(found: GpuList) -> list[Line]:
@@ -69,7 +69,7 @@ def status_facts(status: ClusterStatus) -> list[Line]:
         ("jobs", ", ".join(counts) or "none yet"),
         ("GPUs", f"{number_text(status.available_gpus)} of {status.total_gpus} free ({kind})"),
         ("nodes", f"{status.online_nodes} of {status.total_nodes} online"),
-        ("problem", clean(status.problem or "")),
+        ("problem", sentence_text(status.problem or "")),
     ]
     return facts([(name, value) for name, value in pairs if value])
 
@@ -123,7 +123,7 @@ def _temperature(celsius: int | None) -> Cell:
 def _note(gpu: GpuModel, now: int | None) -> str:
     foreign = [_process(process) for process in gpu.processes if process.job_id is None]
     parts = [
-        f"problem: {clean(gpu.problem)}" if gpu.problem else "",
+        f"problem: {sentence_text(gpu.problem)}" if gpu.problem else "",
         f"paused: {clean(gpu.paused)}" if gpu.paused else "",
         f"used from outside: {'; '.join(foreign)}" if foreign else "",
         clean(gpu.foreign) if gpu.foreign and not foreign else "",

@@ -20,6 +20,7 @@ from tgpu.cli.render.words import (
     number_text,
     plural,
     roughly_since,
+    sentence_text,
     since,
 )
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
@@ -68,8 +69,8 @@ def outcome(job: JobModel, now_ms: int) -> str:
         return ", ".join(part for part in (ending(job), ago) if part)
     if job.reason is not None:
         # In a table every column counts; `tgpu why` has the whole sentence.
-        return clean(job.reason.message)
-    return clean(job.cause or "")
+        return sentence_text(job.reason.message)
+    return sentence_text(job.cause or "")
 
 
 def ending(job: JobModel) -> str:
@@ -81,7 +82,7 @@ def ending(job: JobModel) -> str:
         code = f"signal {job.signal}"
     elif job.exit_code is not None and job.state == "failed":
         code = f"exit {job.exit_code}"
-    cause = clean(job.cause or "")
+    cause = sentence_text(job.cause or "")
     if code and (not cause or code.split()[1] in re.findall(r"\d+", cause)):
         return cause or code
     return ": ".join(part for part in (code, cause) if part)
@@ -99,7 +100,7 @@ def ended_line(job: JobModel) -> str:
 
 
 def waiting_line(job: JobModel) -> str:
-    why = clean(job.reason.message) if job.reason is not None else "not looked at yet"
+    why = sentence_text(job.reason.message) if job.reason is not None else "not looked at yet"
     return f"job {clean(job.job_id)} {'' if why.startswith('waits ') else 'waits: '}{why}"
 
 
@@ -133,7 +134,7 @@ def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
 
 def action_line(answer: ActionAnswer) -> str:
     """The API says "Job is on hold"; with several on a line each, the id must be in it."""
-    message = clean(answer.message)
+    message = sentence_text(answer.message)
     for subject in ("Job ", "Lease "):
         message = message.removeprefix(subject)
     return f"job {clean(answer.job_id)} {message}"
@@ -145,8 +146,8 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("job", job.job_id),
         ("name", job.name),
         ("state", shown_state(job)),
-        ("note", clean(job.cause or "") if job.state in ("scheduled", "running") else ""),
-        ("reason", clean(job.reason.message) if job.reason else ""),
+        ("note", sentence_text(job.cause or "") if job.state in ("scheduled", "running") else ""),
+        ("reason", sentence_text(job.reason.message) if job.reason else ""),
         ("next", clean(job.reason.remedy) if job.reason else ""),
         ("result", ending(job) if job.state in ENDED else ""),
         ("failure", clean(failure_text(job.failure))),

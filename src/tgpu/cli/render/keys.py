@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.wire.keys_v1 import AuditEntry, AuditList, KeyList, KeyModel
 
@@ -62,4 +63,4 @@ def _entry(entry: AuditEntry) -> tuple[Cell, ...]:
 
 def _moment(iso: str | None) -> str:
     """To the second, which is what a person reads."""
-    return "" if iso is None else iso[:19].replace("T", " ")
+    return local_text(iso or "")

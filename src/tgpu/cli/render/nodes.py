@@ -3,8 +3,9 @@
 from collections import Counter
 from typing import Final
 
+from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
-from tgpu.cli.render.words import mebibytes_text
+from tgpu.cli.render.words import mebibytes_text, sentence_text
 from tgpu.wire.nodes_v1 import NodeList, NodeModel
 
 _COLUMNS: Final = (
@@ -60,10 +61,10 @@ def _hottest(node: NodeModel) -> str:
 def _seen(node: NodeModel) -> str:
     if node.source == "local":
         return "here"
-    return "" if node.last_seen_at is None else node.last_seen_at.replace("T", " ")[:19]
+    return local_text(node.last_seen_at or "")
 
 
 def _note(node: NodeModel) -> str:
     problems = [f"GPU {gpu.index}: {gpu.problem}" for gpu in node.gpus if gpu.problem]
     problems = [node.problem, *problems] if node.problem else problems
-    return "; ".join(problems) or ("reports only" if node.source == "agent" else "")
+    return sentence_text("; ".join(problems)) or ("reports only" if node.source == "agent" else "")

@@ -3,8 +3,9 @@
 from typing import Final
 
 from tgpu.cli.durations import duration_text
+from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
-from tgpu.cli.render.words import between, number_text
+from tgpu.cli.render.words import between, number_text, sentence_text
 from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
 
 _COLUMNS: Final = (
@@ -26,12 +27,12 @@ def preemption_grid(found: PreemptionList) -> Grid:
 
 def _row(receipt: PreemptionModel) -> tuple[Cell, ...]:
     return (
-        Cell(receipt.asked_at[:19].replace("T", " ")),
+        Cell(local_text(receipt.asked_at)),
         Cell(clean(receipt.job_id)),
         Cell(clean(receipt.tenant_id)),
         Cell(number_text(receipt.gpu_count)),
         Cell("another job" if receipt.to is None else clean(receipt.to)),
-        Cell(receipt.cause),
+        Cell(sentence_text(receipt.cause)),
         Cell(duration_text(receipt.lost_gpu_seconds)),
         Cell(_took(receipt)),
         Cell(clean(receipt.reason)),

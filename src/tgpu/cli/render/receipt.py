@@ -12,6 +12,7 @@ from tgpu.cli.render.words import (
     instant_ms,
     mebibytes_text,
     number_text,
+    sentence_text,
 )
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
@@ -32,7 +33,7 @@ def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[L
         ("job", f"{found.job_id} {found.name}".rstrip()),
         ("state", found.state),
         ("failure", failure_text(found.failure)),
-        ("cause", found.cause or ""),
+        ("cause", sentence_text(found.cause or "")),
         ("tenant", found.tenant_id),
         ("user", found.user),
         ("submitted", clock_text(found.submitted_at, now_ms)),

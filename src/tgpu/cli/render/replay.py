@@ -4,8 +4,9 @@ record."""
 from typing import Final
 
 from tgpu.cli.durations import duration_text
+from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
-from tgpu.cli.render.words import index_ranges, number_text, plural
+from tgpu.cli.render.words import index_ranges, number_text, plural, sentence_text
 from tgpu.wire.replay_v1 import ReplayAnswer, ReplayJob, ReplayOfJob, ReplayPassage
 
 _SHOWN: Final = 8  # ids in one line
@@ -42,7 +43,7 @@ def _head(answer: ReplayAnswer) -> list[tuple[str, str]]:
         rows = f"event {first}" if first == last else f"events {first} to {last}"
         record = f"agrees with {rows}" if answer.agrees else f"DIFFERS from {rows}, see below"
     return [
-        ("moment", f"{clean(answer.at)}, after event {answer.seq}"),
+        ("moment", f"{local_text(answer.at)}, after event {answer.seq}"),
         ("decided by", f"{clean(settings)}{source}"),
         ("then", f"{plural(answer.running, 'job')} had GPUs, {answer.waiting} waited"),
         ("on record", record),
@@ -62,7 +63,7 @@ def _job_lines(answer: ReplayAnswer, told: ReplayOfJob) -> list[Line]:
         return [(Cell(f"{head} ", "bold"), Cell("started in this cycle"))]
     if told.reason is None:
         return [(Cell(f"{head} ", "bold"), Cell(f"was {clean(told.state)} already"))]
-    pairs = [(head, f"did not start: {clean(told.reason.message)}")]
+    pairs = [(head, f"did not start: {sentence_text(told.reason.message)}")]
     if told.ahead is not None:
         first = ", ".join(clean(one) for one in told.ahead_first)
         text = f"{plural(told.ahead, 'job')} stood before it" + (f": {first}" if first else "")
@@ -117,7 +118,11 @@ def _who(job: ReplayJob) -> tuple[Cell, Cell, Cell, Cell, Cell]:
 
 def _others(answer: ReplayAnswer) -> Grid:
     rows = [
-        (Cell("gave way"), Cell(clean(one.job.job_id)), Cell(f"to {clean(one.to)}: {one.cause}"))
+        (
+            Cell("gave way"),
+            Cell(clean(one.job.job_id)),
+            Cell(f"to {clean(one.to)}: {sentence_text(one.cause)}"),
+        )
         for one in answer.preemptions
     ]
     rows += [(Cell(one.what), Cell(clean(one.id)), Cell(clean(one.text))) for one in answer.others]
@@ -138,7 +143,7 @@ def _waits(answer: ReplayAnswer, width: int | None) -> list[Line]:
         (
             *_who(one.job),
             Cell(f"+{one.jobs - 1}" if one.jobs > 1 else ""),
-            Cell(clean(one.reason.message)),
+            Cell(sentence_text(one.reason.message)),
         )
         for one in answer.waits
     )
@@ -182,10 +187,10 @@ def passage_lines(job: str, found: list[ReplayPassage], width: int | None) -> li
     rows = tuple(
         (
             Cell(str(one.seq)),
-            Cell(clean(one.at)),
+            Cell(local_text(one.at)),
             Cell(_ids(one.started)),
             Cell(_ids(one.passed)),
-            Cell(clean(one.reason.message)),
+            Cell(sentence_text(one.reason.message)),
         )
         for one in found
     )

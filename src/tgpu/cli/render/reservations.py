@@ -5,6 +5,7 @@ from typing import Final
 
 from tgpu.cli.instants import span_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
+from tgpu.cli.render.words import sentence_text
 from tgpu.wire.reservations_v1 import ReservationList, ReservationModel
 from tgpu.wire.v1 import GpuReservationModel
 
@@ -60,5 +61,5 @@ def _row(reservation: ReservationModel, now: int) -> tuple[Cell, ...]:
         Cell(clean(reservation.user)),
         Cell(reservation.state, "green" if reservation.state == "open" else ""),
         Cell(clean(", ".join(reservation.jobs))),
-        Cell(clean(reservation.problem or ""), "red"),
+        Cell(sentence_text(reservation.problem or ""), "red"),
     )

@@ -7,6 +7,7 @@ from typing import Final
 from tgpu.cli.render.gpus import gpu_grid, process_lines, status_details
 from tgpu.cli.render.grid import Cell, Line, clean, lay_out
 from tgpu.cli.render.jobs import title
+from tgpu.cli.render.words import sentence_text
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer
 from tgpu.wire.v1 import ClusterStatus, GpuList, GpuModel, Health, JobModel
 
@@ -79,7 +80,7 @@ def health_lines(found: Health) -> list[Line]:
     if found.status == "healthy":
         return [(Cell("✅ Health: HEALTHY", "green"),)]
     head: Line = (Cell(f"❌ Health: {clean(found.status).upper()}", "red"),)
-    return [head, *_texts(*(f"  {clean(problem)}" for problem in found.problems))]
+    return [head, *_texts(*(f"  {sentence_text(problem)}" for problem in found.problems))]
 
 
 def _headed(*lines: str) -> list[Line]:
@@ -94,7 +95,7 @@ def _gpu_line(gpu: GpuModel) -> Line:
     if gpu.paused:
         return (Cell(f"  GPU {gpu.index}: PAUSED ({clean(gpu.paused)})", "magenta"),)
     if gpu.problem:
-        return (Cell(f"  GPU {gpu.index}: OUT OF ORDER ({clean(gpu.problem)})", "red"),)
+        return (Cell(f"  GPU {gpu.index}: OUT OF ORDER ({sentence_text(gpu.problem)})", "red"),)
     return (Cell(f"  GPU {gpu.index}: {gpu.allocated:.0%} allocated"),)
 
 

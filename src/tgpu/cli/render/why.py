@@ -5,7 +5,7 @@ from typing import Final
 
 from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, lay_out
-from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural
+from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural, sentence_text
 from tgpu.wire.v1 import AheadModel, BlockerModel, WhyAnswer
 
 _COLUMNS: Final = (
@@ -35,7 +35,7 @@ def why_lines(answer: WhyAnswer, now_ms: int, width: int | None = None) -> list[
     elif answer.starts_by:
         facts.append(("starts", f"at the latest {moment_text(answer.starts_by, now_ms)}"))
     if answer.change is not None:
-        facts.append(("what helps", clean(answer.change.sentence)))
+        facts.append(("what helps", sentence_text(answer.change.sentence)))
     lines += [(Cell(f"  {label:<{_LABEL - 2}}", "bold"), Cell(text)) for label, text in facts]
     return lines
 
@@ -48,7 +48,7 @@ def next_line(answer: WhyAnswer) -> str:
 
 
 def _reason(answer: WhyAnswer, width: int | None) -> list[Line]:
-    message = clean(answer.reason.message)
+    message = sentence_text(answer.reason.message)
     # A job that does not wait has its state for a reason, and a sentence of its own.
     if answer.reason.code != answer.state and not message.startswith("waits "):
         message = f"waits: {message}"

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from tgpu.cli.durations import duration_text, roughly_text
+from tgpu.cli.instants import in_local_time
 from tgpu.cli.render.grid import clean
 
 _GIB: Final = 1024
@@ -74,6 +75,11 @@ def between(first: str | None, last: str | None) -> str:
     if not first or not last:
         return ""
     return duration_text((instant_ms(last) - instant_ms(first)) / 1000)
+
+
+def sentence_text(sentence: str) -> str:
+    """A sentence that the service wrote, in the reader's time and harmless to a terminal."""
+    return clean(in_local_time(sentence))
 
 
 def moment_text(text: str, now_ms: int) -> str:

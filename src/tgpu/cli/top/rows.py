@@ -9,7 +9,7 @@ from tgpu.cli.render.gpus import gpu_counts, memory_bar
 from tgpu.cli.render.grid import clean, shorten
 from tgpu.cli.render.jobs import shown_state, title
 from tgpu.cli.render.why import next_line, why_lines
-from tgpu.cli.render.words import index_ranges, number_text, since
+from tgpu.cli.render.words import index_ranges, number_text, sentence_text, since
 from tgpu.cli.top.source import Look
 from tgpu.wire.v1 import GpuModel, JobModel
 
@@ -52,7 +52,7 @@ def gpu_cells(gpu: GpuModel) -> Cells:
         Text(use_bar(gpu.utilisation_percent)),
         _heat(gpu.temperature_c),
         Text(clean(",".join(gpu.jobs))),
-        Text(clean(note), "red" if gpu.problem else ""),
+        Text(sentence_text(note), "red" if gpu.problem else ""),
     )
 
 
@@ -127,8 +127,8 @@ def _waits(job: JobModel) -> bool:
 
 def _reason(job: JobModel) -> str:
     if job.reason is not None:
-        return clean(job.reason.message)
-    return clean(job.cause or "")
+        return sentence_text(job.reason.message)
+    return sentence_text(job.cause or "")
 
 
 def _heat(celsius: int | None) -> Text:
