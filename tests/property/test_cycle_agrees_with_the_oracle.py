@@ -56,6 +56,7 @@ class CycleMachine(RuleBasedStateMachine):
     def hold_or_release(self, rng: Random) -> None:
         self.world.hold(rng)
         self.world.rerank(rng)
+        self.world.edit(rng)
 
     @rule(rng=rngs)
     def cancel(self, rng: Random) -> None:

@@ -240,6 +240,21 @@ class World:
             job = replace(self.facts.jobs[job_id], priority=rng.choice((-1, 0, 1, 2, 5)))
             self.apply(JobChanged(self.now, job))
 
+    def edit(self, rng: Random) -> None:
+        """Another size, and other jobs to wait for: earlier ones, so that there is no circle."""
+        for job_id, progress in self._one(rng, JobState.PENDING):
+            if progress.claim is not None:
+                continue
+            job = self.facts.jobs[job_id]
+            earlier = [*self.facts.jobs]
+            earlier = earlier[: earlier.index(job_id)]
+            after = job.after if rng.random() < 0.5 else ()
+            if earlier and rng.random() < 0.5:
+                after = (Dependency(rng.choice(earlier), DependencyKind.ANY),)
+            millis = rng.choice((500, 1000, 2000)) * job.request.workers
+            request = replace(job.request, gpu_millis=millis, gpu_mem_mib=0)
+            self.apply(JobChanged(self.now, replace(job, request=request, after=after)))
+
     def cancel(self, rng: Random) -> None:
         live = (JobState.PENDING, JobState.SCHEDULED, JobState.RUNNING, JobState.PREEMPTED)
         for job_id, progress in self._one(rng, *live):
@@ -350,6 +365,7 @@ STEPS = (
     World.preempt,
     World.hold,
     World.rerank,
+    World.edit,
     World.cancel,
     World.set_gpu,
     World.set_tenant,

@@ -22,6 +22,7 @@ from tgpu.cli import (
     config,
     db,
     doctor,
+    edit,
     export,
     gateway,
     importing,
@@ -158,6 +159,7 @@ _add(
     _JOBS,
     settings={"ignore_unknown_options": True},
 )
+_add("edit", edit.edit, edit.EPILOG, _JOBS)
 _add("rerun", actions.rerun, actions.RERUN_EPILOG, _JOBS)
 _add("complete", actions.complete, actions.COMPLETE_EPILOG, _JOBS)
 _add("checkpoint", preemption.checkpoint, preemption.CHECKPOINT_EPILOG, _JOBS)

@@ -173,7 +173,9 @@ def build_request(
         "preemptible": typed.preemptible,
         "checkpoint_signal": typed.checkpoint_signal,
         "reservation": typed.reservation,
-        "deadline": _deadline(typed.deadline, submitter.now_ms),
+        "deadline": None
+        if typed.deadline is None
+        else parse_deadline(typed.deadline, submitter.now_ms),
         "after": _after(typed, find_id),
         "array": _array(typed.array),
         "params": read_option("--param", lambda _: amounts.parse_params(typed.params), ""),
@@ -232,7 +234,7 @@ def _gpus(typed: Typed, gpus: int | float) -> dict[str, object]:
         raise bad_input(f"--type: {typed.gpu_type!r} names no type: write one like A100")
     size = typed.gpu_size
     each = read_option("--gpu-size", amounts.parse_mebibytes, size) if size else 0
-    total, needed = _gpu_memory(typed.gpu_mem, gpus)
+    total, needed = gpu_memory(typed.gpu_mem, gpus)
     return {
         "gpu_type": types[0] if len(types) == 1 else None,
         "gpu_types": types if len(types) > 1 else [],
@@ -289,7 +291,7 @@ def _indexes(option: str, text: str | None) -> list[int]:
     return read_option(option, amounts.parse_gpu_ids, text) if text else []
 
 
-def _gpu_memory(per_gpu: str | None, gpus: int | float) -> tuple[int, int]:
+def gpu_memory(per_gpu: str | None, gpus: int | float) -> tuple[int, int]:
     """What a worker gets over all its GPUs together, as the API counts, and what a GPU must have.
 
     A share gets its part of a GPU's memory: 20G on half a GPU need one of 40G. The API finds that
@@ -306,9 +308,8 @@ def _gpu_memory(per_gpu: str | None, gpus: int | float) -> tuple[int, int]:
     return total, int((each / share).to_integral_value(ROUND_CEILING))
 
 
-def _deadline(text: str | None, now_ms: int) -> str | None:
-    if text is None:
-        return None
+def parse_deadline(text: str, now_ms: int) -> str:
+    """ISO 8601, with its zone. Raises Failure."""
     at = read_option("--deadline", lambda words: parse_instant(words, now_ms), text)
     if at <= now_ms:
         raise bad_input(f"--deadline: {text!r} has passed", "write one to come, like +2h")

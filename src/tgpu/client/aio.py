@@ -19,6 +19,7 @@ from tgpu.client.watch import SILENCE_SECONDS, Watch
 from tgpu.wire.budgets_v1 import BudgetList
 from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from tgpu.wire.events_v1 import EventList, EventModel
+from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.jobs_file_v1 import JobsFileAnswer
 from tgpu.wire.keys_v1 import (
     AuditList,
@@ -161,6 +162,10 @@ class AsyncClient:
 
     async def cancel_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.cancel_job(job_id))
+
+    async def edit_job(self, job_id: str, change: JobChange) -> ActionAnswer:
+        """Change a waiting job, or what waits of an array; what is not set stays as it is."""
+        return await self.send(calls.edit_job(job_id, change))
 
     async def rerank_job(self, job_id: str, priority: int) -> ActionAnswer:
         """Give a waiting job another priority."""

@@ -17,6 +17,7 @@ from tgpu.client.call import (
 from tgpu.wire.budgets_v1 import BudgetList
 from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from tgpu.wire.events_v1 import EventList
+from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.jobs_file_v1 import JobsFileAnswer
 from tgpu.wire.keys_v1 import (
     AuditList,
@@ -70,7 +71,6 @@ from tgpu.wire.v1 import (
     GpuList,
     GpuModel,
     Health,
-    JobChange,
     JobList,
     JobModel,
     PauseRequest,
@@ -161,6 +161,10 @@ def select(request: SelectionRequest) -> Call[SelectionAnswer]:
 
 def cancel_job(job_id: str) -> Call[ActionAnswer]:
     return Call("DELETE", path_of("jobs", job_id), a(ActionAnswer))
+
+
+def edit_job(job_id: str, change: JobChange) -> Call[ActionAnswer]:
+    return Call("PATCH", path_of("jobs", job_id), a(ActionAnswer), body=said(change))
 
 
 def rerank_job(job_id: str, priority: int) -> Call[ActionAnswer]:

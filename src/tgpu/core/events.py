@@ -42,11 +42,20 @@ class JobMoved(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class JobChanged:
-    """A waiting job as it is from now on: its priority is another. Whole, like a progress."""
+    """A waiting job as it is from now on. Whole, like a progress.
+
+    Its name is not kept in the state, and None leaves it as it is. `changes` tells readers what was
+    changed, as fields of the API with their values before and after.
+    """
 
     at: int
     job: Job
     by: str = ""  # as of JobMoved
+    name: str | None = None
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+    def changes_text(self) -> str:
+        return ", ".join(f"{name} {before} → {after}" for name, before, after in self.changes)
 
 
 @dataclass(frozen=True, slots=True)

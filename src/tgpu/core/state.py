@@ -254,10 +254,7 @@ class State:
         entry = Entry(job, self.waiting.queue_of(job, level), progress)
         self._entries[job.job_id] = entry
         self.counts[progress.state] += 1
-        for dependency in job.after:
-            if dependency.job_id in self._entries:
-                entry.unmet += 1
-                self._dependents.setdefault(dependency.job_id, []).append(job.job_id)
+        self._depend(entry, job)
         if doom is not None:
             self._doomed[job.job_id] = doom
         self._enter(entry)
@@ -359,15 +356,38 @@ class State:
             self._enter(entry)
 
     def _change(self, job: Job) -> None:
-        """Another priority is another class; nothing else of a job ever changes."""
+        """A job that waits, as its owner wants it now: mostly of another class."""
         entry = self._entries.get(job.job_id)
         if entry is None:
             raise InvariantBroken(f"an event changes unknown job {job.job_id}")
         self._leave(entry)
         self.waiting.leave(entry.queue)
-        level = entry.queue.job_class.level
+        if job.after != entry.job.after:
+            self._wait_for_others(entry, job)
+        if job.options.booking != entry.job.options.booking:
+            self._doomed.pop(job.job_id, None)
+        ran_ms = entry.progress.ran_ms
+        level = level_of(job.request.gpu_millis, ran_ms) if ran_ms else 0
         entry.job, entry.queue = job, self.waiting.queue_of(job, level)
         self._enter(entry)
+
+    def _wait_for_others(self, entry: Entry, job: Job) -> None:
+        """Its dependencies are others now; what one that no longer counts has doomed may start."""
+        for dependency in entry.job.after:
+            dependents = self._dependents.get(dependency.job_id)
+            if dependents is not None and job.job_id in dependents:
+                dependents.remove(job.job_id)
+                if not dependents:
+                    del self._dependents[dependency.job_id]
+        entry.unmet = 0
+        self._doomed.pop(job.job_id, None)
+        self._depend(entry, job)
+
+    def _depend(self, entry: Entry, job: Job) -> None:
+        for dependency in job.after:
+            if dependency.job_id in self._entries:
+                entry.unmet += 1
+                self._dependents.setdefault(dependency.job_id, []).append(job.job_id)
 
     def _file_again(self, entry: Entry, progress: Progress) -> None:
         """It had more GPU time meanwhile: orders that mind that see another class."""

@@ -88,6 +88,7 @@ class Lives:
             life = self.live.get(event.job.job_id)
             if life is not None:
                 life.job = event.job
+                life.name = life.name if event.name is None else event.name
         elif isinstance(event, ClockStepped):
             for life in self.live.values():
                 life.step(event.by)

@@ -133,6 +133,7 @@ class _Reader:
             case JobChanged():
                 if (live := self._live.get(event.job.job_id)) is not None:
                     live.job = event.job
+                    live.name = live.name if event.name is None else event.name
             case JobMoved():
                 self._moved(event)
             case ClockStepped():

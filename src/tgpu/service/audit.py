@@ -129,7 +129,8 @@ def _told(events: Sequence[Event], state: State) -> tuple[str, TenantId | None, 
             case JobMoved():
                 found = event.job_id, _tenant_of_all(events, state), str(event.move)
             case JobChanged(_, job):
-                found = job.job_id, job.tenant_id, f"priority {job.priority}"
+                told = event.changes_text() or f"priority {job.priority}"
+                found = job.job_id, job.tenant_id, told
             case TenantSet():
                 tenant = event.tenant
                 found = tenant.tenant_id, tenant.tenant_id, _tenant_told(tenant, state)

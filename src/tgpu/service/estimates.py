@@ -94,7 +94,8 @@ class Estimates(Observer):
         self._made: tuple[int, int] | None = None  # of which version, at which instant
         self._spent = 0.0  # seconds of computing for the last round
         self._store: Store | None = None
-        self._facts: dict[JobId, Facts] = {}  # names and commands of those that are looked at
+        # Names and commands of those that are looked at, by the job as it was then.
+        self._facts: dict[JobId, tuple[Job, Facts]] = {}
         self._changed = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self.questions = asyncio.Lock()  # of those who have not submitted yet
@@ -297,7 +298,7 @@ class Estimates(Observer):
         told: dict[tuple[Facts, int], Prediction | None] = {}
 
         def known(job: Job, elapsed_ms: int) -> Prediction | None:
-            facts = self._facts.get(job.job_id)
+            _, facts = self._facts.get(job.job_id, (None, None))
             if facts is None:
                 return self._predictions.by_state(job, elapsed_ms, now)
             key = (facts, elapsed_ms)
@@ -318,8 +319,14 @@ class Estimates(Observer):
         that stands still: what is learned by names is learned beside it."""
         if self.clock.manual or self._store is None:
             return
-        wanted = [job.job_id for job, _ in taken.jobs]
-        self._facts = {job_id: self._facts[job_id] for job_id in wanted if job_id in self._facts}
+        wanted = {job.job_id: job for job, _ in taken.jobs}
+        known = self._facts
+        # One that was edited is another object, and its name may be another too.
+        self._facts = {
+            job_id: known[job_id]
+            for job_id, job in wanted.items()
+            if job_id in known and known[job_id][0] is job
+        }
         missing = [job_id for job_id in wanted if job_id not in self._facts]
         for first in range(0, len(missing), _PAGE):
             page = tuple(missing[first : first + _PAGE])
@@ -328,7 +335,8 @@ class Estimates(Observer):
             except StoreUnavailable:
                 return  # then by what the state knows of them
             for stored in found:
-                self._facts[stored.job.job_id] = facts_of(stored.job, stored.detail)
+                job_id = stored.job.job_id
+                self._facts[job_id] = wanted[job_id], facts_of(stored.job, stored.detail)
 
     async def _in_slices(self, steps: Iterator[None], budget: float | None = None) -> None:
         """To the end, or as far as the budget goes, while others get their turn in between."""

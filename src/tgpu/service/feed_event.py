@@ -121,7 +121,10 @@ def feed_event(
                 data["cause"] = without_names(str(data["cause"]))
             return FeedEvent(seq, at, kind, job_id, tenant_id, state, data, other=other, user=user)
         case JobChanged(at, job):
-            changed = {"priority": job.priority, **_by(event.by)}
+            changed: dict[str, object] = {"priority": job.priority, **_by(event.by)}
+            if event.changes:
+                told = {name: [before, after] for name, before, after in event.changes}
+                changed["changes"] = told
             state = JobState.PENDING  # only then it can be changed
             user = job.options.user
             return FeedEvent(

@@ -38,4 +38,5 @@ def rerank_job(entry: Entry, now: int, priority: int) -> JobChanged | None:
         )
     if entry.job.priority == priority:
         return None
-    return JobChanged(now, replace(entry.job, priority=priority))
+    changes = (("priority", str(entry.job.priority), str(priority)),)
+    return JobChanged(now, replace(entry.job, priority=priority), changes=changes)

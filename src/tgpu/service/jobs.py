@@ -37,6 +37,7 @@ from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
+from tgpu.service.job_fields import with_edits
 from tgpu.service.ownership import no_job
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
@@ -130,6 +131,44 @@ class JobCommands:
             self._check_room(self._state, submission.size)
         base_id = submission.job_id or JobId("new")
         return [job for job, _ in unfold(submission, base_id, self._clock.now())], notes
+
+    async def changed(
+        self, job: Job, submission: Submission, *, has_after: bool, has_limit: bool
+    ) -> tuple[Job, tuple[str, ...]]:
+        """A waiting job as the submission has it, checked as one, with its notes.
+
+        What is as it was is not asked about again: a deadline may have passed, a GPU may be gone.
+        """
+        user, was = job.options.user, job.options
+        detail = Detail(user=user, argv=() if was.lease else ("-",))
+        after = submission.after if has_after else ()
+        submission, notes = self._prepared(replace(submission, detail=detail, after=after))
+        submission = await self._completed(submission)
+        if not has_limit:
+            submission = replace(
+                submission, options=replace(submission.options, time_limit_ms=was.time_limit_ms)
+            )
+        options = submission.options
+        self._check_still_possible(
+            replace(submission, options=_only_new(options, was)),
+        )
+        open_after = await self._open_dependencies(submission) if has_after else job.after
+        assert submission.priority is not None  # by now
+        made = replace(
+            job,
+            priority=submission.priority,
+            request=submission.request,
+            queue=submission.queue,
+            options=replace(options, lease=was.lease),
+            after=open_after,
+        )
+        if class_of(replace(made, priority=job.priority)) != class_of(job):
+            refuse_what_never_fits(self._state, made, class_of(made))
+        return made, notes
+
+    def sealed_name(self, name: str) -> str:
+        """As it is put on record."""
+        return self._sealer.sealed(Detail(name=name), (), {})[0].name
 
     def _prepared(self, submission: Submission) -> tuple[Submission, tuple[str, ...]]:
         notes: tuple[str, ...] = ()
@@ -598,19 +637,25 @@ class JobCommands:
             return None
         for job, detail in unfolded:
             stored = await self._store.job(job.job_id)
-            if stored is not None and await self._was_reranked(stored, job.priority):
-                job = replace(job, priority=stored.job.priority)
+            if stored is not None and not self._is_same(
+                stored, job, detail, submission.base_environment
+            ):
+                edited = await self._edited(stored.job.job_id)
+                job, detail = with_edits(job, detail, stored, edited)
             if stored is None or not self._is_same(
                 stored, job, detail, submission.base_environment
             ):
                 raise Duplicate(min(known))
         return Submitted(submission.job_id, job_ids, repeated=True)
 
-    async def _was_reranked(self, stored: StoredJob, priority: int) -> bool:
-        if stored.job.priority == priority:
-            return False
-        rows = await self._store.journal(0, _MOST_ROWS, stored.job.job_id)
-        return any(isinstance(decode_event(row.kind, row.payload), JobChanged) for row in rows)
+    async def _edited(self, job_id: JobId) -> frozenset[str]:
+        """The fields that were changed since it came; earlier versions changed priorities alone."""
+        rows = await self._store.journal(0, _MOST_ROWS, job_id)
+        events = (decode_event(row.kind, row.payload) for row in rows if row.kind == "job_changed")
+        changes = [
+            e.changes or (("priority", "", ""),) for e in events if isinstance(e, JobChanged)
+        ]
+        return frozenset(name for change in changes for name, _, _ in change)
 
     def _is_same(
         self, stored: StoredJob, job: Job, detail: Detail, base: Mapping[str, str]
@@ -652,6 +697,13 @@ class JobCommands:
             candidate = JobId(str(self.last_number))
             if self._state.entry(candidate) is None and not await self._store.known([candidate]):
                 return candidate
+
+
+def _only_new(options: Options, was: Options) -> Options:
+    """Without what it had before."""
+    deadline = None if options.deadline_at == was.deadline_at else options.deadline_at
+    booking = None if options.booking == was.booking else options.booking
+    return replace(options, deadline_at=deadline, booking=booking)
 
 
 class _DependencyEnded(Exception):

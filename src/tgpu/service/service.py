@@ -50,6 +50,7 @@ from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
 from tgpu.service.disk import LOOK_SECONDS, Disk, NoDisk
+from tgpu.service.editing import Editing
 from tgpu.service.enact import Enacted, enact
 from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
@@ -144,6 +145,7 @@ class Service:
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
+    editing: Editing  # once it is open, as `jobs`
     _urgent: UrgentStops | None = None  # while it is open, where there is an engine
 
     def __init__(
@@ -294,6 +296,7 @@ class Service:
             key_recorded=await key_is_recorded(self.store, self.sealer),
         )
         self.reruns = RerunSelections(self.jobs, self.store)
+        self.editing = Editing(self.jobs, self.state, self.writer, self.store, self.clock)
         await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)
         await self.agents.open()

@@ -252,7 +252,9 @@ def moved_text(event: JobMoved, progress: str) -> str:
 
 def changed_text(event: JobChanged, facts: str) -> str:
     job = submitted_job_text(event.job, facts, NO_DETAIL, "")
-    return f'{{"at":{event.at}{_by(event.by)},"job":{job}}}'
+    name = "" if event.name is None else f',"name":{encode_basestring(event.name)}'
+    changes = f',"changes":{_text(event.changes)}' if event.changes else ""
+    return f'{{"at":{event.at}{_by(event.by)},"job":{job}{name}{changes}}}'
 
 
 def _by(name: str) -> str:

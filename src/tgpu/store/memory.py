@@ -63,6 +63,7 @@ class MemoryStore:
         self._jobs: list[StoredJob] = []  # number n at n - 1
         self._numbers: dict[JobId, int] = {}
         self._submit_seqs: list[int] = []  # like _jobs
+        self._first: dict[JobId, StoredJob] = {}  # jobs that were changed since, as they came
         self._tenants: dict[TenantId, Tenant] = {}
         self._queues: dict[tuple[TenantId, str], TenantQueue] = {}
         self._usage: dict[tuple[int, TenantId, str], Usage] = {}
@@ -218,9 +219,8 @@ class MemoryStore:
                 self._submit(event, record)
             case JobMoved():
                 self._move(event.job_id, event.progress)
-            case JobChanged(_, job):
-                number = self._numbers[job.job_id]
-                self._jobs[number - 1] = replace(self._jobs[number - 1], job=job)
+            case JobChanged():
+                self._change(event)
             case TenantSet():
                 self._tenants[event.tenant.tenant_id] = event.tenant
             case QueueSet():
@@ -251,6 +251,20 @@ class MemoryStore:
     def _move(self, job_id: JobId, progress: Progress) -> None:
         number = self._numbers[job_id]
         self._jobs[number - 1] = replace(self._jobs[number - 1], progress=progress)
+
+    def _change(self, event: JobChanged) -> None:
+        job_id = event.job.job_id
+        number = self._numbers[job_id]
+        before = self._jobs[number - 1]
+        # The journal is made of what is kept here: of these, what they were.
+        self._first.setdefault(job_id, before)
+        detail = before.detail
+        if event.name is not None:
+            detail = replace(detail, name=event.name)
+        self._jobs[number - 1] = replace(before, job=event.job, detail=detail)
+
+    def _as_submitted(self, job_id: JobId) -> StoredJob:
+        return self._first.get(job_id) or self._jobs[self._numbers[job_id] - 1]
 
     def _set_document(self, kind: str, name: str, body: bytes | None) -> None:
         documents = self._documents.setdefault(kind, {})
@@ -316,12 +330,12 @@ class MemoryStore:
     def _journal_row(self, row: _Row, job_id: JobId | None) -> JournalRow:
         event = row.event
         if job_id is not None and isinstance(event, JobsSubmitted):
-            job = self._jobs[self._numbers[job_id] - 1].job
+            job = self._as_submitted(job_id).job
             event = JobsSubmitted(event.at, (job,), event.held & {job_id})
         details = {}
         if isinstance(event, JobsSubmitted):
             for job in event.jobs:
-                details[job.job_id] = self._jobs[self._numbers[job.job_id] - 1].detail
+                details[job.job_id] = self._as_submitted(job.job_id).detail
         payload = codec.event_text(event, details).encode()
         return JournalRow(row.seq, event.at, codec.kind_of(event), codec.job_of(event), payload)
 

@@ -66,6 +66,10 @@ _CHANGE_JOBS: Final = (
     f"UPDATE jobs SET facts = new.facts FROM {_record(('job_id', 'facts'))}"
     " WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
 ).encode()
+_NAME_JOBS: Final = (
+    f"UPDATE jobs SET name = new.name FROM {_record(('job_id', 'name'))}"
+    " WHERE jobs.job_id = new.job_id AND jobs.ended_at IS NULL"
+).encode()
 # An id stands for its content, so the one that is there is the same.
 _ADD_ENVIRONMENTS: Final = _insert("environments", ("env_id", "data"), "ON CONFLICT DO NOTHING")
 _SET_TENANTS: Final = _insert(
@@ -159,6 +163,7 @@ def _change(
         connection.execute(_AGE_JOBS, (rows.aged_ms,))
     facts = _flat(rows.changes.values())
     changed = _insert_rows(connection, _CHANGE_JOBS, ("job_id", "facts"), facts)
+    _insert_rows(connection, _NAME_JOBS, ("job_id", "name"), _flat(rows.names.values()))
     moved = _insert_rows(connection, _MOVE_JOBS, _MOVE_COLUMNS, _flat(rows.moves.values()))
     _set_the_rest(connection, rows)
     return (changed, rows.changes.keys()), (moved, rows.moves.keys())

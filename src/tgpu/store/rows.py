@@ -103,6 +103,7 @@ class Rows:
     moves: dict[JobId, tuple[JobId, str, int | None, str]] = field(default_factory=dict)
     aged_ms: int = 0  # when jobs came that are not over, is so much later
     changes: dict[JobId, tuple[JobId, str]] = field(default_factory=dict)  # the facts of jobs
+    names: dict[JobId, tuple[JobId, str]] = field(default_factory=dict)  # … and their new names
     tenants: dict[TenantId, str] = field(default_factory=dict)
     queues: dict[tuple[str, str], str | None] = field(default_factory=dict)  # None deletes
     usage: dict[tuple[int, TenantId, str], Usage] = field(default_factory=dict)
@@ -204,6 +205,8 @@ def _add_move(rows: Rows, event: JobMoved) -> None:
 def _add_change(rows: Rows, event: JobChanged) -> None:
     job_id, facts = event.job.job_id, codec.facts_text(event.job)
     rows.changes[job_id] = (job_id, facts)
+    if event.name is not None:
+        rows.names[job_id] = (job_id, event.name)
     payload = codec.changed_text(event, facts)
     rows.journal += (rows.seq, event.at, "job_changed", job_id, payload)
 

@@ -40,6 +40,10 @@ _CHANGE_JOBS: Final = (
     f"UPDATE jobs SET facts = changed.column2 FROM (VALUES {_ROWS}) AS changed"
     " WHERE jobs.job_id = changed.column1 AND jobs.ended_at IS NULL"
 )
+_NAME_JOBS: Final = (
+    f"UPDATE jobs SET name = named.column2 FROM (VALUES {_ROWS}) AS named"
+    " WHERE jobs.job_id = named.column1 AND jobs.ended_at IS NULL"
+)
 _SET_TENANTS: Final = f"INSERT OR REPLACE INTO tenants (tenant_id, data) VALUES {_ROWS}"
 _SET_QUEUES: Final = f"INSERT OR REPLACE INTO queues (tenant_id, name, data) VALUES {_ROWS}"
 _DELETE_QUEUES: Final = f"DELETE FROM queues WHERE (tenant_id, name) IN (VALUES {_ROWS})"
@@ -141,6 +145,7 @@ def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
 def _change_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
     if _execute(connection, _CHANGE_JOBS, 2, _flat(rows.changes.values())) != len(rows.changes):
         _refuse_moves(connection, rows.changes)
+    _execute(connection, _NAME_JOBS, 2, _flat(rows.names.values()))
 
 
 def _move_jobs(connection: sqlite3.Connection, rows: Rows) -> None:

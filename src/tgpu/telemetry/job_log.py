@@ -64,6 +64,7 @@ class JobLog(Observer):
                     self._gpus_changed(event)
                 case JobChanged(_, job):
                     fields = {"job_id": job.job_id, "tenant": job.tenant_id}
+                    fields |= {"changes": event.changes_text()} if event.changes else {}
                     _log.info("job changed", **_with(cause, fields | {"priority": job.priority}))
 
     def _submitted(self, event: JobsSubmitted, cause: str | None) -> None:

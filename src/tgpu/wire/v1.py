@@ -405,14 +405,6 @@ class PauseRequest(RequestModel):
     )
 
 
-class JobChange(RequestModel):
-    """What can be changed of a job that waits."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"priority": 1000}]})
-
-    priority: Int
-
-
 class AdoptRequest(RequestModel):
     """A process that was started by hand, to become a lease of the GPUs it is on."""
 

@@ -248,6 +248,21 @@ async def test_a_changed_job_is_loaded_as_it_is_now(make_store: MakeStore, many:
         assert [row.kind for row in rows] == ["jobs_submitted", "job_changed"]
 
 
+async def test_a_job_that_was_edited_has_its_new_name(make_store: MakeStore) -> None:
+    job = a_job("a")
+    async with opened(make_store()) as store:
+        details = {job.job_id: Detail(name="old", argv=("x",))}
+        await store.commit(Record([JobsSubmitted(1, (job,))], details))
+        changed = JobChanged(2, job, "ada", "new", (("name", "old", "new"),))
+        await store.commit(Record([changed, JobChanged(3, job)]))
+        found = await store.job(job.job_id)
+        assert found is not None
+        assert found.detail == Detail(name="new", argv=("x",))
+        rows = await store.journal(0, 10, job.job_id)
+        assert decode_event(rows[1].kind, rows[1].payload) == changed
+        assert [f.job.job_id for f in await store.jobs(JobQuery(name_contains="new"))] == ["a"]
+
+
 async def test_a_job_that_is_over_cannot_be_changed(make_store: MakeStore) -> None:
     job = a_job("a")
     async with opened(make_store()) as store:

@@ -343,7 +343,8 @@ async def test_a_waiting_job_gets_another_priority(api: Api) -> None:
     }
     assert (await job(api, job_id))["priority"] == 900
     events = (await api.get(f"{JOBS}/{job_id}/events")).json()["events"]
-    assert [(e["kind"], e["data"]) for e in events][1:] == [("job_changed", {"priority": 900})]
+    told = {"priority": 900, "changes": {"priority": ["500", "900"]}}
+    assert [(e["kind"], e["data"]) for e in events][1:] == [("job_changed", told)]
     error_of(await api.patch(f"{JOBS}/nobody", json={"priority": 1}), 404, "JOB_NOT_FOUND")
     error_of(await api.patch(f"{JOBS}/{job_id}", json={}), 422, "VALIDATION_ERROR")
     await api.box.run(job_id)

@@ -25,7 +25,7 @@ COMMANDS = [
     *("config-sample", "config-schema", "job-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
     *("test", "service", "screens", "attach", "import"),
-    *("priority", "shell"),
+    *("priority", "edit", "shell"),
     *("export", "replay", "whatif"),
     "predict",
     "sim",

@@ -33,6 +33,7 @@ from tgpu.core.events import (
     TimePassed,
 )
 from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import Dependency, DependencyKind
 from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.state import State, doom_cause
 
@@ -303,6 +304,19 @@ def test_a_job_with_another_priority_is_of_another_class(held: bool) -> None:
     assert entry_of(state, "b").queue.job_class.priority == 900
     assert entry_of(state, "a").queue is not entry_of(state, "b").queue
     assert len(state.waiting) == 1 + (not held)
+
+
+def test_a_job_that_waits_for_others_than_before_is_filed_by_them() -> None:
+    state = a_state(a_job("a"), a_job("b"), a_job("c", after=("a:ok",)))
+    job = entry_of(state, "c").job
+    state.apply(JobChanged(0, replace(job, after=(Dependency(JobId("b"), DependencyKind.OK),))))
+    check_invariants(state)
+    end(state, "a", JobState.CANCELLED)
+    assert entry_of(state, "c").unmet == 1
+    state.apply(JobChanged(0, replace(job, after=())))
+    check_invariants(state)
+    assert entry_of(state, "c").unmet == 0
+    assert len(state.waiting) == 2
 
 
 def test_an_unknown_job_is_not_changed() -> None:

@@ -15,13 +15,14 @@ from tgpu.api.rest.access import (
     visible_job_id,
 )
 from tgpu.api.rest.convert import submission_of
+from tgpu.api.rest.editing import edit_named
 from tgpu.api.rest.job_page import job_page
 from tgpu.api.rest.logs import read_log
 from tgpu.api.rest.parameters import Name, Words
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.selection import cancel_array
-from tgpu.api.rest.standing import check_priority, highest_priority
+from tgpu.api.rest.standing import highest_priority
 from tgpu.api.rest.view import job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
@@ -35,9 +36,9 @@ from tgpu.service.rerun import rerun_detail
 from tgpu.service.service import Service
 from tgpu.service.urgent_stops import Cancelled
 from tgpu.store.api import JobQuery, StoredJob
+from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.v1 import (
     ActionAnswer,
-    JobChange,
     JobList,
     JobModel,
     ReasonModel,
@@ -114,15 +115,8 @@ async def cancel(request: Request, response: Response, job: Name) -> ActionAnswe
 
 @router.patch("/{job}")
 async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
-    """Give a waiting job another priority."""
-    service = service_of(request)
-    caller = caller_of(request)
-    job_id = await visible_job_id(service, caller, job, Action.PRIORITY)
-    entry = service.state.entry(job_id)
-    if entry is not None:
-        check_priority(service, caller, entry.job.tenant_id, body.priority)
-    state = await service.jobs.rerank(job_id, body.priority)
-    return ActionAnswer(job_id=job_id, status=state, message=f"Job has priority {body.priority}")
+    """Change a waiting job, or what waits of an array: checked as a submission is."""
+    return await edit_named(service_of(request), caller_of(request), job, body)
 
 
 @router.post("/{job}/hold")
