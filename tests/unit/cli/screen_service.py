@@ -91,8 +91,17 @@ class ScreenService(FakeService):
 
     def _list(self, request: httpx.Request) -> httpx.Response:
         """The cursor is how many were shown before."""
-        states = request.url.params.get("state", "").split(",")
-        found = [job.model_dump() for job in self.jobs.values() if job.state in states]
+        self.lists.append(dict(request.url.params))
+        states, array = request.url.params["state"].split(","), request.url.params.get("array_id")
+        folds = request.url.params.get("fold") == "true"
+        found = [
+            job.model_dump()
+            for job in self.jobs.values()
+            if job.state in states
+            if array is None or (job.array is not None and job.array.array_id == array)
+            # Elements and the row that stands for them are all there: one or the other is told.
+            if job.array is None or (job.array.progress is not None) == folds
+        ]
         limit, start = int(request.url.params["limit"]), int(request.url.params.get("cursor", 0))
         rest = start + limit
         cursor = rest if rest < len(found) else None

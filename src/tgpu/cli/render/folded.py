@@ -30,6 +30,13 @@ def row_key(job: JobModel) -> tuple[str, ...]:
     return (target(job), job.submitted_at, str(progress.first_index), str(progress.last_index))
 
 
+def is_about(job_id: str, job: JobModel) -> bool:
+    """Whether it is the job of the row, or one of the row's array."""
+    return job_id == job.job_id or (
+        progress_of(job) is not None and job_id.startswith(f"{target(job)}.")
+    )
+
+
 def id_text(job: JobModel) -> str:
     """12, or 2.[1-200] for an array"""
     progress = progress_of(job)

@@ -42,6 +42,29 @@ class Grid:
 
 def lay_out(grid: Grid, width: int | None) -> list[Line]:
     """The grid as lines of at most `width` columns; None takes what it needs."""
+    kept, widths = _choose(grid, width)
+    header = tuple(Cell(column.title, "bold") for column in grid.columns)
+    return [
+        _line(row, [grid.columns[index] for index in kept], kept, widths)
+        for row in (header, *grid.rows)
+    ]
+
+
+def fit(grid: Grid, width: int | None) -> Grid:
+    """The columns that there is room for, with texts cut to theirs."""
+    kept, widths = _choose(grid, width)
+    rows = tuple(
+        tuple(
+            replace(row[index], text=shorten(row[index].text, wide))
+            for index, wide in zip(kept, widths, strict=True)
+        )
+        for row in grid.rows
+    )
+    return Grid(tuple(grid.columns[index] for index in kept), rows)
+
+
+def _choose(grid: Grid, width: int | None) -> tuple[list[int], list[int]]:
+    """Which columns are shown, and how wide each is."""
     kept = [index for index, _ in enumerate(grid.columns) if _has_content(grid, index)]
     natural = {index: _natural(grid, index) for index in kept}
     while True:
@@ -59,11 +82,7 @@ def lay_out(grid: Grid, width: int | None) -> list[Line]:
         widths = _fit([(c, natural[i]) for c, i in zip(columns, kept, strict=True)], width)
     if widths is None:
         widths = [natural[index] for index in kept]
-    header = tuple(Cell(column.title, "bold") for column in grid.columns)
-    return [
-        _line(row, [grid.columns[index] for index in kept], kept, widths)
-        for row in (header, *grid.rows)
-    ]
+    return kept, widths
 
 
 def facts(pairs: Sequence[tuple[str, str]], style: str = "bold") -> list[Line]:

@@ -114,10 +114,17 @@ def in_order(jobs: Iterable[JobModel]) -> list[JobModel]:
 
 
 def job_grid(
-    jobs: Sequence[JobModel], now_ms: int, columns: Sequence[str] = (), *, wide: bool = False
+    jobs: Sequence[JobModel],
+    now_ms: int,
+    columns: Sequence[str] = (),
+    *,
+    wide: bool = False,
+    also: Sequence[str] = (),
 ) -> Grid:
-    """`columns`: these alone, none of which goes; `wide`: all there are."""
-    names = columns or [name for name in COLUMNS if _is_shown(_FIELDS[name], jobs, wide)]
+    """`columns`: these alone, none of which goes; `wide`: all there are; `also`: these as well."""
+    names = columns or [
+        name for name in COLUMNS if name in also or _is_shown(_FIELDS[name], jobs, wide)
+    ]
     fields = [_FIELDS[name] for name in names]
     rows = tuple(
         tuple(

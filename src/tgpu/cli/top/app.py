@@ -4,33 +4,32 @@ Requests run in a thread, one look at a time, so that a slow connection never ho
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import DataTable, Footer, Input, Static
 
 from tgpu.cli import environment
-from tgpu.cli.render.jobs import action_line
-from tgpu.cli.top.panels import Ask, Rows
+from tgpu.cli.render.folded import id_text, progress_of, target
+from tgpu.cli.top import changes
+from tgpu.cli.top.panels import Ask, Help, Rows
 from tgpu.cli.top.rows import (
-    GPU_COLUMNS,
-    JOB_COLUMNS,
     below,
     below_title,
-    gpu_cells,
-    job_cells,
+    gpu_table,
+    job_table,
+    matches,
+    row_name,
     summary,
 )
 from tgpu.cli.top.source import Look, Wish, look
 from tgpu.client.errors import ClientError
 from tgpu.client.http import Client
 from tgpu.wire.v1 import GpuModel, JobModel
-
-_PAUSE_REASON = "paused in tgpu top"
-_PRIORITY_STEP = 100  # a fifth of the way from a normal tenant to a high one
 
 
 class Top(App[None]):
@@ -44,18 +43,24 @@ class Top(App[None]):
     #jobs { height: 1fr; min-height: 4; }
     #title { height: 1; color: $text-muted; }
     #log { height: 25%; min-height: 4; }
+    #filter { height: 1; border: none; padding: 0 1; display: none; }
+    #filter.open { display: block; }
     DataTable { scrollbar-size: 1 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "Quit"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("x", "expand", "Expand"),
+        Binding("escape", "all", "All", show=False),
         Binding("c", "cancel", "Cancel"),
         Binding("h", "hold", "Hold"),
+        Binding("q", "quit", "Quit"),
         Binding("plus,equals_sign", "rerank(1)", "Raise", key_display="+"),
         Binding("minus", "rerank(-1)", "Lower", key_display="-"),
         Binding("p", "pause", "Pause GPU"),
         Binding("e", "stream", "Stderr"),
-        Binding("n", "turn(1)", "Next"),
-        Binding("b", "turn(-1)", "Back"),
+        Binding("n", "turn(1)", "Next", show=False),
+        Binding("b", "turn(-1)", "Back", show=False),
         Binding("r", "refresh", "Refresh", show=False),
     ]
 
@@ -65,17 +70,20 @@ class Top(App[None]):
         self._seconds = seconds
         self._look = first
         self._stream = "stdout"
-        self._asked: str | None = None  # the job that was asked for last
+        self._asked: str | None = None  # the row that was asked for last
+        self._filter = ""  # words that rows must have
+        self._array: JobModel | None = None  # whose elements are shown
         self._cursors: list[int] = []  # of the pages behind the first, up to the one shown
         self.is_looking = False
         self._look_again = False
 
     def compose(self) -> ComposeResult:
         yield Static(id="summary")
-        yield Rows(GPU_COLUMNS, id="gpus")
-        yield Rows(JOB_COLUMNS, id="jobs")
+        yield Rows(id="gpus")
+        yield Rows(id="jobs")
         yield Static(id="title")
         yield Static(id="log")
+        yield Input(id="filter", placeholder="words of id, name, user, tenant or state")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -92,8 +100,17 @@ class Top(App[None]):
             self._look_again = True  # what is asked for now may not be in the answer under way
             return
         self.is_looking = True
-        self._asked = self._chosen_id
-        self._take_a_look(Wish(self._cursor, self._chosen_id, self._stream))
+        self._asked = self._jobs.chosen
+        job, array = self._chosen_job, self._array
+        self._take_a_look(
+            Wish(
+                self._cursor,
+                None if job is None else job.job_id,
+                self._stream,
+                None if array is None else target(array),
+                bool(self._filter),
+            )
+        )
 
     @work(thread=True)
     def _take_a_look(self, wish: Wish) -> None:
@@ -109,19 +126,23 @@ class Top(App[None]):
         if isinstance(found, ClientError):
             self._say_lost(found)
             return
-        if wish.cursor == self._cursor:
+        array = None if self._array is None else target(self._array)
+        if (wish.cursor, wish.array_id) == (self._cursor, array):
             self._look = found
             self._show()
-        if again or wish.chosen != self._chosen_id:
+        if again or self._asked != self._jobs.chosen:
             self.action_refresh()
 
     def _show(self) -> None:
         now = environment.now_ms()
         line = self.query_one("#summary", Static)
         line.remove_class("lost")
-        line.update(Text(summary(self._look, len(self._cursors)), no_wrap=True))
-        self._gpus.fill([(str(gpu.index), gpu_cells(gpu)) for gpu in self._look.gpus.gpus])
-        self._jobs.fill([(job.job_id, job_cells(job, now)) for job in self._look.jobs])
+        line.update(
+            Text(summary(self._look, len(self._cursors), self._chosen_part()), no_wrap=True)
+        )
+        self._gpus.fill(gpu_table(self._look.gpus.gpus))
+        # A cell has a column of space on both sides, and the table a scroll bar.
+        self._jobs.fill(job_table(self._shown_jobs, now, max(40, self.size.width - 3)))
         job = self._chosen_job
         self.query_one("#title", Static).update(Text(below_title(job, self._stream)))
         panel = self.query_one("#log", Static)
@@ -135,39 +156,88 @@ class Top(App[None]):
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         # A table that is filled anew says so too; only another job needs another look.
-        if event.data_table.id == "jobs" and self._chosen_id != self._asked:
+        if event.data_table.id == "jobs" and self._jobs.chosen != self._asked:
             self.action_refresh()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        if event.data_table.id == "jobs":
+            self.action_expand()
+
+    def on_resize(self) -> None:
+        if self.query("#jobs"):  # the first size comes before there is anything
+            self._show()
+
+    # -- which jobs --------------------------------------------------------------------------------
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+    def action_filter(self) -> None:
+        line = self.query_one("#filter", Input)
+        line.add_class("open")
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._filter = event.value.strip()
+        self._show()
+        self.action_refresh()
+
+    def on_input_submitted(self, _: Input.Submitted) -> None:
+        self._close_filter()
+
+    def action_all(self) -> None:
+        self.query_one("#filter", Input).value = ""
+        self._close_filter()
+        if self._array is not None:
+            self._array = None
+            self._other_rows()
+
+    def action_expand(self) -> None:
+        job = self._chosen_job
+        if self._array is not None:
+            self._array = None
+        elif job is not None and progress_of(job) is not None:
+            self._array = job
+        else:
+            self.notify("only an array or a sweep has elements", markup=False)
+            return
+        self._other_rows()
+
+    def _other_rows(self) -> None:
+        self._cursors.clear()
+        self._look = replace(self._look, running=(), waiting=(), next_cursor=None)
+        self._show()
+        self.action_refresh()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("open")
+        self._jobs.focus()
+
+    def _chosen_part(self) -> str:
+        parts = [f"elements of {id_text(self._array)}"] if self._array is not None else []
+        return " · ".join([*parts, *([f"/{self._filter}"] if self._filter else [])])
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_cancel(self) -> None:
         job = self._chosen_job
         if job is not None:
-            name = job.job_id
-            self._ask(f"Cancel job {name}?", lambda: action_line(self._client.cancel_job(name)))
+            self._ask(changes.cancel_question(job), lambda: changes.cancel(self._client, job))
 
     def action_hold(self) -> None:
         job = self._chosen_job
-        if job is None:
-            return
-        change = self._client.release_job if job.held else self._client.hold_job
-        self._do(lambda: action_line(change(job.job_id)))
+        if job is not None:
+            self._do(lambda: changes.hold(self._client, job))
 
     def action_rerank(self, by: int) -> None:
         job = self._chosen_job
-        if job is None:
-            return
-        priority = job.priority + by * _PRIORITY_STEP
-        self._do(lambda: action_line(self._client.rerank_job(job.job_id, priority)))
+        if job is not None:
+            self._do(lambda: changes.rerank(self._client, job, by))
 
     def action_pause(self) -> None:
         gpu = self._chosen_gpu
-        if gpu is None:
-            return
-        if gpu.paused:
-            self._ask(f"Let jobs start on GPU {gpu.index} again?", lambda: self._resume(gpu))
-        else:
-            self._ask(f"Start no further jobs on GPU {gpu.index}?", lambda: self._pause(gpu))
+        if gpu is not None:
+            self._ask(changes.pause_question(gpu), lambda: changes.pause(self._client, gpu))
 
     def action_stream(self) -> None:
         self._stream = "stderr" if self._stream == "stdout" else "stdout"
@@ -179,12 +249,6 @@ class Top(App[None]):
         elif by > 0 and self._look.next_cursor is not None:
             self._cursors.append(self._look.next_cursor)
         self.action_refresh()
-
-    def _pause(self, gpu: GpuModel) -> str:
-        return f"GPU {self._client.pause_gpu(gpu.index, _PAUSE_REASON).index} is paused"
-
-    def _resume(self, gpu: GpuModel) -> str:
-        return f"GPU {self._client.resume_gpu(gpu.index).index} takes jobs again"
 
     def _ask(self, question: str, change: Callable[[], str]) -> None:
         def answered(is_yes: bool | None) -> None:
@@ -220,12 +284,13 @@ class Top(App[None]):
         return self.query_one("#jobs", Rows)
 
     @property
-    def _chosen_id(self) -> str | None:
-        return self._jobs.chosen
+    def _shown_jobs(self) -> list[JobModel]:
+        return [job for job in self._look.jobs if matches(job, self._filter)]
 
     @property
     def _chosen_job(self) -> JobModel | None:
-        return next((job for job in self._look.jobs if job.job_id == self._chosen_id), None)
+        chosen = self._jobs.chosen
+        return next((job for job in self._look.jobs if row_name(job) == chosen), None)
 
     @property
     def _chosen_gpu(self) -> GpuModel | None:

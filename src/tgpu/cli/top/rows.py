@@ -1,23 +1,25 @@
 """GPUs and jobs as rows of cells, and the line above them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.text import Text
 
-from tgpu.cli.render.estimate import starts_in
+from tgpu.cli.render.folded import is_about, row_key, row_state
 from tgpu.cli.render.gpus import gpu_counts, memory_bar
-from tgpu.cli.render.grid import clean, shorten
-from tgpu.cli.render.jobs import shown_state, title
+from tgpu.cli.render.grid import clean, fit, shorten
+from tgpu.cli.render.job_table import job_grid
+from tgpu.cli.render.jobs import title
 from tgpu.cli.render.why import next_line, why_lines
-from tgpu.cli.render.words import index_ranges, number_text, sentence_text, since
+from tgpu.cli.render.words import number_text, sentence_text
 from tgpu.cli.top.source import Look
 from tgpu.wire.v1 import GpuModel, JobModel
 
 GPU_COLUMNS: Final = ("GPU", "TYPE", "STATUS", "MEMORY", "USE", "TEMP", "JOBS", "NOTE")
-JOB_COLUMNS: Final = ("JOB", "NAME", "STATE", "GPUS", "ON", "TIME", "STARTS IN", "REASON")
 
 _BAR: Final = 5
-_NAME_WIDTH: Final = 18
+_ROOMY: Final = 100  # columns from which on there is room for whose job it is
 _FACTS: Final = 6  # lines of an explanation besides those in its way
 _WARM, _HOT = 70, 85  # where data-centre GPUs are well used, and where they slow down
 _GPU_STYLES: Final = {
@@ -29,15 +31,14 @@ _GPU_STYLES: Final = {
     "foreign": "yellow",
     "problem": "red",
 }
-_JOB_STYLES: Final = {
-    "running": "green",
-    "starting": "cyan",
-    "pending": "yellow",
-    "held": "magenta",
-    "preempted": "yellow",
-}
-
 Cells = tuple[Text, ...]
+NamedRow = tuple[str, Cells]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    titles: tuple[str, ...]
+    rows: list[NamedRow]
 
 
 def gpu_cells(gpu: GpuModel) -> Cells:
@@ -56,6 +57,10 @@ def gpu_cells(gpu: GpuModel) -> Cells:
     )
 
 
+def gpu_table(gpus: Sequence[GpuModel]) -> Table:
+    return Table(GPU_COLUMNS, [(str(gpu.index), gpu_cells(gpu)) for gpu in gpus])
+
+
 def use_bar(percent: int | None) -> str:
     if percent is None:
         return ""
@@ -63,30 +68,41 @@ def use_bar(percent: int | None) -> str:
     return f"{'█' * filled}{'░' * (_BAR - filled)} {percent:>3}%"
 
 
-def job_cells(job: JobModel, now_ms: int) -> Cells:
-    state = shown_state(job)
-    span = since(job.started_at if job.state == "running" else job.submitted_at, now_ms)
-    count = number_text(job.gpu_count)
-    return (
-        Text(clean(job.job_id)),
-        Text(shorten(title(job), _NAME_WIDTH)),
-        Text(state, _JOB_STYLES.get(state, "")),
-        Text(f"{count} {clean(job.gpu_type or '')}".rstrip()),
-        Text(index_ranges(job.gpus) if job.started_at else ""),
-        Text(span, justify="right"),
-        Text(starts_in(job.estimate, now_ms)),
-        Text(_reason(job)),
-    )
+def job_table(jobs: Sequence[JobModel], now_ms: int, width: int) -> Table:
+    """The columns that there is room for, as wide as the screen lets them be."""
+    grid = fit(job_grid(jobs, now_ms, also=("user",) if width >= _ROOMY else ()), width)
+    rows = [
+        (
+            row_name(job),
+            tuple(
+                Text(cell.text, cell.style, justify="right" if column.right else "left")
+                for column, cell in zip(grid.columns, row, strict=True)
+            ),
+        )
+        for job, row in zip(jobs, grid.rows, strict=True)
+    ]
+    return Table(tuple(column.title for column in grid.columns), rows)
 
 
-def summary(look: Look, page: int) -> str:
-    """What the whole is doing, in a line that fits 80 columns."""
+def row_name(job: JobModel) -> str:
+    return " ".join(row_key(job))
+
+
+def matches(job: JobModel, wanted: str) -> bool:
+    """Whether each word is part of what the row says of whose it is and what it runs."""
+    said = f"{job.job_id} {title(job)} {job.user} {job.tenant_id} {row_state(job)}".casefold()
+    return all(word in said for word in wanted.casefold().split())
+
+
+def summary(look: Look, page: int, chosen: str = "") -> str:
+    """What the whole is doing, in a line that fits 80 columns; `chosen` is what is shown of it."""
     status = look.status
     waiting = f"{status.pending_jobs:,} waiting"
     if page or look.next_cursor is not None:
         waiting += f" (page {page + 1})"
     free = f"{number_text(status.available_gpus)} of {status.total_gpus} free"
-    return f"{gpu_counts(look.gpus)}, {free} · {status.running_jobs:,} running · {waiting}"
+    told = f"{gpu_counts(look.gpus)}, {free} · {status.running_jobs:,} running · {waiting}"
+    return f"{chosen} · {told}" if chosen else told
 
 
 def below_title(job: JobModel | None, stream: str) -> str:
@@ -102,7 +118,7 @@ def below(look: Look, job: JobModel | None, now_ms: int, size: tuple[int, int]) 
     why = look.why
     if job is None:
         return ""
-    if why is None or why.job_id != job.job_id or not _waits(job):
+    if why is None or not is_about(why.job_id, job) or not _waits(job):
         return "" if _waits(job) else log_tail(look.log, height)
     # Who comes before it and when it starts stand behind those in its way: so fewer of these.
     few = why.model_copy(update={"blockers": why.blockers[: max(0, height - _FACTS)]})
@@ -123,12 +139,6 @@ def log_tail(text: str, lines: int) -> str:
 
 def _waits(job: JobModel) -> bool:
     return job.state in ("pending", "preempted")
-
-
-def _reason(job: JobModel) -> str:
-    if job.reason is not None:
-        return sentence_text(job.reason.message)
-    return sentence_text(job.cause or "")
 
 
 def _heat(celsius: int | None) -> Text:

@@ -1,17 +1,24 @@
 """One look at the service: what the screen shows and nothing more, however many jobs there are."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
+from tgpu.cli.render.folded import row_key
 from tgpu.cli.render.job_table import in_order
 from tgpu.client.errors import ClientError
 from tgpu.client.http import Client
 from tgpu.wire.v1 import ClusterStatus, GpuList, JobModel, WhyAnswer
 
 PAGE: Final = 100  # rows of a page: more than any screen has, and quick to ask for
+_SEARCHED: Final = 1000  # … while some are looked for among them: the most that a page may have
 _LOG_BYTES: Final = 8192  # a screenful of long lines
 _RUNNING: Final = ("running", "scheduled")
 _WAITING: Final = ("pending", "preempted")
+
+
+class _Which(TypedDict):
+    array_id: str | None
+    fold: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,8 @@ class Wish:
     cursor: int | None = None  # of the page of waiting jobs; None: the first
     chosen: str | None = None  # the job that is told of below
     stream: str = "stdout"
+    array_id: str | None = None  # the elements of this array or sweep; None: all, arrays as one row
+    is_search: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +49,25 @@ class Look:
 
 def look(client: Client, wish: Wish) -> Look:
     """A fixed number of requests, whatever there is. Raises ClientError."""
-    running = client.list_jobs(states=_RUNNING, limit=PAGE).jobs
-    waiting = client.list_jobs(states=_WAITING, limit=PAGE, cursor=wish.cursor)
+    which: _Which = {"array_id": wish.array_id, "fold": wish.array_id is None}
+    limit = _SEARCHED if wish.is_search else PAGE
+    on_gpus = client.list_jobs(limit=limit, states=_RUNNING, **which).jobs
+    waiting = client.list_jobs(limit=limit, cursor=wish.cursor, states=_WAITING, **which)
+    # An array that runs and waits is in both.
+    running = {row_key(job): job for job in on_gpus}
+    waits = [job for job in waiting.jobs if row_key(job) not in running]
     is_all = wish.cursor is None and waiting.next_cursor is None
-    waits = any(job.job_id == wish.chosen for job in waiting.jobs)
+    chosen = next((j for j in (*on_gpus, *waits) if j.job_id == wish.chosen), None)
+    is_waiting = chosen is not None and chosen.state in _WAITING
     return Look(
         client.cluster_status(),
         client.gpus(),
-        tuple(in_order(running)),
+        tuple(in_order(running.values())),
         # The service gives the newest first; who is next can be told only where all are here.
-        tuple(in_order(waiting.jobs) if is_all else waiting.jobs),
+        tuple(in_order(waits) if is_all else waits),
         waiting.next_cursor,
-        "" if waits or wish.chosen is None else _log(client, wish.chosen, wish.stream),
-        client.why(wish.chosen) if waits and wish.chosen is not None else None,
+        "" if is_waiting or wish.chosen is None else _log(client, wish.chosen, wish.stream),
+        client.why(wish.chosen) if is_waiting and wish.chosen is not None else None,
     )
 
 
@@ -60,7 +75,7 @@ def _log(client: Client, job_id: str, stream: str) -> str:
     try:
         piece = client.read_log(job_id, stream, offset=-_LOG_BYTES, limit=_LOG_BYTES)
     except ClientError as error:
-        if error.code == "NO_LOG":  # a lease has none
+        if error.code == "NO_LOG":  # a lease has none, nor has what has not started
             return error.message
         raise
     text = piece.data.decode(errors="replace")

@@ -5,13 +5,15 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.widgets import Static
 
 from tests.unit.cli.builders import a_gpu, a_job, a_reason, a_running_job, some_gpus
+from tests.unit.cli.fake_service import a_folded_job, an_element
 from tests.unit.cli.screen_service import ScreenService
 from tgpu.cli.top.app import Top
-from tgpu.cli.top.panels import Ask, Rows
+from tgpu.cli.top.panels import KEYS, Ask, Help, Rows
 from tgpu.cli.top.source import Wish, look
 
 SMALL = (80, 24)
@@ -177,3 +179,94 @@ async def test_q_ends_it(service: ScreenService) -> None:
     async with screen(service) as pilot:
         await pilot.press("q")
         await until(pilot, lambda: not pilot.app.is_running)
+
+
+# -- arrays, filter, help ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_array(service: ScreenService) -> ScreenService:
+    service.add(a_folded_job("7", completed=120, running=5, pending=75))
+    service.add(*(an_element("7", n, name="sweep") for n in (121, 122)))
+    return service
+
+
+async def test_an_array_is_one_row_and_its_elements_on_a_key(with_array: ScreenService) -> None:
+    service = with_array
+    async with screen(service) as pilot:
+        assert "120/200 done, 5 running" in table(pilot, "jobs")
+        assert {query.get("fold") for query in service.lists} == {"true"}
+        await pilot.press("down", "x")
+        await until(pilot, lambda: "7.122" in table(pilot, "jobs"))
+        assert "elements of 7.[1-200]" in text(pilot, "summary")
+        assert "train" not in table(pilot, "jobs")
+        assert service.lists[-1]["array_id"] == "7"
+        await pilot.press("x")
+        await until(pilot, lambda: "train" in table(pilot, "jobs"))
+
+
+async def test_only_an_array_can_be_expanded(service: ScreenService) -> None:
+    async with screen(service) as pilot:
+        await pilot.press("x")
+        await until(pilot, lambda: "train" in table(pilot, "jobs"))
+        assert "elements" not in text(pilot, "summary")
+
+
+@pytest.mark.parametrize(
+    ("keys", "sent"),
+    [
+        (("c", "y"), {"action": "cancel", "jobs": ["7"]}),
+        (("h",), {"action": "hold", "jobs": ["7"]}),
+        (("plus",), {"action": "priority", "jobs": ["7"], "priority": 600}),
+    ],
+)
+async def test_what_is_done_to_the_row_of_an_array_is_done_to_all_at_once(
+    with_array: ScreenService, keys: tuple[str, ...], sent: dict[str, object]
+) -> None:
+    async with screen(with_array) as pilot:
+        await pilot.press("down", keys[0])
+        if len(keys) > 1:
+            await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+            await pilot.press(keys[1])
+        await until(pilot, lambda: with_array.bodies == [sent])
+
+
+async def test_a_filter_shows_what_matches_until_escape(service: ScreenService) -> None:
+    async with screen(service) as pilot:
+        await pilot.press("slash", *"ADA next")
+        await until(pilot, lambda: "train" not in table(pilot, "jobs"))
+        assert "2 next" in table(pilot, "jobs")
+        assert "/ADA next" in text(pilot, "summary")
+        assert int(service.lists[-1]["limit"]) == 1000  # not only what a page has
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: "train" in table(pilot, "jobs"))
+
+
+async def test_help_has_all_keys_and_any_key_closes_it(service: ScreenService) -> None:
+    async with screen(service) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Help))
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Help))
+        assert pilot.app.is_running
+
+
+def test_every_key_is_in_the_help() -> None:
+    told = " ".join(keys for keys, _ in KEYS)
+    shown = {"question_mark": "?", "slash": "/", "plus,equals_sign": "+", "minus": "-"}
+    for binding in Top.BINDINGS:
+        assert isinstance(binding, Binding)
+        key = shown.get(binding.key, binding.key)
+        assert key == "?" or key.lower() in told.lower()
+
+
+async def test_names_use_the_width_there_is(service: ScreenService) -> None:
+    service.add(a_running_job("1", name="n" * 60), a_job("2", user="bob"))
+    client = service.client()
+    app = Top(client, _NEVER, look(client, Wish()))
+    async with app.run_test(size=(140, 24)) as pilot:
+        await until(pilot, lambda: not app.is_looking)
+        assert "n" * 60 in table(pilot, "jobs")
+        assert "bob" in table(pilot, "jobs")
+    async with screen(service) as pilot:
+        assert "n" * 60 not in table(pilot, "jobs")

@@ -1,0 +1,65 @@
+"""What keys do to the chosen row: to a job, or to all elements of an array at once."""
+
+from typing import Final
+
+from tgpu.cli.render.folded import id_text, progress_of, target
+from tgpu.cli.render.jobs import action_line
+from tgpu.client.http import Client
+from tgpu.wire.selection_v1 import ChangeName, SelectionRequest
+from tgpu.wire.v1 import GpuModel, JobModel
+
+_PAUSE_REASON: Final = "paused in tgpu top"
+_PRIORITY_STEP: Final = 100  # a fifth of the way from a normal tenant to a high one
+
+
+def cancel_question(job: JobModel) -> str:
+    progress = progress_of(job)
+    if progress is None:
+        return f"Cancel job {job.job_id}?"
+    over = sum(progress.states.get(state, 0) for state in ("completed", "failed", "cancelled"))
+    return f"Cancel the {progress.total - over:,} jobs of {id_text(job)} that are not over?"
+
+
+def cancel(client: Client, job: JobModel) -> str:
+    if progress_of(job) is not None:
+        return _on_array(client, job, "cancel")
+    return action_line(client.cancel_job(job.job_id))
+
+
+def hold(client: Client, job: JobModel) -> str:
+    """Or release what is held."""
+    if progress_of(job) is not None:
+        return _on_array(client, job, "release" if job.held else "hold")
+    change = client.release_job if job.held else client.hold_job
+    return action_line(change(job.job_id))
+
+
+def rerank(client: Client, job: JobModel, by: int) -> str:
+    priority = job.priority + by * _PRIORITY_STEP
+    if progress_of(job) is not None:
+        return _on_array(client, job, "priority", priority)
+    return action_line(client.rerank_job(job.job_id, priority))
+
+
+def pause_question(gpu: GpuModel) -> str:
+    if gpu.paused:
+        return f"Let jobs start on GPU {gpu.index} again?"
+    return f"Start no further jobs on GPU {gpu.index}?"
+
+
+def pause(client: Client, gpu: GpuModel) -> str:
+    """Or use it again."""
+    if gpu.paused:
+        return f"GPU {client.resume_gpu(gpu.index).index} takes jobs again"
+    return f"GPU {client.pause_gpu(gpu.index, _PAUSE_REASON).index} is paused"
+
+
+def _on_array(
+    client: Client, job: JobModel, action: ChangeName, priority: int | None = None
+) -> str:
+    """All its elements, in one commit of the service."""
+    fields = {"action": action, "jobs": [target(job)]}
+    request = SelectionRequest.model_validate(
+        fields if priority is None else {**fields, "priority": priority}
+    )
+    return client.select(request).message
