@@ -5,7 +5,9 @@ ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Newer than the requirements when .venv holds them, so that nothing is installed twice.
+# Each newer than its requirements when .venv holds them, so that nothing is installed twice: what
+# running needs, and all the tools on top of it.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 PROTO := src/tgpu/wire/scheduler.proto
 PROCESSES := $(addprefix tests/integration/,crash engines gateway telemetry) tests/acceptance
@@ -21,14 +23,18 @@ help: ## List the targets
 
 install: $(STAMP) ## Make .venv with the package and every tool in it
 
-$(STAMP): requirements/dev.txt pyproject.toml hatch_build.py $(PROTO)
-	PYTHON="$(PYTHON)" sh scripts/system_packages.sh venv
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $(STAMP)
+$(RUNS): requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(PROTO)
+	@PYTHON="$(PYTHON)" sh scripts/system_packages.sh venv
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python scripts/install.py requirements/base.txt requirements/build.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(RUNS)
 
-run: install ## Start the service on embedded defaults (ARGS="--port 8081" for flags)
+$(STAMP): $(RUNS) requirements/dev.txt
+	@$(BIN)/python scripts/install.py requirements/dev.txt
+	@touch $(STAMP)
+
+run: $(RUNS) ## Start the service on embedded defaults (ARGS="--port 8081" for flags)
 	$(BIN)/tgpu serve $(ARGS)
 
 test: suite check ## Run the whole test suite, then check
@@ -70,6 +76,7 @@ format: install ## Format the code and mend what lint can mend
 
 lock: ## Pin the newest allowed versions of all requirements, with hashes
 	$(LOCK) --upgrade --output-file requirements/base.txt pyproject.toml
+	$(LOCK) --upgrade --output-file requirements/build.txt requirements/build.in
 	$(LOCK) --upgrade --output-file requirements/dev.txt requirements/dev.in
 
 system-packages: ## Install what the tests need (a C compiler, promtool, servers), or say so

@@ -31,6 +31,26 @@ def test_make_alone_lists_every_target():
     assert {line.split()[0] for line in listed.stdout.splitlines()} == TARGETS
 
 
+def test_running_installs_no_tools_and_testing_brings_them():
+    """Nobody who only wants to try it out waits for compilers of types and browsers of APIs."""
+    planned = {
+        target: subprocess.run(
+            ["make", "--no-print-directory", "--dry-run", "VENV=.none", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for target in ("run", "check", "install")
+    }
+    assert "base.txt requirements/build.txt" in planned["run"]
+    assert "dev.txt" not in planned["run"]
+    assert ".none/bin/tgpu serve" in planned["run"]
+    for target in ("check", "install"):
+        assert "base.txt requirements/build.txt" in planned[target]
+        assert "dev.txt" in planned[target]
+
+
 def test_the_make_commands_in_documents_and_workflows_exist():
     read = pages() | {
         path: text

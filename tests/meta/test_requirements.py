@@ -7,7 +7,7 @@ import pytest
 
 from tests.meta.repository import ROOT
 
-PINNED = ["requirements/base.txt", "requirements/dev.txt"]
+PINNED = ["requirements/base.txt", "requirements/build.txt", "requirements/dev.txt"]
 
 
 def canonical(name: str) -> str:
@@ -51,7 +51,13 @@ def test_the_dev_pins_hold_every_tool_and_the_build_backend():
     )
 
 
-def test_both_files_pin_the_same_versions():
-    base, dev = pins("requirements/base.txt"), pins("requirements/dev.txt")
-    versions = {name: block.split()[0] for name, block in base.items()}
+def test_the_build_pins_hold_what_an_editable_install_takes():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert wanted(build) | {"editables"} <= pins("requirements/build.txt").keys()
+
+
+@pytest.mark.parametrize("file", PINNED[:2])
+def test_all_files_pin_the_same_versions(file):
+    some, dev = pins(file), pins("requirements/dev.txt")
+    versions = {name: block.split()[0] for name, block in some.items()}
     assert {name: dev[name].split()[0] for name in versions} == versions

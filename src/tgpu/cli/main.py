@@ -73,6 +73,9 @@ _EPILOG = "\n".join(
     ]
 )
 _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+_DAILY_PANEL = "Every day"
+# What people use all the time, before everything else in the help.
+DAILY = ("submit", "run", "list", "show", "why", "logs", "wait", "cancel", "status", "top")
 _JOBS = "Jobs"
 _MACHINE = "GPUs"
 _SERVICE = "Scheduler"
@@ -219,6 +222,10 @@ def build_command() -> TyperGroup:
     """All commands. Flags take no value, so their help must not show a type."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    daily = {name: group.commands[name] for name in DAILY if name in group.commands}
+    for command in daily.values():
+        command.rich_help_panel = _DAILY_PANEL  # type: ignore[attr-defined]  # Typer's, of all
+    group.commands = {**daily, **group.commands}
     for command in _with_subcommands(group):
         options = [*command.params, command.get_help_option(typer.Context(command, **_CONTEXT))]
         for option in options:

@@ -9,6 +9,7 @@ from tgpu.cli.options import DataDir, Json, examples
 from tgpu.cli.service import Config
 
 if TYPE_CHECKING:
+    from tgpu.cli.install_checks import InTheWay
     from tgpu.cli.systemd import Unit
 
 EPILOG = examples("tgpu service install", "tgpu service install --dry-run")
@@ -51,34 +52,48 @@ def install(
     """
     from tgpu.cli.environment import config_home, home_relative
     from tgpu.cli.failures import bad_input
+    from tgpu.cli.install_checks import check_user
     from tgpu.cli.output import note, say, show_json
     from tgpu.cli.systemd import unit_path, unit_text
 
     if user_name and not system:
         raise bad_input("--user-name needs --system", "a user's own service runs as that user")
-    unit = _unit(system, user_name, config, data_dir)
+    check_user(user_name)
+    unit, found = _unit(system, user_name, config, data_dir)
     path = unit_path(system, config_home())
     text = unit_text(unit)
     if not dry_run:
         _write(path, text)
     steps = [f"{unit.systemctl} daemon-reload", f"{unit.systemctl} enable --now {path.name}"]
+    steps = [*found.steps, *steps]
     if as_json:
-        show_json({"path": str(path), "unit": text, "written": not dry_run, "next": steps})
+        answer = {"path": str(path), "unit": text, "written": not dry_run, "next": steps}
+        show_json({**answer, "notes": list(found.notes)})
         return
     if dry_run:
         say(text.rstrip("\n"))
-        note(f"would be written to {home_relative(path)}")
+        note("\n".join([f"would be written to {home_relative(path)}", *_noted(found)]))
         return
     say(f"wrote {home_relative(path)}")
+    for line in _noted(found):
+        note(line)
     note("\n".join(["start it now and at every boot with:", *(f"  {step}" for step in steps)]))
     if not system:
         note("  loginctl enable-linger    # so that it runs while you are not logged in")
 
 
-def _unit(system: bool, user_name: str, config: Path | None, data_dir: Path | None) -> "Unit":
+def _noted(found: "InTheWay") -> list[str]:
+    return [f"note: {line}" for line in found.notes]
+
+
+def _unit(
+    system: bool, user_name: str, config: Path | None, data_dir: Path | None
+) -> "tuple[Unit, InTheWay]":
     import sys
 
+    from tgpu.cli.environment import data_dir as own_data_dir
     from tgpu.cli.failures import bad_input
+    from tgpu.cli.install_checks import in_the_way
     from tgpu.cli.systemd import Unit
     from tgpu.settings import SettingsError, load_settings
 
@@ -100,7 +115,12 @@ def _unit(system: bool, user_name: str, config: Path | None, data_dir: Path | No
         command += ["--data-dir", str(data_dir.expanduser().absolute())]
     if not system and config is None:
         command += _like_a_personal_service(data_dir)
-    return Unit(command, system, settings.api.shutdown_seconds, user_name)
+    # A personal unit without a file lives where `tgpu start` would: on a socket, without a port.
+    is_personal = not system and config is None
+    place = data_dir.expanduser().absolute() if data_dir is not None else None
+    place = place or (own_data_dir() if is_personal else settings.data_directory)
+    found = in_the_way(settings, place, has_port=not is_personal)
+    return Unit(command, system, settings.api.shutdown_seconds, user_name), found
 
 
 def _like_a_personal_service(data_dir: Path | None) -> list[str]:

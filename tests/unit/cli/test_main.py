@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tgpu.cli.exit_codes import MEANINGS
-from tgpu.cli.main import build_command
+from tgpu.cli.main import DAILY, build_command
 
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
@@ -37,6 +37,15 @@ def test_tgpu_alone_prints_its_help(tgpu):
     outcome = tgpu()
     assert outcome.code == 0
     assert "submit" in outcome.out
+
+
+def test_the_daily_commands_are_set_apart_from_the_rest(tgpu):
+    first, *others = tgpu("--help").out.split("─ Every day ─")[1].split("╰─")
+    named = [line.split()[1] for line in first.splitlines() if line.startswith("│ ")]
+    words = [word for word in named if word.isalpha()]
+    assert [word for word in words if word in DAILY] == [name for name in DAILY if name in COMMANDS]
+    assert not [word for word in words if word in COMMANDS and word not in DAILY]
+    assert "Jobs" in others[0]
 
 
 def test_every_command_there_should_be_is_there():

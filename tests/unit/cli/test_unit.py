@@ -1,10 +1,14 @@
 """`tgpu service install`."""
 
 import json
+import socket
+from types import SimpleNamespace
 
 import pytest
 
-from tgpu.cli import systemd
+from tgpu.cli import install_checks, systemd
+from tgpu.client.http import Client
+from tgpu.wire.v1 import Health
 
 
 @pytest.fixture
@@ -52,13 +56,13 @@ def test_bad_settings_are_refused_before_anything_is_written(tgpu, config_home, 
 
 
 def test_a_user_of_a_user_service_makes_no_sense(tgpu, config_home):
-    assert tgpu("service", "install", "--user-name", "gpu").code == 2
+    assert tgpu("service", "install", "--user-name", "games").code == 2
 
 
 def test_without_the_rights_it_says_what_to_do(tgpu, config_home, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(systemd, "_SYSTEM_FOLDER", tmp_path / "file")
-    outcome = tgpu("service", "install", "--system", "--user-name", "gpu")
+    outcome = tgpu("service", "install", "--system", "--user-name", "games")
     assert outcome.code == 1
     assert "sudo" in outcome.err
 
@@ -67,10 +71,10 @@ def test_without_the_rights_it_says_what_to_do(tgpu, config_home, tmp_path, monk
     ("words", "extra", "code"),
     [
         (["--system"], "", 0),
-        (["--system", "--user-name", "gpu"], "", 2),
+        (["--system", "--user-name", "games"], "", 2),
         ([], "", 2),
-        (["--system", "--user-name", "gpu"], "engine: {jobs_as_service_user: true}\n", 0),
-        (["--system", "--user-name", "gpu"], "engine: {kind: none}\n", 0),
+        (["--system", "--user-name", "games"], "engine: {jobs_as_service_user: true}\n", 0),
+        (["--system", "--user-name", "games"], "engine: {kind: none}\n", 0),
     ],
 )
 def test_a_unit_that_could_not_run_jobs_as_others_is_not_written(
@@ -82,3 +86,44 @@ def test_a_unit_that_could_not_run_jobs_as_others_is_not_written(
     assert outcome.code == code
     if code:
         assert "only root can be somebody else" in outcome.err
+
+
+def test_a_user_who_is_not_there_is_told_with_how_to_make_one(tgpu, config_home):
+    outcome = tgpu("service", "install", "--system", "--user-name", "nobodyhere", "--dry-run")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "tgpu: --user-name: there is no user 'nobodyhere' on this machine\n"
+        "  make one with: sudo useradd --system --create-home nobodyhere\n"
+    )
+
+
+@pytest.fixture
+def personal(monkeypatch):
+    """A personal scheduler that runs, with jobs."""
+    health = Health(status="healthy", version="1", pid=7, problems=[])
+    monkeypatch.setattr(install_checks, "find_running", lambda *_, **__: health)
+    told = SimpleNamespace(running_jobs=2, pending_jobs=3)
+    monkeypatch.setattr(Client, "cluster_status", lambda _: told)
+
+
+def test_a_personal_scheduler_on_the_same_directory_is_stopped_first(tgpu, config_home, personal):
+    found = json.loads(tgpu("service", "install", "--dry-run", "--json").out)
+    assert found["next"][0] == "tgpu stop"
+    (note,) = found["notes"]
+    assert note.startswith("a personal scheduler runs on the same data directory (pid 7, data in ")
+    assert "2 running jobs, 3 waiting" in note
+
+
+def test_a_personal_scheduler_beside_a_unit_is_told_of(tgpu, config_home, personal):
+    place = ("--system", "--data-dir", "/var/lib/tgpu", "--dry-run")
+    outcome = tgpu("service", "install", *place)
+    assert "a personal scheduler stays beside the unit (pid 7" in outcome.err
+    assert json.loads(tgpu("service", "install", *place, "--json").out)["next"][0] != "tgpu stop"
+
+
+def test_a_port_that_is_taken_is_told_of(tgpu, config_home, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "x.yaml").write_text(f"api: {{http_port: {port}}}\n")
+        outcome = tgpu("service", "install", "--dry-run", "--config", str(tmp_path / "x.yaml"))
+    assert f"something listens on 127.0.0.1:{port} already" in outcome.err
