@@ -18,6 +18,7 @@ from tgpu.app.disk_words import make_start_possible, why_unwritable
 from tgpu.app.refusal import CannotServe
 from tgpu.service.clock import WallClock
 from tgpu.settings import Settings
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler")
 
@@ -150,7 +151,7 @@ def _listen_tcp(
         if listening is not None:
             listening.close()
         raise CannotServe(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; {remedy}"
+            f"cannot listen on {host}:{port}: {system_words(error)}; {remedy}"
         ) from None
     return listening
 
@@ -174,7 +175,7 @@ def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:
     except OSError as error:
         listening.close()
         raise CannotServe(
-            f"cannot listen on {path}: {error.strerror or error}; choose another with --socket"
+            f"cannot listen on {path}: {system_words(error)}; choose another with --socket"
         ) from None
     finally:
         os.umask(before)

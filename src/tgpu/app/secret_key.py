@@ -14,6 +14,7 @@ from tgpu.app.disk_words import with_disk
 from tgpu.app.refusal import CannotServe
 from tgpu.service.sealing import KEY_BYTES, Sealer
 from tgpu.settings import Settings
+from tgpu.wire.system_words import system_words
 
 FILE: Final = "secret.key"
 _MOST_BYTES: Final = 4096  # some eighty keys
@@ -46,7 +47,7 @@ def read_keys(path: Path) -> list[bytes]:
         # Neither a link nor a pipe in its place is followed.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise CannotServe(f"cannot read the key file {path}: {error.strerror}") from None
+        raise CannotServe(f"cannot read the key file {path}: {system_words(error)}") from None
     with os.fdopen(descriptor, "rb") as file:
         _check(path, os.fstat(descriptor))
         lines = file.read(_MOST_BYTES + 1).split()
@@ -80,7 +81,7 @@ def write_keys(path: Path, keys: Sequence[bytes], *, is_new: bool = False) -> No
     except FileExistsError:
         raise
     except OSError as error:
-        sentence = f"cannot write the key file {path}: {error.strerror}"
+        sentence = f"cannot write the key file {path}: {system_words(error)}"
         raise CannotServe(with_disk(sentence, path.parent)) from None
     finally:
         with contextlib.suppress(OSError):

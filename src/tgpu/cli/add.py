@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
+from tgpu.wire.system_words import system_words
 
 # What options of `submit` are here: --gpus has the GPUs that are allowed, as in the jobs file.
 _HERE: Final = {"--gpu-ids": "--gpus", "--gpus": "GPUs by its model"}
@@ -123,5 +124,5 @@ def _source(path: str, given: str, *, is_elsewhere: bool) -> str:
     except OSError as error:
         if is_elsewhere:
             return ""
-        reason = (error.strerror or str(error)).lower()
+        reason = system_words(error)
         raise bad_input(f"SCRIPT: {given!r} cannot be read: {reason}") from error

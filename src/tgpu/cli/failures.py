@@ -72,6 +72,9 @@ def of_client_error(error: "ClientError") -> Failure:
 
 
 def of_validation(error: "ValidationError") -> Failure:
+    from tgpu.core.errors import quoted
+    from tgpu.wire.complaints import remedy_of
+
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    return bad_input(f"{field}: {first['msg']} (got {str(first['input'])[:80]})")
+    return bad_input(f"{field}: {remedy_of(first)} (got {quoted(first['input'])})")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.options import ApiUrl, Json, examples
+from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.cli.import_lines import Imported, ImportedJob
@@ -101,7 +102,7 @@ def _read(file: str, form: Form, by_shell: bool) -> "Imported":
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).expanduser().read_bytes()
         text = raw.decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        reason = system_words(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise bad_input(f"FILE: {file!r} cannot be read: {reason}") from error
     if form is Form.TASK_SPOOLER and not is_listing(text):
         raise bad_input(f"{file}: is no list of task-spooler", "make one with: tsp -l")

@@ -24,6 +24,7 @@ from tgpu.cli.job_file_values import (
 )
 from tgpu.cli.option_words import Option, WrongWords, options_of, read_words
 from tgpu.cli.submission import option_of
+from tgpu.wire.json_words import yaml_words
 from tgpu.wire.v1 import SubmitRequest
 
 MOST_JOBS: Final = 1000  # more are an array, a sweep, or several files
@@ -88,7 +89,7 @@ def _documents(text: str, shown: str) -> Iterator[yaml.Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise bad_input(f"{shown}{line}: is not YAML: {error.problem}") from error
+        raise bad_input(f"{shown}{line}: is not YAML: {yaml_words(error.problem)}") from error
     except yaml.YAMLError as error:
         raise bad_input(f"{shown}: is not YAML: it has characters that cannot be text") from error
     except RecursionError as error:

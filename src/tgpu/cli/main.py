@@ -54,7 +54,7 @@ from tgpu.cli import (
     whatif,
 )
 from tgpu.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
-from tgpu.cli.failures import Failure, bad_input, of_client_error, of_validation
+from tgpu.cli.failures import Failure, of_client_error, of_validation
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.options import ApiUrl
 from tgpu.cli.top import command as top
@@ -281,7 +281,7 @@ def _failure(error: Exception) -> Failure:
         case StartFailed():
             return Failure(error.message, "`tgpu doctor` looks for the cause", code="START_FAILED")
         case OSError():
-            return Failure(f"{error.strerror or error}{_of_file(error)}", code="OS_ERROR")
+            return Failure(_of_the_system(error), code="OS_ERROR")
     return _surprise(error)
 
 
@@ -299,14 +299,16 @@ def _surprise(error: Exception) -> Failure:
 
 
 def _usage(error: typer.TyperException) -> Failure:
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "tgpu"
-    message = error.format_message().rstrip(".").replace("\n", " ").replace("Value error, ", "")
-    return bad_input(message, f"see: {path} --help")
+    from tgpu.cli.usage_words import usage_failure
+
+    return usage_failure(error)
 
 
-def _of_file(error: OSError) -> str:
-    return f": {error.filename}" if error.filename else ""
+def _of_the_system(error: OSError) -> str:
+    from tgpu.wire.system_words import system_words
+
+    problem = system_words(error)
+    return f"{error.filename}: {problem}" if error.filename else problem
 
 
 def _report(failure: Failure, as_json: bool) -> int:

@@ -20,6 +20,7 @@ from tgpu.client.errors import ClientError, StartFailed
 from tgpu.client.follow import read_log, wait_until_over, wait_until_started
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
+from tgpu.wire.system_words import system_words
 from tgpu.wire.v1 import ArrayRequest, JobModel, SubmitRequest
 
 _PATIENCE_SECONDS: Final = 30.0  # for one step, on the slowest machine
@@ -225,4 +226,4 @@ def _last_line(log: Path) -> str:
     try:
         return log.read_text(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
     except OSError as error:
-        return f"its log cannot be read ({error.strerror})"
+        return f"its log cannot be read ({system_words(error)})"

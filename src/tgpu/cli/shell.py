@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.options import ApiUrl, JobId, examples
+from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.cli.job_process import Surroundings
@@ -56,7 +57,9 @@ def shell(
     try:
         os.execvpe(words[0], words, env)
     except OSError as error:
-        raise Failure(f"{words[0]}: {error.strerror}", "name a program on the job's PATH") from None
+        raise Failure(
+            f"{words[0]}: {system_words(error)}", "name a program on the job's PATH"
+        ) from None
 
 
 def _running_job(job: str, api_url: str | None) -> "JobModel":
@@ -123,4 +126,6 @@ def _become(found: "Surroundings") -> None:
             os.setresuid(found.uid, found.uid, found.uid)
         os.chdir(found.cwd)
     except OSError as error:
-        raise Failure(f"{found.cwd}: {error.strerror}", "the job's directory is gone") from None
+        raise Failure(
+            f"{found.cwd}: {system_words(error)}", "the job's directory is gone"
+        ) from None

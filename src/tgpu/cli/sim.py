@@ -12,6 +12,7 @@ from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import Json, examples
 from tgpu.cli.sim_pack import EPILOG as PACK_EPILOG
 from tgpu.cli.sim_pack import pack
+from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.core.predict import Predictor
@@ -428,7 +429,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise bad_input(f"{path} cannot be read: {error.strerror}") from error
+        raise bad_input(f"{path} cannot be read: {system_words(error)}") from error
     except ValueError as error:
         raise bad_input(f"{path} is no JSON: {error}") from error
     if not is_report(found):

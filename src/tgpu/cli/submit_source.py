@@ -26,6 +26,7 @@ from tgpu.cli.script_head import (
 from tgpu.cli.send import Answering, send
 from tgpu.cli.send_many import Sending, send_many
 from tgpu.cli.submission import Typed
+from tgpu.wire.system_words import system_words
 
 _JOB_FILES: Final = (".yaml", ".yml", ".json")
 _SCRIPTS: Final = (".sh", ".bash", ".py")
@@ -152,7 +153,7 @@ def _text(name: str) -> str:
         with Path(name).expanduser().open("rb") as file:
             return _decoded(name, file.read(_MOST_BYTES + 1))
     except OSError as error:
-        raise bad_input(f"{name}: cannot be read: {error.strerror}") from error
+        raise bad_input(f"{name}: cannot be read: {system_words(error)}") from error
 
 
 def _decoded(name: str, raw: bytes) -> str:

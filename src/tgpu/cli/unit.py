@@ -7,6 +7,7 @@ import typer
 
 from tgpu.cli.options import DataDir, Json, examples
 from tgpu.cli.service import Config
+from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.cli.install_checks import InTheWay
@@ -149,4 +150,6 @@ def _write(path: Path, text: str) -> None:
         beside.replace(path)
     except OSError as error:
         remedy = "run it as root (sudo), or without --system"
-        raise Failure(f"cannot write {path}: {error.strerror}", remedy, code="OS_ERROR") from error
+        raise Failure(
+            f"cannot write {path}: {system_words(error)}", remedy, code="OS_ERROR"
+        ) from error

@@ -19,6 +19,7 @@ from typing import Final
 from tgpu.client.errors import ClientError, NoService, StartFailed
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
+from tgpu.wire.system_words import system_words
 from tgpu.wire.v1 import Health
 
 # A cold NVIDIA driver takes up to a minute for 16 GPUs; nobody should wait longer unasked.
@@ -170,7 +171,7 @@ def _make_private(directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.stat()
     except OSError as error:
-        raise StartFailed(f"cannot use {directory}: {error.strerror}") from error
+        raise StartFailed(f"cannot use {directory}: {system_words(error)}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise StartFailed(f"{directory} belongs to another user, so it is not safe to use")
     # Whoever may enter the directory may reach the socket in it.

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tgpu.client.call import Call
 from tgpu.client.errors import BadAnswer, ClientError, Lost, NoService, refusal
 from tgpu.client.target import Target, parse_target
+from tgpu.wire.complaints import remedy_of
 from tgpu.wire.v1 import ErrorAnswer
 
 ANSWER_SECONDS: Final = 30.0
@@ -99,7 +100,7 @@ class Connection:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "the answer"
-            problem = f"{call.method} {call.path}: {field}: {first['msg']}"
+            problem = f"{call.method} {call.path}: {field}: {remedy_of(first)}"
             raise BadAnswer(str(self.target), problem, answer.status_code) from error
         except ValueError as error:
             raise BadAnswer(str(self.target), str(error), answer.status_code) from error

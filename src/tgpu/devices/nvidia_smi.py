@@ -14,6 +14,7 @@ from tgpu.devices.gpu_type import UNKNOWN_TYPE, short_type
 from tgpu.devices.host import this_machine
 from tgpu.devices.numa import numa_node_of
 from tgpu.devices.throttle import throttle_reasons
+from tgpu.wire.system_words import system_words
 
 _GPU_FIELDS = (
     "index",
@@ -144,9 +145,7 @@ class NvidiaSmiProvider:
                 errors="replace",
             )
         except OSError as error:
-            raise _QueryFailed(
-                f"cannot run {self._command[0]}: {error.strerror or error}"
-            ) from error
+            raise _QueryFailed(f"cannot run {self._command[0]}: {system_words(error)}") from error
         try:
             text, _ = process.communicate(timeout=self._timeout_seconds)
         except subprocess.TimeoutExpired as error:

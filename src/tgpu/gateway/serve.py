@@ -18,6 +18,7 @@ from tgpu.gateway.options import GatewayOptions
 from tgpu.gateway.upstream import UpstreamAway
 from tgpu.settings.model import is_loopback
 from tgpu.telemetry.requests import RequestLog
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.gateway")
 
@@ -114,6 +115,6 @@ def _listen(host: str, port: int) -> socket.socket:
         if listening is not None:
             listening.close()
         raise CannotServe(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
+            f"cannot listen on {host}:{port}: {system_words(error)}; choose another --port"
         ) from None
     return listening

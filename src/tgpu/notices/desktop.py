@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tgpu.notices.notice import Kind, Letter, NotSent
+from tgpu.wire.system_words import system_words
 
 _PROGRAM: Final = "notify-send"
 _MOST: Final = 10
@@ -54,7 +55,7 @@ class DesktopTarget:
             )
         except OSError as error:
             raise NotSent(
-                f"{self._program} cannot be run: {error.strerror}; on Debian: "
+                f"{self._program} cannot be run: {system_words(error)}; on Debian: "
                 "apt install libnotify-bin"
             ) from None
         try:

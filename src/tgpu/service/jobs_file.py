@@ -38,6 +38,7 @@ from tgpu.wire.jobs_file import (
     parse_jobs_file,
 )
 from tgpu.wire.script_command import script_command
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.jobs_file")
 
@@ -189,7 +190,7 @@ class JobsFileWatch:
         except FileNotFoundError:
             return _Read(exists=False)
         except OSError as error:
-            return _Read(problem=(error.strerror or str(error)).lower())
+            return _Read(problem=system_words(error))
         return _Read(parse_jobs_file(content), found.st_mtime_ns // 1_000_000, found.st_uid)
 
     def _report(self) -> None:

@@ -22,6 +22,7 @@ from tgpu.core.units import GPU, GPU_STEP, gpus_text
 from tgpu.service.peaks import ModelPeaks, Peaks
 from tgpu.service.size_table import read_size_table
 from tgpu.service.submission import SizeBy, Submission
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.sizes")
 
@@ -105,7 +106,7 @@ class Sizes:
         except FileNotFoundError:
             self._version, self._table, self._problems = None, NO_TABLE, []
         except OSError as error:
-            self._report([error.strerror or str(error)])
+            self._report([system_words(error)])
         return self._table
 
     def problems(self) -> list[str]:

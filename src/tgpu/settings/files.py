@@ -10,6 +10,8 @@ from typing import Any, Final
 import yaml
 
 from tgpu.settings.errors import SettingsError
+from tgpu.wire.json_words import json_words, toml_place, yaml_words
+from tgpu.wire.system_words import system_words
 
 COMMENT_KEY: Final = "//"  # JSON has no comments: a key that begins like this is one
 
@@ -34,7 +36,7 @@ def read_file(path: Path) -> FileContent:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise SettingsError([f"{path}: cannot be read: {system_words(error)}"]) from error
     except UnicodeDecodeError as error:
         raise SettingsError([f"{path}: is not UTF-8 text (byte {error.start})"]) from error
     try:
@@ -76,9 +78,9 @@ def _parse_yaml(text: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise _SyntaxMistake(f"{line}: is not YAML: {error.problem}") from error
+        raise _SyntaxMistake(f"{line}: is not YAML: {yaml_words(error.problem)}") from error
     except yaml.YAMLError as error:
-        raise _SyntaxMistake(f": is not YAML: {error}") from error
+        raise _SyntaxMistake(f": is not YAML: {yaml_words(str(error))}") from error
     return content
 
 
@@ -114,7 +116,9 @@ def _parse_json(text: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=_json_object)
     except json.JSONDecodeError as error:
-        raise _SyntaxMistake(f", line {error.lineno}: is not JSON: {error.msg}") from error
+        raise _SyntaxMistake(
+            f", line {error.lineno}: is not JSON: {json_words(error.msg)}"
+        ) from error
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -132,7 +136,10 @@ def _parse_toml(text: str) -> object:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _SyntaxMistake(f": is not TOML: {error}") from error  # says "(at line 3, column 1)"
+        place = toml_place(str(error))
+        raise _SyntaxMistake(
+            f"{place}: is not TOML: a value or a name is not written as it must be"
+        ) from error
 
 
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {

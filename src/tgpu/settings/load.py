@@ -27,6 +27,8 @@ from tgpu.settings.keys import PREFIX, Key, all_keys, allowed_at, names_at
 from tgpu.settings.masking import MASK, mask_url
 from tgpu.settings.model import Settings
 from tgpu.settings.process import default_data_dir, process_environ
+from tgpu.wire.complaints import remedy_of
+from tgpu.wire.json_words import json_words
 
 # How the command line spells keys, so that a mistake is reported in the user's own words.
 _FLAGS: Final[Mapping[str, str]] = {
@@ -281,7 +283,7 @@ def _from_text(key: Key, text: str, variable: str) -> object:
             return json.loads(text)
         except json.JSONDecodeError as error:
             raise SettingsError(
-                [f"{variable}: {key.name} must be {kind} written as JSON: {error.msg}"]
+                [f"{variable}: {key.name} must be {kind} written as JSON: {json_words(error.msg)}"]
             ) from error
     return text
 
@@ -331,7 +333,7 @@ def _remedy(mistake: ErrorDetails, path: Place) -> str:
     if mistake["type"] == "string_type" and isinstance(mistake["input"], int | float):
         return "must be a text: put it in quotes"
     allowed = allowed_at(path)
-    return f"must be {allowed}" if allowed else mistake["msg"]
+    return f"must be {allowed}" if allowed else remedy_of(mistake)
 
 
 def _dotted(path: Place) -> str:

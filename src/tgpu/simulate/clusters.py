@@ -15,6 +15,7 @@ from tgpu.simulate.problems import BadInput, Problem
 from tgpu.simulate.rows import Refused, whole
 from tgpu.simulate.traces import open_text
 from tgpu.simulate.world import ONE_POOL, Cluster
+from tgpu.wire.json_words import json_words, yaml_words
 
 ANY_TYPE: Final = "GPU"  # where nobody says which
 _CPU_MILLIS: Final = 256_000  # what a simulated node has unless somebody says
@@ -82,8 +83,17 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         with open_text(path) as file:
             text = file.read()
         found = json.loads(text) if ".json" in suffixes else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise BadInput(path.name, [Problem(1, "", f"cannot be read: {error}", "no data")]) from None
+    except ValueError as error:
+        words = f"cannot be read: {json_words(str(error))}"
+        raise BadInput(
+            path.name, [Problem(getattr(error, "lineno", 1), "", words, "no data")]
+        ) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        words = f"cannot be read: {yaml_words(str(error))}"
+        raise BadInput(
+            path.name, [Problem(mark.line + 1 if mark else 1, "", words, "no data")]
+        ) from None
     listed: Any = found.get("nodes") if isinstance(found, dict) else found
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         text = "is no list of nodes: - {nodes: 10, gpus: 8, type: A100}"

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from tgpu.core.errors import Conflict
 from tgpu.store.api import StoreUnavailable
 from tgpu.store.sqlite_file import unavailable
+from tgpu.wire.system_words import system_words
 
 
 def backup(source: Path, target: Path, *, replace: bool = False) -> int:
@@ -32,7 +33,7 @@ def backup(source: Path, target: Path, *, replace: bool = False) -> int:
             for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm"))):
                 left.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreUnavailable(f"{target} cannot be written: {error.strerror}") from error
+        raise StoreUnavailable(f"{target} cannot be written: {system_words(error)}") from error
     return size
 
 

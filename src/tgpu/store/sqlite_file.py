@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.store.api import StoreUnavailable
+from tgpu.wire.system_words import system_words
 
 # The JSON functions are always built in from here on; STRICT tables are from 3.37.
 _OLDEST_SQLITE: Final = (3, 38, 0)
@@ -114,7 +115,7 @@ def _not_made(what: str, error: OSError) -> StoreUnavailable:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "free some space" if full else "check the owner and permissions of its directory"
     return StoreUnavailable(
-        f"{what} cannot be made or opened ({error.strerror}): {remedy}, or choose another data"
+        f"{what} cannot be made or opened ({system_words(error)}): {remedy}, or choose another data"
         " directory"
     )
 

@@ -118,7 +118,7 @@ def test_a_wrong_file_as_json(tgpu, write):
 def test_a_file_that_is_not_there(tgpu, tmp_path):
     outcome = tgpu("config", "check", str(tmp_path / "none.yaml"))
     assert outcome.code == 2
-    assert "No such file" in outcome.err
+    assert "there is no such file or folder" in outcome.err
 
 
 @pytest.mark.parametrize("command", ["show", "check"])

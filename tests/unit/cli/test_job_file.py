@@ -188,7 +188,10 @@ def test_standard_input_is_read(tgpu, service, monkeypatch):
 
 
 def test_a_missing_file_is_said(tgpu, service, write):
-    assert "none.yaml: cannot be read: No such file" in tgpu("submit", "none.yaml").err
+    assert (
+        "none.yaml: cannot be read: there is no such file or folder"
+        in tgpu("submit", "none.yaml").err
+    )
 
 
 def test_behind_dashes_it_is_a_command(tgpu, service, write):

@@ -31,7 +31,7 @@ def test_auto_simulates_where_nothing_is_found_and_says_what_was_tried() -> None
     assert found.provider.simulated
     assert found.sentence == (
         "no NVIDIA driver found (NVML: NVML Shared Library Not Found; nvidia-smi: cannot run "
-        "nvidia-smi: No such file or directory): using 4 simulated A100"
+        "nvidia-smi: there is no such file or folder): using 4 simulated A100"
     )
 
 

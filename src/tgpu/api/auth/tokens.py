@@ -20,6 +20,7 @@ import structlog
 from tgpu.core.errors import Unauthenticated, Unavailable
 from tgpu.service.identity import Principal, Role, scope_of
 from tgpu.settings.model import AuthSettings, is_loopback
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.auth")
 
@@ -220,7 +221,7 @@ def _secret(file: Path | None) -> bytes | None:
     try:
         secret = file.read_bytes().strip()
     except OSError as error:
-        raise BadAuthSettings(f"auth.jwt_secret_file {file}: {error.strerror}") from None
+        raise BadAuthSettings(f"auth.jwt_secret_file {file}: {system_words(error)}") from None
     if len(secret) < _LEAST_SECRET_BYTES:
         raise BadAuthSettings(
             f"auth.jwt_secret_file {file}: must have {_LEAST_SECRET_BYTES} bytes or more; "
@@ -237,7 +238,7 @@ def _jwks(settings: AuthSettings) -> Jwks | None:
         try:
             parse_jwks(file.read_bytes())
         except OSError as error:
-            raise BadAuthSettings(f"auth.jwt_jwks_file {file}: {error.strerror}") from None
+            raise BadAuthSettings(f"auth.jwt_jwks_file {file}: {system_words(error)}") from None
         except ValueError as error:
             raise BadAuthSettings(f"auth.jwt_jwks_file {file}: {error}") from None
         return Jwks(file=file)

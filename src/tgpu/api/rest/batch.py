@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 from tgpu.api.rest.ingest import LONGEST, Item, Utf8
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.wording import of_bad_json
+from tgpu.wire.json_words import json_words
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _AGAIN: Final = 16_384  # more characters before an element that was not whole is tried again
@@ -81,7 +82,7 @@ class ListItems:
             if end < len(text) or is_last:
                 return end
         except json.JSONDecodeError as error:
-            complaint = f"{error.msg} at character {self._before + error.pos}"
+            complaint = f"{json_words(error.msg)} at character {self._before + error.pos}"
         except (ValueError, RecursionError) as error:
             self._refuse(of_bad_json(str(error)))
         if is_last:

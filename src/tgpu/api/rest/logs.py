@@ -12,6 +12,7 @@ from tgpu.service.file_reads import ReadTimedOut
 from tgpu.service.log_sizes import POLL_SECONDS
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
+from tgpu.wire.system_words import system_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ async def _read(service: Service, key: AttemptKey, name: str, offset: int, limit
         message = f"{name} of job {job_id} cannot be read now: {error}; look at {directory}"
         raise Unavailable(message, [{"job_id": job_id, "path": f"{directory}/{name}"}]) from None
     except OSError as error:
-        message = f"{name} of job {job_id} cannot be read: {error.strerror}; look at {directory}"
+        message = (
+            f"{name} of job {job_id} cannot be read: {system_words(error)}; look at {directory}"
+        )
         details: list[dict[str, object]] = [{"job_id": job_id, "path": f"{directory}/{name}"}]
         raise Problem(409, "LOG_UNREADABLE", message, details) from None
 

@@ -5,42 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tgpu.core.errors import quoted
-from tgpu.wire.bounds import LONGEST_ARGUMENT, NO_NUL
+from tgpu.wire.complaints import remedy_of
+from tgpu.wire.json_words import json_words
 
 MOST_TOLD: Final = 20  # complaints in an answer; of the others the number is told
 _LOOKED_AT: Final = 200  # pydantic's own, of which each member of a union has one
 
-# By the type of pydantic's complaint; braces are filled from its context.
-_REMEDIES: Final = {
-    "missing": "is required",
-    "extra_forbidden": "is no field of this request; GET /docs shows those there are",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a smaller number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "string_type": "must be text",
-    "string_unicode": "must be Unicode text, and half a surrogate pair is none",
-    "string_too_long": "must have at most {max_length} characters",
-    "too_long": "must have at most {max_length} entries",
-    "bool_type": "must be true or false",
-    "list_type": "must be a list",
-    "dict_type": "must be an object with names and values",
-    "model_type": "must be an object with named fields",
-    "model_attributes_type": "must be an object with named fields",
-    "greater_than": "must be above {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "must be {expected}",
-}
 _IN_A_SENTENCE: Final = 3
-# The bounds of texts say more than how many characters those are.
-_ARGUMENT: Final = (
-    f"must have at most {LONGEST_ARGUMENT} bytes, the most that a program can be given"
-)
-_NUL: Final = "must not contain NUL characters"
 # What would be right where the type alone says too little.
 _EXAMPLES: Final = {
     "command": 'like ["python", "train.py"]',
@@ -99,14 +70,14 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     kind, context = str(error.get("type")), error.get("ctx") or {}
     if kind == "json_invalid":
         place = error["loc"][-1]
-        remedy = f"must be JSON: {context.get('error', 'it is not')} at character {place}"
+        remedy = f"must be JSON: {json_words(str(context.get('error', '')))} at character {place}"
         return {"field": "body", "value": "", "remedy": remedy}
     field = _field(error.get("loc", ()))
     value = error.get("input")
     if field == "body" and isinstance(value, bytes):
         remedy = "must be JSON, sent with the header Content-Type: application/json"
         return {"field": field, "value": quoted(value), "remedy": remedy}
-    remedy = _INSTEAD.get(field) or _remedy(kind, context, str(error.get("msg", "not valid")))
+    remedy = _INSTEAD.get(field) or remedy_of(error)
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"
     return {"field": field, "value": "" if kind == "missing" else quoted(value), "remedy": remedy}
@@ -123,23 +94,6 @@ def _field(place: Sequence[Any]) -> str:
 def _part(part: object) -> str:
     text = str(part)
     return text if len(text) <= _PART else f"{text[:_PART]}..."
-
-
-def _remedy(kind: str, context: Mapping[str, Any], message: str) -> str:
-    if kind == "string_too_short":
-        return "must not be empty"
-    if kind == "string_too_long" and context.get("max_length") == LONGEST_ARGUMENT:
-        return _ARGUMENT
-    if kind == "string_pattern_mismatch" and context.get("pattern") == NO_NUL:
-        return _NUL
-    remedy = _REMEDIES.get(kind)
-    if remedy is None:
-        return message[:1].lower() + message[1:]
-    return remedy.format(**{name: _bound(value) for name, value in context.items()})
-
-
-def _bound(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # -- msgspec -------------------------------------------------------------------------------------
@@ -168,7 +122,7 @@ def of_msgspec(complaint: str) -> str:
         return _KINDS.get(kind[1].lower(), "is of the wrong kind")
     if "out of range" in complaint:
         return "must be a smaller number"
-    return complaint[:1].lower() + complaint[1:]
+    return "cannot have this value"
 
 
 def of_bad_json(complaint: str) -> str:
@@ -183,4 +137,4 @@ def of_bad_json(complaint: str) -> str:
         return "it is nested too deeply"
     if "digits" in complaint:
         return "a number in it has too many digits"
-    return complaint.removeprefix("JSON is malformed: ")
+    return json_words(complaint.removeprefix("JSON is malformed: "))

@@ -78,7 +78,7 @@ def test_what_is_missing_has_no_value() -> None:
 
 def test_text_that_is_no_json_is_the_body_s_fault() -> None:
     error = {"type": "json_invalid", "loc": ("body", 12), "ctx": {"error": "Expecting value"}}
-    assert sentence(complaints([error])) == "body: must be JSON: Expecting value at character 12"
+    assert sentence(complaints([error])) == "body: must be JSON: a value is missing at character 12"
 
 
 def test_a_body_of_another_type_is_told_which_header_it_needs() -> None:
@@ -117,7 +117,10 @@ def test_msgspec_s_dialect_is_translated(complaint: str, words: str) -> None:
         ("Input data was truncated", "it ends too early"),
         ("'utf-8' codec can't decode byte 0xff in position 0", "it is not UTF-8"),
         ("maximum recursion depth exceeded", "it is nested too deeply"),
-        ("JSON is malformed: invalid character (byte 3)", "invalid character (byte 3)"),
+        (
+            "JSON is malformed: something in it is not JSON (byte 3)",
+            "something in it is not JSON (byte 3)",
+        ),
     ],
 )
 def test_what_is_wrong_with_broken_json(complaint: str, words: str) -> None:
