@@ -60,7 +60,7 @@ def metrics(as_json: Json = False, api_url: ApiUrl = None) -> None:
     Times are of the newest thousand jobs that ran to an end, use is since the scheduler started.
     """
     from tgpu.cli.connect import connected
-    from tgpu.cli.output import show_json, show_lines
+    from tgpu.cli.output import show_json, show_lines, width
     from tgpu.cli.render.status import metrics_lines
 
     with connected(api_url) as client:
@@ -68,7 +68,7 @@ def metrics(as_json: Json = False, api_url: ApiUrl = None) -> None:
     if as_json:
         show_json(found)
     else:
-        show_lines(metrics_lines(found))
+        show_lines(metrics_lines(found, width()))
 
 
 def health(as_json: Json = False, api_url: ApiUrl = None) -> int:
@@ -100,9 +100,14 @@ def _status_lines(client: "Client", width: int | None) -> "list[Line]":
 def _detailed_lines(client: "Client", width: int | None) -> "list[Line]":
     from tgpu.cli.render.status import Look, detailed_lines
 
-    active = client.list_jobs(states=["running", "scheduled"], limit=_LISTED).jobs
+    active = client.list_jobs(states=["running", "scheduled"], limit=_LISTED, fold=True)
     look = Look(
-        client.cluster_status(), client.cluster_metrics(), client.gpus(), active, client.health()
+        client.cluster_status(),
+        client.cluster_metrics(),
+        client.gpus(),
+        active.jobs,
+        client.health(),
+        active.next_cursor is None,
     )
     return detailed_lines(look, environment.now_ms(), width)
 

@@ -25,30 +25,36 @@ def service(monkeypatch: pytest.MonkeyPatch) -> ScreenService:
 
 
 def test_the_detailed_status_has_queue_gpus_jobs_and_health(tgpu, service):
-    lines = tgpu("status", "--detailed").out.splitlines()
+    out = tgpu("status", "--detailed").out
     for line in (
-        "Status: running",
-        "Uptime: 60 seconds",
-        "Jobs Processed: 42",
-        "📋 Queue Status:",
-        "  High Priority: 2",
-        "  Normal Priority: 10",
-        "  Low Priority: 3",
-        "🎮 GPU Resources:",
-        "  GPU 0: 75% allocated",
-        "  GPU 1: 100% allocated",
-        "  GPU 2: OUT OF ORDER (lost)",
-        "  GPU 3: PAUSED (fan is loud)",
-        "  1: python train.py (GPUs: [0, 1])",
-        "✅ Health: HEALTHY",
+        "scheduler  running, version 1",
+        "uptime     1m00s",
+        "processed  42 jobs",
+        "queue      1 job: 2 of high, 10 of normal, 3 of low priority",
+        "health     healthy",
+        "GPUs",
+        "Running jobs: 0",
+        "Settings",
     ):
-        assert line in lines
+        assert line in out.splitlines()
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
+    assert rows["0"][2:4] == ["free", "75%"]
+    assert rows["1"][:5] == ["1", "python", "train.py", "running", "1"]  # the job, below the GPU
+    assert "problem: lost" in out
+    assert "paused: fan is loud" in out
+
+
+def test_the_look_is_that_of_the_other_commands(tgpu, service):
+    for command in (("status", "--detailed"), ("metrics",), ("health",)):
+        out = tgpu(*command).out
+        assert "===" not in out
+        assert not any(ord(char) > 0x2FFF for char in out)  # no pictures
 
 
 def test_the_short_status_shows_the_gpus_and_no_more(tgpu, service):
     out = tgpu("status").out
     assert "paused: fan is loud" in out
-    assert "Queue Status" not in out
+    assert "queue" not in out
 
 
 def test_status_for_programs_has_the_resources(tgpu, service):
@@ -61,22 +67,20 @@ def test_status_for_programs_has_the_resources(tgpu, service):
 
 def test_metrics_are_times_and_use(tgpu, service):
     assert tgpu("metrics").out.splitlines() == [
-        "📊 Performance Metrics",
-        "==============================",
-        "Total Jobs: 156",
-        "Avg Execution Time: 245.3s",
-        "Median Execution Time: 189.7s",
+        "jobs      156 in all",
+        "run time  4m05s on average, 3m09s median, of the newest 42 jobs",
         "",
-        "GPU Utilization:",
-        "  GPU 0: 78.5% avg, 95.0% peak",
-        "  GPU 3: 0.0% avg, 0.0% peak (PAUSED)",
+        "GPU use since the scheduler started",
+        "GPU  MEAN USE  PEAK USE  NOTE",
+        "  0     78.5%     95.0%",
+        "  3      0.0%      0.0%  paused: fan is loud",
     ]
 
 
 def test_metrics_before_the_first_end_say_so(tgpu, service):
     runs = {"count": 0, "mean_seconds": None, "median_seconds": None}
     service.metrics = some_metrics(runs=some_metrics().runs.model_copy(update=runs))
-    assert "Avg Execution Time: none yet" in tgpu("metrics").out
+    assert "run time  none has ended yet" in tgpu("metrics").out
 
 
 def test_metrics_are_json_for_programs(tgpu, service):
@@ -84,9 +88,9 @@ def test_metrics_are_json_for_programs(tgpu, service):
 
 
 def test_health_is_an_exit_code(tgpu, service):
-    assert (tgpu("health").code, tgpu("health").out) == (0, "✅ Health: HEALTHY\n")
+    assert (tgpu("health").code, tgpu("health").out) == (0, "health  healthy\n")
     service.health = {**service.health, "status": "degraded", "problems": ["GPU 2: lost"]}
     outcome = tgpu("health")
     assert outcome.code == 1
-    assert outcome.out.splitlines() == ["❌ Health: DEGRADED", "  GPU 2: lost"]
+    assert outcome.out.splitlines() == ["health  degraded", "        GPU 2: lost"]
     assert json.loads(tgpu("health", "--json").out)["problems"] == ["GPU 2: lost"]

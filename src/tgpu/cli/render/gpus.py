@@ -29,12 +29,20 @@ _COLUMNS: Final = (
     Column("JOBS", least=6, leave_out=1),
     Column("NOTE", least=24, leave_out=1),
 )
+_ALLOCATED: Final = Column("ALLOCATED", right=True)
+_AT: Final = 3  # where that stands: behind the status
 _HOT_CELSIUS: Final = 85  # where data-centre GPUs begin to slow themselves down
 
 
-def gpu_grid(found: GpuList, now: int | None = None) -> Grid:
-    """With reservations where `now` says from when to look at them."""
-    return Grid(_COLUMNS, tuple(_row(gpu, now) for gpu in found.gpus))
+def gpu_grid(found: GpuList, now: int | None = None, *, allocated: bool = False) -> Grid:
+    """With reservations where `now` says from when to look at them; `allocated`: how much of each
+    jobs have."""
+    grid = Grid(_COLUMNS, tuple(_row(gpu, now) for gpu in found.gpus))
+    if not allocated:
+        return grid
+    shares = [Cell(f"{gpu.allocated:.0%}") for gpu in found.gpus]
+    rows = ((*row[:_AT], share, *row[_AT:]) for row, share in zip(grid.rows, shares, strict=True))
+    return Grid((*_COLUMNS[:_AT], _ALLOCATED, *_COLUMNS[_AT:]), tuple(rows))
 
 
 def gpu_counts(found: GpuList) -> str:

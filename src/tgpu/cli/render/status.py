@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tgpu.cli.durations import duration_text
 from tgpu.cli.render.gpus import gpu_grid, process_lines, status_details
-from tgpu.cli.render.grid import Cell, Line, clean, lay_out
-from tgpu.cli.render.jobs import title
-from tgpu.cli.render.words import sentence_text
+from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
+from tgpu.cli.render.job_table import in_order, job_grid
+from tgpu.cli.render.words import number_text, plural, sentence_text
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer
-from tgpu.wire.v1 import ClusterStatus, GpuList, GpuModel, Health, JobModel
+from tgpu.wire.v1 import ClusterStatus, GpuList, Health, JobModel
 
 _BLANK: Final[Line] = (Cell(""),)
+_MINUTE: Final = 60
+_USE_COLUMNS: Final = (
+    Column("GPU", right=True),
+    Column("MEAN USE", right=True),
+    Column("PEAK USE", right=True),
+    Column("NOTE", least=10, leave_out=1),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,95 +29,80 @@ class Look:
     status: ClusterStatus
     metrics: MetricsAnswer
     gpus: GpuList
-    active: Sequence[JobModel]  # the newest of those that run
+    active: Sequence[JobModel]  # the newest rows of what runs
     health: Health
+    is_all: bool = True  # nothing else runs
 
 
 def detailed_lines(look: Look, now_ms: int, width: int | None) -> list[Line]:
-    status, waiting = look.status, look.metrics.waiting
     return [
-        *_headed("🚀 GPU Scheduler Status", "=" * 50),
-        *_texts(
-            f"Version: {status.version}",
-            "Status: running",
-            f"Uptime: {status.uptime_seconds:.0f} seconds",
-            f"Jobs Processed: {look.metrics.ended_jobs}",
-        ),
-        _BLANK,
-        *_headed("📋 Queue Status:"),
-        *_texts(
-            f"  Total Jobs: {status.pending_jobs}",
-            f"  High Priority: {waiting.high}",
-            f"  Normal Priority: {waiting.normal}",
-            f"  Low Priority: {waiting.low}",
-        ),
-        _BLANK,
-        *_headed("🎮 GPU Resources:"),
-        *(_gpu_line(gpu) for gpu in look.gpus.gpus),
-        _BLANK,
-        *_headed(f"🏃 Active Jobs: {status.running_jobs}"),
-        *_active(look),
-        _BLANK,
-        *health_lines(look.health),
-        _BLANK,
-        *_headed("Hardware:"),
-        *lay_out(gpu_grid(look.gpus, now_ms), width),
-        *process_lines(look.gpus),
-        _BLANK,
-        *_headed("Settings:"),
-        *status_details(status),
+        *_overview(look),
+        *_section("GPUs", lay_out(gpu_grid(look.gpus, now_ms, allocated=True), width)),
+        *_section(f"Running jobs: {look.status.running_jobs:,}", _active(look, now_ms, width)),
+        *_section("Processes on GPUs", process_lines(look.gpus)),
+        *_section("Settings", status_details(look.status)),
     ]
 
 
-def metrics_lines(found: MetricsAnswer) -> list[Line]:
-    runs = found.runs
+def metrics_lines(found: MetricsAnswer, width: int | None = None) -> list[Line]:
+    runs, grid = found.runs, Grid(_USE_COLUMNS, tuple(_use_row(gpu) for gpu in found.gpus))
+    told = "none has ended yet"
+    if runs.mean_seconds is not None and runs.median_seconds is not None:
+        mean, median = _seconds(runs.mean_seconds), _seconds(runs.median_seconds)
+        told = f"{mean} on average, {median} median, of the newest {plural(runs.count, 'job')}"
     return [
-        *_headed("📊 Performance Metrics", "=" * 30),
-        *_texts(
-            f"Total Jobs: {found.total_jobs}",
-            f"Avg Execution Time: {_seconds(runs.mean_seconds)}",
-            f"Median Execution Time: {_seconds(runs.median_seconds)}",
-        ),
-        _BLANK,
-        *_headed("GPU Utilization:"),
-        *(_use_line(gpu) for gpu in found.gpus),
+        *facts([("jobs", f"{found.total_jobs:,} in all"), ("run time", told)]),
+        *_section("GPU use since the scheduler started", lay_out(grid, width)),
     ]
 
 
 def health_lines(found: Health) -> list[Line]:
-    if found.status == "healthy":
-        return [(Cell("✅ Health: HEALTHY", "green"),)]
-    head: Line = (Cell(f"❌ Health: {clean(found.status).upper()}", "red"),)
-    return [head, *_texts(*(f"  {sentence_text(problem)}" for problem in found.problems))]
+    """As a fact, with what is wrong below it."""
+    return _health_facts(found, len("health"))
 
 
-def _headed(*lines: str) -> list[Line]:
-    return [(Cell(line, "bold"),) for line in lines]
+def _overview(look: Look) -> list[Line]:
+    status, waiting = look.status, look.metrics.waiting
+    kind = "simulated" if status.simulated else clean(status.provider)
+    gpus = f"{number_text(status.used_gpus)} of {status.total_gpus} in use"
+    by_priority = f"{waiting.high:,} of high, {waiting.normal:,} of normal, {waiting.low:,} of low"
+    pairs = [
+        ("scheduler", f"running, version {status.version}"),
+        ("uptime", duration_text(status.uptime_seconds)),
+        ("processed", plural(look.metrics.ended_jobs, "job")),
+        ("queue", f"{plural(status.pending_jobs, 'job')}: {by_priority} priority"),
+        ("GPUs", f"{gpus}, {number_text(status.available_gpus)} free ({kind})"),
+        ("nodes", f"{status.online_nodes} of {status.total_nodes} online"),
+    ]
+    return [*facts(pairs), *_health_facts(look.health, max(len(name) for name, _ in pairs))]
 
 
-def _texts(*lines: str) -> list[Line]:
-    return [(Cell(line),) for line in lines]
+def _health_facts(found: Health, wide: int) -> list[Line]:
+    style = "green" if found.status == "healthy" else "red"
+    first: Line = (Cell(f"{'health':<{wide}}  ", "bold"), Cell(clean(found.status), style))
+    return [first, *((Cell(" " * (wide + 2)), Cell(sentence_text(p))) for p in found.problems)]
 
 
-def _gpu_line(gpu: GpuModel) -> Line:
-    if gpu.paused:
-        return (Cell(f"  GPU {gpu.index}: PAUSED ({clean(gpu.paused)})", "magenta"),)
-    if gpu.problem:
-        return (Cell(f"  GPU {gpu.index}: OUT OF ORDER ({sentence_text(gpu.problem)})", "red"),)
-    return (Cell(f"  GPU {gpu.index}: {gpu.allocated:.0%} allocated"),)
+def _section(title: str, lines: list[Line]) -> list[Line]:
+    return [_BLANK, (Cell(title, "bold"),), *lines] if lines else []
 
 
-def _active(look: Look) -> list[Line]:
-    lines = _texts(*(f"  {clean(j.job_id)}: {title(j)} (GPUs: {j.gpus})" for j in look.active))
-    more = look.status.running_jobs - len(look.active)
-    return [*lines, *_texts(f"  … and {more} more")] if look.active and more > 0 else lines
+def _active(look: Look, now_ms: int, width: int | None) -> list[Line]:
+    if not look.active:
+        return [(Cell("none"),)]
+    lines = lay_out(job_grid(in_order(look.active), now_ms), width)
+    return lines if look.is_all else [*lines, (Cell("… more: tgpu list --state running", "dim"),)]
 
 
-def _seconds(seconds: float | None) -> str:
-    return "none yet" if seconds is None else f"{seconds:.1f}s"
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}s" if seconds < _MINUTE else duration_text(seconds)
 
 
-def _use_line(gpu: GpuUseModel) -> Line:
-    paused = " (PAUSED)" if gpu.paused else ""
-    use = f"{gpu.mean_percent:.1f}% avg, {gpu.peak_percent:.1f}% peak"
-    return (Cell(f"  GPU {gpu.index}: {use if gpu.readings else 'not told'}{paused}"),)
+def _use_row(gpu: GpuUseModel) -> tuple[Cell, ...]:
+    told = gpu.readings > 0
+    return (
+        Cell(str(gpu.index)),
+        Cell(f"{gpu.mean_percent:.1f}%" if told else "not told"),
+        Cell(f"{gpu.peak_percent:.1f}%" if told else "not told"),
+        Cell(f"paused: {clean(gpu.paused)}" if gpu.paused else "", "magenta"),
+    )
