@@ -34,6 +34,7 @@ from tgpu.cli import (
     notices,
     option_words,
     pausing,
+    pausing_jobs,
     predict,
     preemption,
     queues,
@@ -154,6 +155,8 @@ _add("wait", logs.wait, logs.WAIT_EPILOG, _JOBS)
 _add("cancel", actions.cancel, actions.CANCEL_EPILOG, _JOBS)
 _add("hold", actions.hold, actions.HOLD_EPILOG, _JOBS)
 _add("release", actions.release, actions.RELEASE_EPILOG, _JOBS)
+_add("pause", pausing_jobs.pause, pausing_jobs.PAUSE_EPILOG, _JOBS)
+_add("resume", pausing_jobs.resume, pausing_jobs.RESUME_EPILOG, _JOBS)
 # A number below zero is a value here, not an option.
 _add(
     "priority",

@@ -180,6 +180,13 @@ class AsyncClient:
     async def complete_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.complete_job(job_id))
 
+    async def pause_job(self, job_id: str) -> ActionAnswer:
+        """All its processes stand still; its GPUs and memory stay its own."""
+        return await self.send(calls.pause_job(job_id))
+
+    async def resume_job(self, job_id: str) -> ActionAnswer:
+        return await self.send(calls.resume_job(job_id))
+
     async def checkpoint_job(self, job_id: str) -> ActionAnswer:
         """Mark that a running job has just saved its work."""
         return await self.send(calls.checkpoint_job(job_id))

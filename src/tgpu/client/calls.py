@@ -184,6 +184,14 @@ def complete_job(job_id: str) -> Call[ActionAnswer]:
     return Call("POST", path_of("jobs", job_id, "complete"), a(ActionAnswer))
 
 
+def pause_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "pause"), a(ActionAnswer))
+
+
+def resume_job(job_id: str) -> Call[ActionAnswer]:
+    return Call("POST", path_of("jobs", job_id, "resume"), a(ActionAnswer))
+
+
 def checkpoint_job(job_id: str) -> Call[ActionAnswer]:
     return Call("POST", path_of("jobs", job_id, "checkpoint"), a(ActionAnswer))
 

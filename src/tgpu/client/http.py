@@ -187,6 +187,13 @@ class Client:
     def complete_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.complete_job(job_id))
 
+    def pause_job(self, job_id: str) -> ActionAnswer:
+        """All its processes stand still; its GPUs and memory stay its own."""
+        return self.send(calls.pause_job(job_id))
+
+    def resume_job(self, job_id: str) -> ActionAnswer:
+        return self.send(calls.resume_job(job_id))
+
     def checkpoint_job(self, job_id: str) -> ActionAnswer:
         """Mark that a running job has just saved its work."""
         return self.send(calls.checkpoint_job(job_id))

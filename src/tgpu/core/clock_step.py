@@ -21,10 +21,12 @@ def shifted(progress: Progress, by: int) -> Progress:
     """The same progress on a clock that was set by so much."""
     if progress.state in PLACED:
         started_at, checkpoint_at = progress.started_at, progress.checkpoint_at
+        paused_at = progress.paused_at
         return replace(
             progress,
             started_at=None if started_at is None else started_at + by,
             checkpoint_at=None if checkpoint_at is None else checkpoint_at + by,
+            paused_at=None if paused_at is None else paused_at + by,
         )
     if progress.eligible_at:  # a back-off
         return replace(progress, eligible_at=max(1, progress.eligible_at + by))

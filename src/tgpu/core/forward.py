@@ -157,10 +157,14 @@ class Forward:
     def _end_of(self, entry: Entry, now: int) -> "_End":
         job, progress = entry.job, entry.progress
         began = now if progress.started_at is None else min(now, progress.started_at)
-        ms, is_known, by = Run(0) if progress.stopping else self._runs(job, now - began)
+        stood = lifecycle.paused_ms(progress, now)
+        ms, is_known, by = Run(0) if progress.stopping else self._runs(job, now - began - stood)
+        if not progress.stopping:  # else it is woken to end
+            # One that stands still goes on now at the earliest, and nobody knows when.
+            ms, is_known = ms + stood, is_known and progress.paused_at is None
         limit = job.options.time_limit_ms
-        if limit is not None:
-            ms = min(ms, limit)
+        if limit is not None and ms >= limit:
+            ms, is_known = limit, is_known or progress.paused_at is not None
         # Nothing is over that is not: at the earliest in a moment.
         at = max(now + 1, began + ms)
         return _End(at, job.job_id, progress.attempt, is_known, by)

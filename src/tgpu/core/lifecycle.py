@@ -41,6 +41,8 @@ class Move(StrEnum):
     NOTE = "be told something"
     HOLD = "be held"
     RELEASE = "be released"
+    PAUSE = "be paused"
+    RESUME = "be resumed"
 
 
 TERMINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
@@ -71,6 +73,8 @@ MOVES: Final = MappingProxyType(
         (_S.RUNNING, _M.STOP): _S.RUNNING,
         (_S.RUNNING, _M.CHECKPOINT): _S.RUNNING,
         (_S.RUNNING, _M.NOTE): _S.RUNNING,
+        (_S.RUNNING, _M.PAUSE): _S.RUNNING,
+        (_S.RUNNING, _M.RESUME): _S.RUNNING,
         (_S.PREEMPTED, _M.REQUEUE): _S.PENDING,
         (_S.PREEMPTED, _M.CANCEL): _S.CANCELLED,
     }
@@ -114,6 +118,9 @@ class Progress(Struct, frozen=True, gc=False):
     fault: Fault | None = None  # whose doing it was that its last attempt did not end well
     ran_ms: int = 0  # how long its earlier attempts had their GPUs, all together
     held_by: str = ""  # who put it on hold, where somebody did
+    paused_at: int | None = None  # its processes stand still since then; its GPUs are still its own
+    paused_by: str = ""  # who asked for it
+    paused_ms: int = 0  # how long this attempt stood still before that, all together
 
 
 PENDING: Final = Progress()
@@ -191,6 +198,9 @@ def end(
         None,  # fault
         progress.ran_ms,
         progress.held_by,
+        None,  # paused_at
+        "",
+        paused_ms(progress, at),
     )
 
 
@@ -285,6 +295,28 @@ def note(job_id: JobId, progress: Progress, text: str | None) -> Progress:
     """Tell the owner of a running job something about it; None takes it back."""
     state = next_state(job_id, progress.state, Move.NOTE)
     return replace(progress, state=state, cause=text)
+
+
+def pause(job_id: JobId, progress: Progress, at: int) -> Progress:
+    """Have a running job stand still, with its GPUs. One that does already stays as it is."""
+    state = next_state(job_id, progress.state, Move.PAUSE)
+    if progress.paused_at is not None:
+        return progress
+    return replace(progress, state=state, paused_at=at)
+
+
+def resume(job_id: JobId, progress: Progress, at: int) -> Progress:
+    """Have it go on."""
+    state = next_state(job_id, progress.state, Move.RESUME)
+    stood = paused_ms(progress, at)
+    return replace(progress, state=state, paused_at=None, paused_by="", paused_ms=stood)
+
+
+def paused_ms(progress: Progress, at: int) -> int:
+    """How long its newest attempt has stood still until then."""
+    if progress.paused_at is None:
+        return progress.paused_ms
+    return progress.paused_ms + max(0, at - progress.paused_at)
 
 
 def hold(job_id: JobId, progress: Progress, held: bool) -> Progress:

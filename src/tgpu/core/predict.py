@@ -91,14 +91,14 @@ def template(text: str) -> str:
 
 
 def runtime_ms(progress: Progress) -> int | None:
-    """How long a job that is over ran; None where that tells nothing of others: it never began, or
-    gave way in between, so that its last attempt was not all of it."""
+    """How long a job that is over ran, without its pauses; None where that tells nothing of others:
+    it never began, or gave way in between, so that its last attempt was not all of it."""
     began, ended = progress.started_at, progress.ended_at
     if progress.state not in TERMINAL or began is None or ended is None or progress.preemptions:
         return None
     if progress.state is JobState.CANCELLED and ended <= began:
         return None
-    return max(0, ended - began)
+    return max(0, ended - began - progress.paused_ms)
 
 
 def _digest(argv: tuple[str, ...]) -> str:

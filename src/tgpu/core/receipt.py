@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tgpu.core.cause import Fault
 from tgpu.core.events import JobMoved
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import PENDING, PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.lifecycle import PENDING, PLACED, TERMINAL, JobState, Move, Progress, paused_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class AttemptUse:
     gpu_millis_ms: int
     gpus: tuple[int, ...]
     fault: Fault | None = None
+    paused_ms: int = 0  # of its run it stood still
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class JobReceipt:
     gpu_millis_ms: int
     attempts: tuple[AttemptUse, ...]
     complete: bool  # false: the record no longer reaches back to the first attempt
+    paused_ms: int = 0  # of its run it stood still, with its GPUs
 
 
 def receipt_of(job: Job, progress: Progress, moves: Sequence[JobMoved], now: int) -> JobReceipt:
@@ -61,7 +63,10 @@ def _of_the_last(job: Job, progress: Progress, now: int) -> JobReceipt:
     ran = max(0, (now if over is None else over) - progress.started_at)
     spent = ran * job.request.gpu_millis
     gpus = _gpus(progress)
-    only = AttemptUse(progress.attempt, progress.started_at, over, ran, spent, gpus, progress.fault)
+    stood = paused_ms(progress, now)
+    only = AttemptUse(
+        progress.attempt, progress.started_at, over, ran, spent, gpus, progress.fault, stood
+    )
     return _sum(0, [only], complete=False)
 
 
@@ -76,6 +81,7 @@ def _attempt(job: Job, before: Progress, after: Progress, at: int) -> AttemptUse
         gpu_millis_ms=ran * job.request.gpu_millis,
         gpus=_gpus(before),
         fault=Fault.PREEMPTED if after.state is JobState.PREEMPTED else after.fault,
+        paused_ms=paused_ms(before, at),
     )
 
 
@@ -91,4 +97,5 @@ def _sum(waited: int, attempts: Sequence[AttemptUse], *, complete: bool) -> JobR
         sum(each.gpu_millis_ms for each in attempts),
         tuple(attempts),
         complete,
+        sum(each.paused_ms for each in attempts),
     )

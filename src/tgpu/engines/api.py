@@ -176,6 +176,12 @@ class Engine(Protocol):
         end can wait for an observation in any case.
         """
 
+    async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
+        """Have all processes of attempts stand still, or go on. What stands still can be stopped.
+
+        One that is not known, or over, is passed over.
+        """
+
     async def observe(self) -> list[Observation]:
         """Every attempt the engine knows and was not told to forget.
 

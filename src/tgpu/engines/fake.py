@@ -51,6 +51,7 @@ class FakeEngine:
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
         self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
+        self.paused: set[AttemptKey] = set()  # those that stand still
         self.paired: Pairing | None = None  # a test that wants partners sets one
         self.starts = starts
         self.stops = stops
@@ -91,6 +92,11 @@ class FakeEngine:
                 self.refuse(key, "stopped", retry=False)
             elif self.stops and key in self._known:
                 self._stop(key)
+
+    async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
+        self._check_open()
+        for key in keys:
+            (self.paused.add if paused else self.paused.discard)(key)
 
     async def observe(self) -> list[Observation]:
         self._check_open()

@@ -113,6 +113,7 @@ class Attempts:
         self._fences = fences
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
         self._to_stop: dict[AttemptKey, Notice | None] = {}
+        self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
         # Apart from those of callers who read logs: nobody's reading may hold up an end.
@@ -148,7 +149,9 @@ class Attempts:
                     self._to_launch[key] = None
             elif event.move is Move.STOP:
                 self._to_stop[key] = self._notice(entry)
-        if self._to_launch or self._to_stop:
+            elif event.move in (Move.PAUSE, Move.RESUME):
+                self._to_pause[key] = event.move is Move.PAUSE
+        if self._to_launch or self._to_stop or self._to_pause:
             self._work.set()
 
     # -- towards the engine ----------------------------------------------------------------------
@@ -173,6 +176,13 @@ class Attempts:
             await self._launch(keys)
             for key in keys:
                 self._to_launch.pop(key, None)
+        while self._to_pause:
+            paused = next(iter(self._to_pause.values()))
+            keys = [key for key, theirs in self._to_pause.items() if theirs is paused]
+            await self._engine.pause(keys, paused=paused)
+            for key in keys:
+                if self._to_pause.get(key) is paused:  # else it was told otherwise meanwhile
+                    self._to_pause.pop(key, None)
         while self._to_stop:
             notice = next(iter(self._to_stop.values()))
             keys = [key for key, theirs in self._to_stop.items() if theirs == notice]
@@ -409,14 +419,25 @@ class Attempts:
             self._to_stop[key] = self._notice(self._state.entry(JobId(key.job_id)))
         for key in buckets.orphans:
             self._to_stop[key] = None
+        for entry in self._state.placed():
+            self._say_pause_again(entry)
         lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:
             await self.record([*buckets.changed, *lost])
         await self._forget(buckets.leftovers)
         if buckets.orphans:
             _log.warning("ending attempts that no job asks for", attempts=buckets.orphans)
-        if self._to_launch or self._to_stop:
+        if self._to_launch or self._to_stop or self._to_pause:
             self._work.set()
+
+    def _say_pause_again(self, entry: Entry) -> None:
+        """We may have been killed between the record and the engine; told twice changes nothing."""
+        progress = entry.progress
+        if progress.stopping or progress.state is not JobState.RUNNING:
+            return
+        if progress.paused_at is not None or progress.paused_ms:
+            key = attempt_key(entry.job, progress.attempt)
+            self._to_pause[key] = progress.paused_at is not None
 
     def _lost(self, key: AttemptKey) -> Observation:
         cause = "the engine knows nothing of it"

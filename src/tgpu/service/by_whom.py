@@ -78,6 +78,8 @@ def _moved(event: JobMoved, trail: Trail, state: State) -> JobMoved:
         progress = replace_struct(progress, cause=f"cancelled by {who}")
     elif event.move in (Move.HOLD, Move.RELEASE):
         progress = replace_struct(progress, held_by=who if progress.held else "")
+    elif event.move is Move.PAUSE:
+        progress = replace_struct(progress, paused_by=who)
     return replace_struct(event, by=who, progress=progress)
 
 

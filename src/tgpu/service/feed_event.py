@@ -42,6 +42,8 @@ _MOVE_KINDS: Final = {
     Move.NOTE: "job_noted",
     Move.HOLD: "job_held",
     Move.RELEASE: "job_released",
+    Move.PAUSE: "job_paused",
+    Move.RESUME: "job_resumed",
 }
 KINDS: Final = (
     "job_submitted",

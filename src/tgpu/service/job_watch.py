@@ -68,7 +68,12 @@ class JobWatch:
             return
         now = clock.steady()
         readings = {gpu.index: gpu for gpu in self._hardware.snapshot.gpus}
-        running = [e for e in state.placed() if e.progress.state is JobState.RUNNING]
+        # One that was told to stand still is not idle; when it goes on, its time begins anew.
+        running = [
+            entry
+            for entry in state.placed()
+            if entry.progress.state is JobState.RUNNING and entry.progress.paused_at is None
+        ]
         self._forget_all_but({_name(entry) for entry in running})
         steps = [
             step

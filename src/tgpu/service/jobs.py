@@ -36,7 +36,7 @@ from tgpu.service.by_memory import counted_by_memory
 from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
-from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
+from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.job_fields import with_edits
 from tgpu.service.ownership import no_job
 from tgpu.service.sealing import CannotUnseal, Sealer
@@ -367,6 +367,16 @@ class JobCommands:
         def decide(state: State) -> Decision[JobState]:
             move = hold_job(self._live(state, job_id), self._clock.now(), held=held)
             return Decision(move.progress.state, [move])
+
+        return await self._change(job_id, decide)
+
+    async def pause(self, job_id: JobId, *, paused: bool) -> JobState:
+        """Have a running job stand still, or go on; its GPUs stay its own."""
+
+        def decide(state: State) -> Decision[JobState]:
+            entry, now = self._live(state, job_id), self._clock.now()
+            move = pause_job(entry, now) if paused else resume_job(entry, now)
+            return Decision(entry.progress.state, [] if move is None else [move])
 
         return await self._change(job_id, decide)
 

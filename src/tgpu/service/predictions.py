@@ -14,7 +14,7 @@ import structlog
 from tgpu.core.events import Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
+from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, paused_ms
 from tgpu.core.neighbours import Lookout, Neighbours
 from tgpu.core.predict import (
     Facts,
@@ -68,7 +68,7 @@ class Predictions(Observer):
             return None
         elapsed = 0
         if progress.state in PLACED and progress.started_at is not None:
-            elapsed = max(0, now - progress.started_at)
+            elapsed = max(0, now - progress.started_at - paused_ms(progress, now))
         return self.by_facts(facts_of(stored.job, stored.detail), elapsed, now)
 
     def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:

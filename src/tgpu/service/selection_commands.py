@@ -14,7 +14,7 @@ from tgpu.core.lifecycle import PLACED, JobState, Move
 from tgpu.core.state import Entry, State
 from tgpu.service import audit
 from tgpu.service.clock import Clock
-from tgpu.service.job_changes import cancel_job, hold_job, rerank_job
+from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.selection import Selection
 from tgpu.service.writer import Decision, Writer
 
@@ -26,6 +26,8 @@ class Change(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     PRIORITY = "priority"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 class Left(StrEnum):
@@ -37,6 +39,10 @@ class Left(StrEnum):
     HELD = "held"
     NOT_HELD = "not_held"
     SAME = "same"
+    WAITS = "waits"
+    LEASE = "lease"
+    PAUSED = "paused"
+    NOT_PAUSED = "not_paused"
     STATE = "state"  # in none of the states asked for
 
 
@@ -104,6 +110,8 @@ def _left_alone(
     if change is Change.CANCEL:
         is_asked = progress.stopping and progress.gives_way_to is None and not progress.held
         return Left.ENDING if is_asked else None
+    if change in (Change.PAUSE, Change.RESUME):
+        return _not_paused(change, entry)
     if progress.state is not JobState.PENDING:
         return Left.RUNS
     has_it = {
@@ -113,6 +121,20 @@ def _left_alone(
     }
     is_so, reason = has_it[change]
     return reason if is_so else None
+
+
+def _not_paused(change: Change, entry: Entry) -> Left | None:
+    """Why a job is not paused, or not resumed; None where it can be."""
+    progress = entry.progress
+    if entry.job.options.lease:
+        return Left.LEASE
+    if progress.stopping:
+        return Left.ENDING
+    if progress.state is not JobState.RUNNING:
+        return Left.WAITS
+    if change is Change.PAUSE:
+        return None if progress.paused_at is None else Left.PAUSED
+    return Left.NOT_PAUSED if progress.paused_at is None else None
 
 
 def _event(change: Change, entry: Entry, now: int, cause: str, priority: int) -> Event:
@@ -125,3 +147,9 @@ def _event(change: Change, entry: Entry, now: int, cause: str, priority: int) ->
             changed = rerank_job(entry, now, priority)
             assert changed is not None  # those that have it already were left alone
             return changed
+        case Change.PAUSE:
+            paused = pause_job(entry, now)
+            assert paused is not None  # those that are already were left alone
+            return paused
+        case Change.RESUME:
+            return resume_job(entry, now)

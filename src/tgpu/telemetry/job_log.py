@@ -33,6 +33,8 @@ _MESSAGES: Final = {
     Move.NOTE: "job was told something",
     Move.HOLD: "job held",
     Move.RELEASE: "job released",
+    Move.PAUSE: "job paused",
+    Move.RESUME: "job resumed",
 }
 
 

@@ -43,6 +43,8 @@ class _UpdateTenantQuota(TenantPatch):
 REQUESTS: Final[dict[str, type[BaseModel]]] = {
     "SubmitJobRequest": SubmitRequest,
     "CancelJobRequest": _OfAJob,
+    "PauseJobRequest": _OfAJob,
+    "ResumeJobRequest": _OfAJob,
     "GetJobStatusRequest": _OfAJob,
     "ListJobsRequest": _ListJobs,
     "UpdateTenantQuotaRequest": _UpdateTenantQuota,

@@ -13,6 +13,7 @@ class AttemptUseModel(BaseModel):
     gpu_hours: float
     gpus: list[int]
     failure: str | None = Field(description="whose fault it was that it did not end well")
+    paused_seconds: float = Field(default=0, description="of its run it stood still")
 
 
 class AnnouncedModel(BaseModel):
@@ -41,6 +42,7 @@ class ReceiptModel(BaseModel):
         default=None, description="when it was told it would start; null where it was not"
     )
     run_seconds: float = Field(description="with them, all attempts together")
+    paused_seconds: float = Field(default=0, description="of these it stood still, and is charged")
     gpu_count: float
     gpu_hours: float
     lost_gpu_hours: float = Field(description="of these, what giving way cost it")

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from tgpu.wire.bounds import NO_NUL, WIDEST, Int, RequestModel, Text, Word
 
 MOST_NAMES = 10_000
-ChangeName = Literal["cancel", "hold", "release", "priority", "rerun"]
+ChangeName = Literal["cancel", "hold", "release", "priority", "pause", "resume", "rerun"]
 StateName = Literal[
     "pending", "scheduled", "running", "preempted", "completed", "failed", "cancelled"
 ]
@@ -54,7 +54,7 @@ class LeftAloneModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    # over, ending, runs, held, not_held, same, state, rerun
+    # over, ending, runs, held, not_held, same, waits, lease, paused, not_paused, state, rerun
     reason: str
     count: int
     message: str

@@ -275,6 +275,9 @@ class JobModel(_Model):
     preemptible: bool = True
     checkpoint_signal: str | None = None
     checkpoint_at: str | None = None
+    paused_at: str | None = None  # its processes stand still since then; it keeps its GPUs
+    paused_by: str | None = None
+    paused_seconds: float = 0  # that its newest attempt has stood still, all together
     reservation: str | None = None
     preemptions: int = 0  # times it had to give way
     lost_gpu_seconds: float = 0  # what those times cost it
@@ -312,6 +315,7 @@ class BlockerModel(_Model):
     node: str | None  # where it is in the way
     gpus: list[int]  # its GPUs there
     ends_by: str | None  # by its time limit; null where it has none
+    paused: bool = False  # it stands still, with what it has
 
 
 class AheadModel(_Model):

@@ -16,6 +16,8 @@ CHANGES = [
     ("PATCH", "", {"priority": 1}),
     ("POST", "/hold", None),
     ("POST", "/release", None),
+    ("POST", "/pause", None),
+    ("POST", "/resume", None),
     ("POST", "/complete", None),
     ("POST", "/checkpoint", None),
     ("POST", "/rerun", None),

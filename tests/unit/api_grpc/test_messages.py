@@ -14,6 +14,8 @@ PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
     (pb.ArrayRequest, v1.ArrayRequest, set()),
     (pb.SubmitJobReply, v1.SubmitAnswer, set()),
     (pb.CancelJobReply, v1.ActionAnswer, set()),
+    (pb.PauseJobReply, v1.ActionAnswer, set()),
+    (pb.ResumeJobReply, v1.ActionAnswer, set()),
     (pb.Job, v1.JobModel, set()),
     (pb.Reason, v1.ReasonModel, set()),
     (pb.Prediction, v1.PredictionModel, set()),

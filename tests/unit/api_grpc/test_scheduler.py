@@ -134,6 +134,20 @@ async def test_a_job_that_is_over_cannot_be_cancelled(served):
     assert (told.status, told.code) == ("FAILED_PRECONDITION", "CONFLICT")
 
 
+async def test_a_running_job_is_paused_and_goes_on(served):
+    job_id = await submit(served)
+    await served.box.run(job_id)
+    answer = await served.scheduler.PauseJob(pb.PauseJobRequest(job_id=job_id))
+    assert (answer.job_id, answer.status) == (job_id, "running")
+    assert answer.message.startswith("Job is paused: its GPUs and memory stay its own")
+    job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
+    assert job.paused_at
+    answer = await served.scheduler.ResumeJob(pb.ResumeJobRequest(job_id=job_id))
+    assert answer.message == "Job goes on"
+    told = await refusal(served.scheduler.ResumeJob(pb.ResumeJobRequest(job_id=job_id)))
+    assert (told.status, told.code) == ("FAILED_PRECONDITION", "CONFLICT")
+
+
 async def test_the_id_of_an_array_cancels_all_that_is_left_of_it(served):
     request = pb.SubmitJobRequest(command=["t"], array=pb.ArrayRequest(indexes="1-3"))
     array_id = (await served.scheduler.SubmitJob(request)).job_id
@@ -142,7 +156,7 @@ async def test_the_id_of_an_array_cancels_all_that_is_left_of_it(served):
     assert answer.message == f"cancelled 3 jobs of array {array_id}: 3 waiting"
 
 
-@pytest.mark.parametrize("call", ["CancelJob", "GetJobStatus"])
+@pytest.mark.parametrize("call", ["CancelJob", "GetJobStatus", "PauseJob", "ResumeJob"])
 @pytest.mark.parametrize(
     ("job_id", "status", "code"),
     [
@@ -152,7 +166,7 @@ async def test_the_id_of_an_array_cancels_all_that_is_left_of_it(served):
     ],
 )
 async def test_a_job_that_is_not_there_is_not_found(served, call, job_id, status, code):
-    request = {"CancelJob": pb.CancelJobRequest, "GetJobStatus": pb.GetJobStatusRequest}[call]
+    request = getattr(pb, f"{call}Request")
     told = await refusal(getattr(served.scheduler, call)(request(job_id=job_id)))
     assert (told.status, told.code) == (status, code)
 

@@ -16,7 +16,7 @@ COMMANDS = [
     "adopt",
     *("add", "size", "jobs-file"),
     *("nodes", "agent", "gateway"),
-    *("checkpoint", "preemptions", "receipt", "accuracy"),
+    *("checkpoint", "preemptions", "receipt", "accuracy", "pause", "resume"),
     *("top", "metrics", "health", "drain"),
     "budget",
     "share",

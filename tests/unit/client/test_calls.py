@@ -45,6 +45,8 @@ EXAMPLES: list[Call[object]] = [
     calls.rerank_job("7", 900),
     calls.release_job("7"),
     calls.complete_job("7"),
+    calls.pause_job("7"),
+    calls.resume_job("7"),
     calls.checkpoint_job("7"),
     calls.preemptions("t", 10),
     calls.budgets("t"),

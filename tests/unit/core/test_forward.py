@@ -48,6 +48,38 @@ def test_a_time_limit_ends_what_would_run_longer() -> None:
     assert starts(state) == {"a": 0, "b": 3000}
 
 
+def pause(state: State, job_id: str, at: int) -> None:
+    run(state, job_id)
+    paused = lifecycle.pause(JobId(job_id), entry_of(state, job_id).progress, at)
+    move(state, job_id, Move.PAUSE, paused, at)
+
+
+def test_what_stands_still_goes_on_now_at_the_earliest_and_that_is_a_guess() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    start(state, "a", 0)
+    pause(state, "a", at=4000)
+    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    assert found.starts == {"b": 66_000}
+    assert found.guessed_from == 66_000
+
+
+def test_the_time_limit_of_what_stands_still_is_no_guess() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=62_000), a_job("b"))
+    start(state, "a", 0)
+    pause(state, "a", at=4000)
+    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    assert (found.starts, found.guessed_from) == ({"b": 62_000}, None)
+
+
+def test_a_pause_that_is_over_is_added_to_what_was_foreseen() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b"))
+    start(state, "a", 0)
+    pause(state, "a", at=4000)
+    resumed = lifecycle.resume(JobId("a"), entry_of(state, "a").progress, 30_000)
+    move(state, "a", Move.RESUME, resumed, 30_000)
+    assert starts(state, now=31_000) == {"b": 36_000}
+
+
 def test_a_job_after_another_starts_at_its_end() -> None:
     state = a_state(a_job("a"), a_job("b", after=("a",)))
     assert starts(state) == {"a": 0, "b": 10_000}

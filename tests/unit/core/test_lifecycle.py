@@ -33,14 +33,16 @@ LEGAL = {
     ("running", "be stopped"): "running",
     ("running", "mark a checkpoint"): "running",
     ("running", "be told something"): "running",
+    ("running", "be paused"): "running",
+    ("running", "be resumed"): "running",
     ("preempted", "be requeued"): "pending",
     ("preempted", "be cancelled"): "cancelled",
 }
 PAIRS = [(state, move) for state in JobState for move in Move]
 
 
-def test_there_are_seven_states_and_thirteen_moves() -> None:
-    assert len(PAIRS) == 91
+def test_there_are_seven_states_and_fifteen_moves() -> None:
+    assert len(PAIRS) == 105
 
 
 @pytest.mark.parametrize(("state", "move"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
@@ -82,6 +84,8 @@ def test_every_state_can_be_reached() -> None:
         (Move.STOP, lambda p: lifecycle.put_back(J, p, "why")),
         (Move.HOLD, lambda p: lifecycle.hold(J, p, True)),
         (Move.RELEASE, lambda p: lifecycle.hold(J, p, False)),
+        (Move.PAUSE, lambda p: lifecycle.pause(J, p, 5)),
+        (Move.RESUME, lambda p: lifecycle.resume(J, p, 5)),
     ],
     ids=lambda value: value.name.lower() if isinstance(value, Move) else "",
 )
@@ -196,6 +200,7 @@ def test_a_claim_is_gone_once_the_job_starts() -> None:
 
 # Every field with a value of its own, whatever its type.
 NAMES: dict[str, Any] = {field.name: f"{field.name}!" for field in fields(Progress)}
+NAMES |= {"paused_at": None, "paused_by": "", "paused_ms": 7}
 FULL = Progress(**(NAMES | {"state": JobState.RUNNING, "attempt": 3}))
 
 
@@ -211,3 +216,25 @@ def test_a_start_keeps_what_is_counted_and_nothing_else() -> None:
     placed = lifecycle.place(J, replace(FULL, state=JobState.PENDING), a_placement(0), 7)
     new = Progress(JobState.SCHEDULED, attempt=4, placement=a_placement(0), started_at=7)
     assert placed == replace(new, **counts)
+
+
+def test_a_pause_is_counted_when_it_is_over_and_with_the_end() -> None:
+    running = Progress(state=JobState.RUNNING, started_at=0)
+    paused = lifecycle.pause(J, running, 100)
+    assert paused.paused_at == 100
+    assert lifecycle.pause(J, paused, 150) == paused
+    resumed = lifecycle.resume(J, replace(paused, paused_by="alice"), 300)
+    assert (resumed.paused_at, resumed.paused_by, resumed.paused_ms) == (None, "", 200)
+    assert lifecycle.resume(J, resumed, 400) == resumed
+    again = lifecycle.pause(J, resumed, 500)
+    assert lifecycle.paused_ms(again, 600) == 300
+    over = lifecycle.end(J, again, JobState.CANCELLED, 700)
+    assert (over.paused_at, over.paused_ms) == (None, 400)
+
+
+def test_the_next_attempt_begins_awake() -> None:
+    paused = lifecycle.pause(J, Progress(state=JobState.RUNNING, started_at=0), 100)
+    gone = lifecycle.preempt(J, paused, 200, 1000)
+    again = lifecycle.requeue(J, gone, 200, "gave way", counts=False)
+    placed = lifecycle.place(J, again, a_placement(0), at=300)
+    assert (placed.paused_at, placed.paused_by, placed.paused_ms) == (None, "", 0)

@@ -280,6 +280,22 @@ async def test_an_idle_job_is_told_then_warned_then_ended_where_its_queue_says_s
         assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 90 min"
 
 
+async def test_a_paused_job_is_not_idle_and_its_time_begins_anew() -> None:
+    async with a_watched_box() as box:
+        await idle_box_with(box, "end")
+        await box.submit(a_submission("sleep", job_id="a"))
+        await box.run("a")
+        await look(box, 0)
+        await box.service.jobs.pause(JobId("a"), paused=True)
+        for minutes in (30, 60, 90):
+            await look(box, minutes * MINUTE)
+        await box.service.jobs.pause(JobId("a"), paused=False)
+        await look(box, 100 * MINUTE)
+        assert await cause_of(box, "a") == ""
+        await look(box, 130 * MINUTE)
+        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 30 min"
+
+
 async def test_short_windows_are_told_in_seconds() -> None:
     async with a_watched_box(watch=replace(WATCH, idle=IdleRules(window_ms=45_000))) as box:
         await box.submit(a_submission("sleep", job_id="a"))

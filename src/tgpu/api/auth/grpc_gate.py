@@ -34,6 +34,8 @@ _SCHEDULER: Final = "SchedulerService"
 RULES: Final[dict[tuple[str, str], Permission]] = {
     (_SCHEDULER, "SubmitJob"): Permission.CHANGE_JOBS,
     (_SCHEDULER, "CancelJob"): Permission.CHANGE_JOBS,
+    (_SCHEDULER, "PauseJob"): Permission.CHANGE_JOBS,
+    (_SCHEDULER, "ResumeJob"): Permission.CHANGE_JOBS,
     (_SCHEDULER, "GetJobStatus"): Permission.READ,
     (_SCHEDULER, "ListJobs"): Permission.READ,
     (_SCHEDULER, "UpdateTenantQuota"): Permission.MANAGE_TENANTS,
@@ -44,7 +46,12 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("AgentService", "Heartbeat"): Permission.CONTROL_GPUS,
     ("AgentService", "ReportMetrics"): Permission.CONTROL_GPUS,
 }
-_CHANGES: Final = frozenset({"SubmitJob", "CancelJob", "UpdateTenantQuota", "RegisterAgent"})
+_CHANGES: Final = frozenset(
+    {
+        *("SubmitJob", "CancelJob", "PauseJob", "ResumeJob"),
+        *("UpdateTenantQuota", "RegisterAgent"),
+    }
+)
 _PUBLIC: Final = ("grpc.health.", "grpc.reflection.")
 
 _caller: ContextVar[Principal] = ContextVar("grpc_caller", default=LOCAL)

@@ -39,6 +39,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("PATCH", _JOB): _CHANGE,
     ("POST", f"{_JOB}/hold"): _CHANGE,
     ("POST", f"{_JOB}/release"): _CHANGE,
+    ("POST", f"{_JOB}/pause"): _CHANGE,
+    ("POST", f"{_JOB}/resume"): _CHANGE,
     ("POST", f"{_JOB}/complete"): _CHANGE,
     ("POST", f"{_JOB}/checkpoint"): _CHANGE,
     ("POST", f"{_JOB}/rerun"): _CHANGE,

@@ -14,6 +14,7 @@ from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.job_page import read_rows
 from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
+from tgpu.api.rest.pausing import pause_named
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.tenants import core_fields, tenant_model
 from tgpu.api.rest.view import folded_model, iso
@@ -27,7 +28,7 @@ from tgpu.store.api import JobQuery
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 from tgpu.wire.tenants_v1 import TenantLimits, TenantPatch
-from tgpu.wire.v1 import SubmitRequest
+from tgpu.wire.v1 import ActionAnswer, SubmitRequest
 
 # Metadata at the beginning of an event stream: the newest event when it began.
 LAST_SEQ: Final = "tgpu-last-seq"
@@ -63,6 +64,21 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         answer = await cancel_named(service, grpc_caller(), _job_name(request.job_id))
         return fill(pb.CancelJobReply(), answer)
+
+    @answering
+    async def PauseJob(self, request: pb.PauseJobRequest, context: Context) -> pb.PauseJobReply:
+        return fill(pb.PauseJobReply(), await self._pause(request, paused=True))
+
+    @answering
+    async def ResumeJob(self, request: pb.ResumeJobRequest, context: Context) -> pb.ResumeJobReply:
+        return fill(pb.ResumeJobReply(), await self._pause(request, paused=False))
+
+    async def _pause(
+        self, request: pb.PauseJobRequest | pb.ResumeJobRequest, *, paused: bool
+    ) -> ActionAnswer:
+        check_bounds(request)
+        name = _job_name(request.job_id)
+        return await pause_named(self._service(), grpc_caller(), name, paused=paused)
 
     @answering
     async def GetJobStatus(self, request: pb.GetJobStatusRequest, context: Context) -> pb.Job:

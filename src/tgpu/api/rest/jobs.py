@@ -19,6 +19,7 @@ from tgpu.api.rest.editing import edit_named
 from tgpu.api.rest.job_page import job_page
 from tgpu.api.rest.logs import read_log
 from tgpu.api.rest.parameters import Name, Words
+from tgpu.api.rest.pausing import pause_named
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.selection import cancel_array
@@ -27,7 +28,7 @@ from tgpu.api.rest.view import job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
 from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import JobState
+from tgpu.core.lifecycle import JobState, Progress
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Principal
 from tgpu.service.jobs import Submitted
@@ -135,6 +136,18 @@ async def release(request: Request, job: Name) -> ActionAnswer:
     job_id = await visible_job_id(service, caller_of(request), job, Action.RELEASE)
     state = await service.jobs.hold(job_id, held=False)
     return ActionAnswer(job_id=job_id, status=state, message="Job is released")
+
+
+@router.post("/{job}/pause")
+async def pause(request: Request, job: Name) -> ActionAnswer:
+    """Have all processes of a running job stand still. It keeps its GPUs and memory."""
+    return await pause_named(service_of(request), caller_of(request), job, paused=True)
+
+
+@router.post("/{job}/resume")
+async def resume(request: Request, job: Name) -> ActionAnswer:
+    """Have a paused job go on."""
+    return await pause_named(service_of(request), caller_of(request), job, paused=False)
 
 
 @router.post("/{job}/complete")
@@ -290,7 +303,7 @@ def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
     )
     sentences = {
         JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
-        JobState.RUNNING: (f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"),
+        JobState.RUNNING: _runs(progress, job_id, gpus),
         JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
         JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
         JobState.CANCELLED: (_cancelled(cause), f"tgpu rerun {job_id}"),
@@ -299,6 +312,13 @@ def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
     if progress.stopping:
         message = f"is being ended: {cause}"
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
+
+
+def _runs(progress: Progress, job_id: str, gpus: str) -> tuple[str, str]:
+    if progress.paused_at is None:
+        return f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"
+    by = f" by {progress.paused_by}" if progress.paused_by else ""
+    return f"is paused{by}, and keeps GPU {gpus}", f"tgpu resume {job_id}"
 
 
 def _cancelled(cause: str | None) -> str:

@@ -34,7 +34,7 @@ router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 
 @router.post("/select")
 async def select(request: Request, response: Response, body: SelectionRequest) -> SelectionAnswer:
-    """Cancel, hold, release, reprioritise or rerun many jobs at once: all of them or none."""
+    """Cancel, hold, release, reprioritise, pause, resume or rerun jobs: all at once or none."""
     service, caller = service_of(request), caller_of(request)
     answer = await change_selection(service, caller, body)
     response.status_code = 200 if answer.recorded else 202
@@ -94,6 +94,8 @@ async def _change_one(
             state = await service.jobs.hold(job_id, held=change is Change.HOLD)
         case Change.PRIORITY:
             state = await service.jobs.rerank(job_id, priority)
+        case Change.PAUSE | Change.RESUME:
+            state = await service.jobs.pause(job_id, paused=change is Change.PAUSE)
     message = of_one(change, job_id, state, priority=priority)
     message += "" if problem is None else not_recorded(problem)
     return SelectionAnswer(
@@ -120,6 +122,8 @@ _ACTIONS: Final = {
     "hold": Action.HOLD,
     "release": Action.RELEASE,
     "priority": Action.PRIORITY,
+    "pause": Action.PAUSE,
+    "resume": Action.RESUME,
     "rerun": Action.RERUN,
 }
 

@@ -14,8 +14,15 @@ _LEFT = {
     Left.HELD: "on hold already",
     Left.NOT_HELD: "not on hold",
     Left.SAME: "of that priority already",
+    Left.WAITS: "not running: only what runs can be paused and resumed",
+    Left.LEASE: "without a command (leases)",
+    Left.PAUSED: "paused already",
+    Left.NOT_PAUSED: "not paused",
     Left.STATE: "in another state",
 }
+# Who pauses a job to give its GPUs to others must be told that this does not.
+KEPT = "its GPUs and memory stay its own and are charged, and its time limit goes on"
+KEPT_BY_ALL = "their GPUs and memory stay their own and are charged, and time limits go on"
 _SHOWN = 10  # ids of jobs that were left alone
 
 
@@ -60,6 +67,10 @@ def sentence(
             text = f"released {what}"
         case Change.PRIORITY:
             text = f"gave {what} priority {priority}"
+        case Change.PAUSE:
+            text = f"paused {what}: {KEPT_BY_ALL}"
+        case Change.RESUME:
+            text = f"resumed {what}"
     if left:
         text += f"; left alone: {', '.join(part.message for part in left)}"
     if changed.unrecorded is not None:
@@ -75,17 +86,16 @@ def nothing_to_do(left: list[LeftAloneModel]) -> str:
 
 
 def of_one(change: Change, job_id: str, state: JobState, *, priority: int | None = None) -> str:
-    match change:
-        case Change.CANCEL if state is JobState.CANCELLED:
-            return f"job {job_id} cancelled"
-        case Change.CANCEL:
-            return f"job {job_id} is being ended"
-        case Change.HOLD:
-            return f"job {job_id} is on hold"
-        case Change.RELEASE:
-            return f"job {job_id} is released"
-        case Change.PRIORITY:
-            return f"job {job_id} has priority {priority}"
+    is_over = state is JobState.CANCELLED
+    became = {
+        Change.CANCEL: "cancelled" if is_over else "is being ended",
+        Change.HOLD: "is on hold",
+        Change.RELEASE: "is released",
+        Change.PRIORITY: f"has priority {priority}",
+        Change.PAUSE: f"is paused: {KEPT}",
+        Change.RESUME: "goes on",
+    }
+    return f"job {job_id} {became[change]}"
 
 
 def not_recorded(problem: str) -> str:

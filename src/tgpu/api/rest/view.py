@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from tgpu.api.rest.convert import signal_name
 from tgpu.api.rest.shown import shown_detail, shown_text
 from tgpu.api.sentences import reason_model
+from tgpu.core import lifecycle
 from tgpu.core.estimate import Estimate
 from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.job import ANYWHERE, Where
@@ -88,6 +89,9 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         if options.checkpoint_signal is None
         else signal_name(options.checkpoint_signal),
         checkpoint_at=None if progress.checkpoint_at is None else iso(progress.checkpoint_at),
+        paused_at=None if progress.paused_at is None else iso(progress.paused_at),
+        paused_by=progress.paused_by or None,
+        paused_seconds=lifecycle.paused_ms(progress, service.clock.now()) / SECOND,
         reservation=options.booking,
         preemptions=progress.preemptions,
         lost_gpu_seconds=progress.lost_gpu_millis_ms / (GPU * SECOND),

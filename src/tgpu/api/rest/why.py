@@ -36,7 +36,7 @@ def why_answer(
         job_id=job_id,
         state=stored.progress.state,
         reason=reason_model(told.reason, job_id),
-        blockers=[_blocker(one, sight) for one in told.blockers[:_SHOWN]],
+        blockers=[_blocker(service, one, sight) for one in told.blockers[:_SHOWN]],
         blocker_count=len(told.blockers),
         ahead=None if told.ahead is None else _ahead(service, told.ahead, sight),
         starts_by=None if starts_by is None else iso(starts_by),
@@ -47,8 +47,9 @@ def why_answer(
     )
 
 
-def _blocker(one: Blocker, sight: Sight) -> BlockerModel:
+def _blocker(service: Service, one: Blocker, sight: Sight) -> BlockerModel:
     visible = sight.sees(one.tenant_id, one.user)
+    entry = service.state.entry(one.job_id)
     return BlockerModel(
         job_id=one.job_id if visible else None,
         tenant_id=one.tenant_id if visible else None,
@@ -57,6 +58,7 @@ def _blocker(one: Blocker, sight: Sight) -> BlockerModel:
         node=one.node_id,
         gpus=list(one.gpus),
         ends_by=None if one.ends_by is None else iso(one.ends_by),
+        paused=entry is not None and entry.progress.paused_at is not None,
     )
 
 

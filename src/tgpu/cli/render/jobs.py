@@ -44,6 +44,7 @@ STATE_STYLES: Final = {
     "starting": "cyan",
     "pending": "yellow",
     "held": "magenta",
+    "paused": "magenta",
     "preempted": "yellow",
     "completed": "dim",
     "failed": "red",
@@ -52,9 +53,11 @@ STATE_STYLES: Final = {
 
 
 def shown_state(job: JobModel) -> str:
-    """The state as people see it: a pending job on hold is "held"."""
+    """The state as people see it: a pending job on hold is "held"; one may stand still."""
     if job.state == "pending" and job.held:
         return "held"
+    if job.state == "running" and job.paused_at:
+        return "paused"
     return "starting" if job.state == "scheduled" else job.state
 
 
@@ -70,6 +73,8 @@ def outcome(job: JobModel, now_ms: int) -> str:
     if job.reason is not None:
         # In a table every column counts; `tgpu why` has the whole sentence.
         return sentence_text(job.reason.message)
+    if job.paused_at and job.state == "running":
+        return f"keeps its GPUs; tgpu resume {clean(job.job_id)}"
     return sentence_text(job.cause or "")
 
 
@@ -170,6 +175,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("started", clock_text(job.started_at, now_ms) if job.started_at else ""),
         ("ended", clock_text(job.ended_at, now_ms) if job.ended_at else ""),
         ("ran", span(job, now_ms) if job.started_at else ""),
+        ("paused", _paused(job, now_ms)),
         ("time limit", _minutes(job.max_runtime_minutes)),
         ("predicted", prediction_text(job.prediction)),
         ("deadline", _deadline(job, now_ms)),
@@ -189,6 +195,14 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("logs", job.log_dir or ""),
     ]
     return facts([(name, value) for name, value in pairs if value])
+
+
+def _paused(job: JobModel, now_ms: int) -> str:
+    """since 12:04 by ada, keeps its GPUs · 5m of its run"""
+    if not job.paused_at:
+        return f"{duration_text(job.paused_seconds)} of its run" if job.paused_seconds else ""
+    by = f" by {clean(job.paused_by)}" if job.paused_by else ""
+    return f"since {clock_text(job.paused_at, now_ms)}{by}; it keeps its GPUs"
 
 
 def natural_key(job_id: str) -> list[tuple[int, int, str]]:

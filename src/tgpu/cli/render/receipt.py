@@ -40,7 +40,7 @@ def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[L
         ("ended", clock_text(found.ended_at, now_ms) if found.ended_at else ""),
         ("waited", duration_text(found.wait_seconds)),
         ("estimated", _estimated(found.announced)),
-        ("ran", duration_text(found.run_seconds)),
+        ("ran", duration_text(found.run_seconds) + _paused(found.paused_seconds)),
         ("GPUs", gpus_text(found.gpu_count)),
         ("GPU-hours", _hours(found.gpu_hours) + (f", {_hours(lost)} of them lost" if lost else "")),
         ("peak memory", "" if peak is None else mebibytes_text(peak)),
@@ -64,6 +64,10 @@ def _row(use: AttemptUseModel, now_ms: int) -> tuple[Cell, ...]:
         Cell(_hours(use.gpu_hours)),
         Cell(clean(use.failure or "")),
     )
+
+
+def _paused(seconds: float) -> str:
+    return f", {duration_text(seconds)} of it paused" if seconds else ""
 
 
 def _estimated(told: AnnouncedModel | None) -> str:

@@ -86,9 +86,10 @@ def _on(one: BlockerModel) -> str:
 
 
 def _end(one: BlockerModel, now_ms: int) -> str:
+    text = "no time limit" if one.node else ""
     if one.ends_by:
-        return moment_text(one.ends_by, now_ms)
-    return "no time limit" if one.node else ""
+        text = moment_text(one.ends_by, now_ms)
+    return f"{text} (paused)" if one.paused else text
 
 
 def _ahead(ahead: AheadModel) -> str:

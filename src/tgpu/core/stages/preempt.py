@@ -139,7 +139,9 @@ def may_be_asked(
         return False
     if limit is not None and started_at + limit - now <= rules.spare_ms:
         return False
-    return not rules.spare_ms or not _ends_soon(entry.job, now - started_at, rules, now)
+    ran_ms = now - started_at - progress.paused_ms
+    stands_still = progress.paused_at is not None  # and will not end by itself
+    return not rules.spare_ms or stands_still or not _ends_soon(entry.job, ran_ms, rules, now)
 
 
 def _ends_soon(job: Job, elapsed_ms: int, rules: PreemptionRules, now: int) -> bool:

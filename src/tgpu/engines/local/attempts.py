@@ -54,6 +54,8 @@ class Attempt:
     cause: str | None = None  # why it was told to end, if it was
     notice: Notice | None = None  # what it gets before TERM, because it gives way
     is_noticed: bool = False  # … and has got
+    is_paused: bool = False  # its processes are to stand still
+    must_wake: bool = False  # … and were to, but not all of them may have been told that it is over
     is_ending: bool = False  # TERM was sent: because it was told to end, or to what it left over
     ended: Exit | None = None  # how the command ended, though some of its processes may be left
     seen: Seen | None = None  # the end, as reported
@@ -126,6 +128,11 @@ class Attempts:
         else:
             return
         self._journal.append("end", *attempt.key, attempt.cause, attempt.notice)
+
+    def told_to_pause(self, attempt: Attempt, paused: bool) -> None:
+        """Remember it, also for a supervisor that comes after us."""
+        attempt.is_paused, attempt.must_wake = paused, not paused
+        self._journal.append("pause", *attempt.key, paused)
 
     def exited(self, attempt: Attempt, end: Exit, gone_at: int) -> None:
         self._finish(
@@ -224,7 +231,10 @@ class Attempts:
             )
             if attempt.seen is not None:
                 yield ("over", *attempt.seen)
-            elif attempt.cause is not None:
+                continue
+            if attempt.is_paused or attempt.must_wake:
+                yield ("pause", *attempt.key, attempt.is_paused)
+            if attempt.cause is not None:
                 yield ("end", *attempt.key, attempt.cause, attempt.notice)
 
     def _replay_one(self, kind: str, fields: list[Any]) -> None:
@@ -244,6 +254,8 @@ class Attempts:
             attempt.cause = fields[3]
             notice = fields[4] if len(fields) > 4 else None  # older ones have none
             attempt.notice = None if notice is None else (notice[0], notice[1])
+        elif kind == "pause":
+            attempt.is_paused, attempt.must_wake = fields[3], not fields[3]
         elif kind == "forget":
             del self.by_key[key]
 

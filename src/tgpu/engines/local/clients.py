@@ -17,6 +17,7 @@ from tgpu.engines.local.protocol import (
     Lines,
     Notice,
     Seen,
+    as_flag,
     as_key,
     as_keys,
     as_ms,
@@ -35,6 +36,8 @@ class Requests(Protocol):
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None: ...
 
     def stop(self, keys: list[Key], notice: Notice | None) -> None: ...
+
+    def pause(self, keys: list[Key], paused: bool) -> None: ...
 
     def forget(self, keys: list[Key]) -> None: ...
 
@@ -148,6 +151,9 @@ class Clients:
             case "stop":
                 keys, notice = fields
                 self._requests.stop(as_keys(keys), as_notice(notice))
+            case "pause":
+                keys, paused = fields
+                self._requests.pause(as_keys(keys), as_flag(paused))
             case "forget":
                 self._requests.forget(as_keys(fields[0]))
             case "hello" | "observe" | "sync":

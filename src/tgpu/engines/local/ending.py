@@ -67,6 +67,8 @@ class Ending:
         attempt.is_ending = True
         told: set[tuple[int, int]] = set()
         self._loop.when_known(lambda: self._terminate(attempt, told))
+        if attempt.is_paused:  # what stands still would not see it
+            self._loop.when_known(lambda: self.wake(attempt))
         killer = _Killer(self._loop, attempt, self)
         self._loop.call_later(attempt.grace_ms / 1000, killer.kill)
 
@@ -98,12 +100,19 @@ class Ending:
             return
         attempt.is_noticed = True
         self._loop.when_known(lambda: _notify(attempt, number))
+        if attempt.is_paused:
+            self._loop.when_known(lambda: self.wake(attempt))
         self._loop.call_later(wait_ms / 1000, lambda: self._notice_over(attempt))
 
     def _notice_over(self, attempt: Attempt) -> None:
         if attempt.stage is not Stage.ENDED:
             attempt.notice = None
             self.begin(attempt)
+
+    def wake(self, attempt: Attempt) -> None:
+        """Have all of it go on. Raises CannotTell."""
+        for process in self.members(attempt):
+            send_signal(process, signal.SIGCONT)
 
     def when_gone(self, attempt: Attempt, callback: Callable[[], None]) -> None:
         """For attempts no runner watches: end what is left, and call back when nothing is."""

@@ -112,6 +112,10 @@ class LocalEngine:
         if keys:
             await self._call(encode("stop", list(keys), notice), "sync")
 
+    async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
+        if keys:
+            await self._call(encode("pause", list(keys), paused), "sync")
+
     async def observe(self) -> list[Observation]:
         return [_observation(fields) for fields in await self._call(b"", "observe")]
 

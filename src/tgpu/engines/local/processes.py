@@ -45,6 +45,10 @@ class Process(NamedTuple):
         """A zombie only waits to be counted, unless threads go on that outlived the first one."""
         return self.state in "ZX" and self.threads <= 1
 
+    @property
+    def is_stopped(self) -> bool:
+        return self.state in "Tt"
+
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent dies, instead of init."""

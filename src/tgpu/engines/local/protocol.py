@@ -8,8 +8,9 @@ supervisor hands on to a runner as it came, without decoding it.
     ["hello", version]                          ["hello", version, pid]
     ["launch", *key, grace, limit]\\t{…}         ["all", [observation, …]]   once, after the hello
     ["stop", [key, …], notice]                  ["changes", [observation, …]]
-    ["forget", [key, …]]                        ["done", request]           all before it is durable
-    ["observe", request]                        ["observed", request, [observation, …]]
+    ["pause", [key, …], paused]                 ["done", request]           all before it is durable
+    ["forget", [key, …]]                        ["observed", request, [observation, …]]
+    ["observe", request]
     ["sync", request]
     ["quit"]
 
@@ -21,7 +22,7 @@ import json
 import signal
 from typing import Any, NamedTuple
 
-VERSION = 4
+VERSION = 5
 
 Key = tuple[str, int, str]  # job id, attempt, identity of the job
 Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM
@@ -106,6 +107,12 @@ def as_notice(value: Any) -> Notice | None:
         case [int(number), ms] if number in signal.valid_signals():
             return int(number), as_ms(ms)
     raise _strange("a notice", value)
+
+
+def as_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _strange("true or false", value)
 
 
 def _strange(wanted: str, value: object) -> ValueError:

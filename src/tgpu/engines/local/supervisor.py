@@ -21,6 +21,7 @@ from tgpu.engines.local.journal import Journal
 from tgpu.engines.local.loop import ASK_AGAIN_SECONDS, Loop
 from tgpu.engines.local.orphan_logs import OrphanLogs
 from tgpu.engines.local.orphans import EndedChild, Orphans
+from tgpu.engines.local.pausing import Pausing
 from tgpu.engines.local.pool import Pool, Runner
 from tgpu.engines.local.processes import CannotTell, is_alive, read_process
 from tgpu.engines.local.protocol import Key, Lines, Notice, Seen, decode
@@ -55,6 +56,7 @@ class Supervisor:
         self._pool = Pool(root, boot, reports)
         survivors = Survivors({root, given or root})
         self._ending = Ending(self._loop, self._attempts, self._pool, survivors)
+        self._pausing = Pausing(self._loop, self._attempts, self._ending)
         self._adoption = Adoption(self._loop, self._attempts, self._ending)
         self._orphans = Orphans(
             self._loop, self._attempts, self._ending, self._adoption, self._pool
@@ -80,6 +82,7 @@ class Supervisor:
                 self._pool.fork()
         for attempt in list(self._attempts.live.values()):
             self._adoption.resolve(attempt)
+            self._pausing.carry_out(attempt)
         self._settle()
         self._keep_house()
         ready()
@@ -109,6 +112,14 @@ class Supervisor:
                 self._ending.begin(attempt)
             else:
                 self._ending.end_start(attempt)
+
+    def pause(self, keys: list[Key], paused: bool) -> None:
+        """Attempts that are over, not known, or told to end are passed over."""
+        self._reap()
+        for key in keys:
+            attempt = self._attempts.live.get(key)
+            if attempt is not None and attempt.cause is None:
+                self._pausing.set(attempt, paused)
 
     def forget(self, keys: list[Key]) -> None:
         for key in keys:

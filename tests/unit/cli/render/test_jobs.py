@@ -29,6 +29,15 @@ def test_a_job_on_hold_is_shown_as_held():
     assert shown_state(a_job(state="scheduled")) == "starting"
 
 
+def test_a_job_that_stands_still_is_shown_as_paused_with_its_gpus_kept():
+    job = a_job(state="running", paused_at=a_job().submitted_at, paused_by="ada")
+    assert shown_state(job) == "paused"
+    assert outcome(job, NOW_MS) == f"keeps its GPUs; tgpu resume {job.job_id}"
+    text = text_of(job_facts(job, NOW_MS))
+    assert " by ada; it keeps its GPUs" in text
+    assert "1m00s of its run" in text_of(job_facts(a_job(paused_seconds=60), NOW_MS))
+
+
 @pytest.mark.parametrize(
     ("job", "text"),
     [
