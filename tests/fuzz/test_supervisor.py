@@ -138,6 +138,10 @@ COMMANDS: Final = st.fixed_dictionaries(
             max_size=2,
         )
         | ODD,
+        "fence": st.fixed_dictionaries(
+            {"opened": st.just([]), "shut": st.just([[1, 200, 201]]), "required": st.booleans()}
+        )
+        | ODD,
         "new_field": ODD,
     },
 )
@@ -156,6 +160,11 @@ MESSAGES: Final = st.one_of(
         lambda keys, notice: encode("stop", keys, notice),
         st.lists(NOT_BYSTANDER, max_size=3) | ODD,
         ODD,
+    ),
+    st.builds(
+        lambda keys, paused: encode("pause", keys, paused),
+        st.lists(NOT_BYSTANDER, max_size=3) | ODD,
+        st.booleans() | ODD,
     ),
     st.builds(lambda keys: encode("forget", keys), st.lists(NOT_BYSTANDER, max_size=3) | ODD),
     st.builds(

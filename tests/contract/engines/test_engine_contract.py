@@ -303,9 +303,21 @@ async def test_attempts_have_their_logs_apart(world: World) -> None:
     assert first != second
 
 
+async def test_a_paused_attempt_runs_on_in_the_books_and_can_be_stopped(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    running = await _running(world.engine, "a")
+    for paused in (True, True, False, True):
+        await world.engine.pause([AttemptKey("a", 1), AttemptKey("nobody", 1)], paused=paused)
+    assert await world.engine.observe() == [running]
+    await world.engine.stop([AttemptKey("a", 1)])
+    assert (await _end(world.engine, "a")).cause == "stopped"
+
+
 async def test_nothing_to_do_is_nothing_done(world: World) -> None:
     await world.engine.open()
     await world.engine.launch([])
     await world.engine.stop([])
+    await world.engine.pause([], paused=True)
     await world.engine.forget([])
     assert await world.engine.observe() == []

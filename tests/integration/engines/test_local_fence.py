@@ -5,17 +5,20 @@ Harmless devices stand in for GPUs: 1:3 (null) for the job's own, 1:5 (zero) for
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
+from tgpu.cli import shell
+from tgpu.cli.job_process import Surroundings
 from tgpu.devices.control_groups import GroupTree, device_tree
 from tgpu.devices.device_lists import shut_devices
 from tgpu.devices.device_program import Device, DeviceRange
 from tgpu.devices.fencing import FenceKind, FenceTree, fence_tree
-from tgpu.engines.api import Fence, Launch, Limits, Phase
+from tgpu.engines.api import Fence, Launch, Limits, Phase, RunAs
 from tgpu.engines.local import runner_group
 
 FOUND = fence_tree()
@@ -31,7 +34,8 @@ TRY = 'for d in own other; do if true 2>/dev/null <"$WORK/$d"; then echo $d open
 @pytest.fixture
 def devices(box: Box) -> None:
     for name, minor in (("own", 3), ("other", 5)):
-        os.mknod(box.work / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        os.mknod(box.work / name, stat.S_IFCHR, os.makedev(1, minor))
+        (box.work / name).chmod(0o666)
 
 
 def fenced(launch: Launch, *, required: bool = False) -> Launch:
@@ -48,16 +52,32 @@ async def test_a_job_opens_its_own_device_and_no_other(box: Box) -> None:
     engine = await box.engine()
     limited = replace(fenced(box.shell("limited", TRY)), limits=Limits(memory_bytes=2**30))
     gang = replace(fenced(box.shell("gang", TRY)), workers=({}, {}))
+    user = replace(fenced(box.shell("user", TRY)), user=RunAs(65534, 65534, ()), cwd="/")
     free = box.shell("free", TRY)
-    await engine.launch([fenced(box.shell("j", TRY)), limited, gang, free])
-    for name in ("j", "limited", "gang", "free"):
+    open_to_all(box.work)
+    await engine.launch([fenced(box.shell("j", TRY)), limited, gang, user, free])
+    for name in ("j", "limited", "gang", "user", "free"):
         assert (await box.end(engine, name)).phase is Phase.EXITED
     assert box.text("j") == "own open\n"
     assert box.text("limited") == "own open\n"
     assert box.text("gang") == "own open\nown open\n"
+    assert box.text("user") == "own open\n"
     assert box.text("free") == "own open\nother open\n"
     assert isinstance(FOUND, FenceTree)
     assert f'"fenced": "{FOUND.kind}"' in record(box, "j")
+
+
+@needs_fence
+@pytest.mark.usefixtures("devices")
+async def test_a_shell_that_root_opens_in_a_job_is_inside_its_fence(box: Box) -> None:
+    engine = await box.engine()
+    await engine.launch([fenced(box.shell("j", "while :; do sleep 0.05; done"))])
+    running = await box.running(engine, "j")
+    found = Surroundings({}, "/", 0, 0, (), running.pid or 0)
+    opened = [
+        in_a_child(lambda: shell._become(found), box.work / name) for name in ("own", "other")
+    ]
+    assert opened == [True, False]
 
 
 @needs_fence
@@ -81,6 +101,13 @@ async def test_a_fence_outlives_runner_and_supervisor_and_ends_with_its_group(bo
         return not group.exists()
 
     await until_true(is_swept, "its group to be taken away")
+
+
+def open_to_all(path: Path) -> None:
+    for each in (path, *path.parents):
+        if each == Path("/tmp"):
+            break
+        each.chmod(0o755)
 
 
 def groups_of(pid: int) -> list[Path]:
@@ -150,11 +177,16 @@ def test_a_list_of_what_is_allowed_is_narrowed(box: Box) -> None:
 
 def can_open(group: Path, device: Path) -> bool:
     """Asked of a process in the group."""
+    return in_a_child(lambda: (group / "cgroup.procs").write_text("0"), device)
+
+
+def in_a_child(enter: Callable[[], object], device: Path) -> bool:
+    """Whether it can open a device when it has entered."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            (group / "cgroup.procs").write_text("0")
+            enter()
             device.open("rb").close()
             code = 0
         finally:
