@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from tgpu import __version__
-from tgpu.cli import connect, fence_checks, machine_checks
+from tgpu.cli import connect, fence_checks, machine_checks, service_checks
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure
 from tgpu.cli.findings import Check, Level
 from tgpu.cli.instants import in_local_time
+from tgpu.cli.leftover_checks import leftovers
 from tgpu.cli.render.gpus import provider_line
 from tgpu.client.errors import ClientError, NoService
 from tgpu.client.http import Client
@@ -21,28 +22,58 @@ from tgpu.client.personal import PersonalService
 
 _LEAST_FREE_BYTES: Final = 1024**3  # logs and the database grow by less than this in a day
 _FAIL_FREE_BYTES: Final = 64 * 1024**2  # about where SQLite refuses to grow its log
+_RESTART: Final = "tgpu stop; tgpu start"
 _OLDEST_PYTHON: Final = (3, 11)
 
 
-def examine(api_url: str | None) -> list[Check]:
+def examine(api_url: str | None, config: Path | None = None, *, fix: bool = False) -> list[Check]:
     """All checks, in the order in which a person would go."""
-    service = connect.personal_service()
-    checks = [
+    first = [
         _python(sys.version_info[:3]),
-        machine_checks.settings(variables()),
+        machine_checks.settings(variables(), config),
+    ]
+    url = api_url or connect.url_before_command.get()
+    if url is not None and config is None:
+        return [*first, *_elsewhere(url)]
+    service = _service_of(config)
+    checks = [
+        *first,
         data_dir(service.data_dir),
         machine_checks.file_system(service.data_dir),
         disk(service.data_dir),
         machine_checks.open_files(),
         machine_checks.sessions(),
         *machine_checks.units(config_home()),
+        *leftovers(service.data_dir, fix=fix),
     ]
     try:
-        with connect.open_client(api_url, timeout_seconds=10) as client:
-            is_mine = client.target == service.target()
-            return [*checks, *_of_service(client, service if is_mine else None)]
+        chosen = url if config is None else str(service.target())
+        with connect.open_client(chosen, timeout_seconds=10) as client:
+            return [*checks, *_of_service(client, service)]
     except Failure as failure:
         return [*checks, Check("service", Level.FAIL, failure.message)]
+
+
+def _elsewhere(url: str) -> list[Check]:
+    """Of a service that was named: nothing of this machine's own has to do with it."""
+    try:
+        with connect.open_client(url, timeout_seconds=10) as client:
+            return _of_service(client, None)
+    except Failure as failure:
+        return [Check("service", Level.FAIL, failure.message)]
+
+
+def _service_of(config: Path | None) -> PersonalService:
+    """The user's own, or the one that a settings file is for."""
+    if config is None:
+        return connect.personal_service()
+    from tgpu.settings import SettingsError, load_settings
+
+    try:
+        settings = load_settings(config)
+    except SettingsError:  # a check of its own tells
+        return connect.personal_service()
+    return PersonalService(settings.data_directory)
 
 
 def _python(version: tuple[int, ...]) -> Check:
@@ -96,16 +127,19 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
         return [_no_service(client, service), _driver()]
     except ClientError as error:
         finding = f"answers badly: {error.message}"
-        return [Check("service", Level.FAIL, finding, "tgpu stop; tgpu start")]
+        return [Check("service", Level.FAIL, finding, _RESTART)]
     where = f"pid {health.pid} at {client.target}"
     if health.version != __version__:
         finding = f"{where} has version {health.version}, tgpu has {__version__}"
-        checks = [Check("service", Level.WARN, finding, "tgpu stop; tgpu start")]
+        remedy = _RESTART if service is not None else "have one of the two upgraded"
+        checks = [Check("service", Level.WARN, finding, remedy)]
     else:
         checks = [Check("service", Level.OK, f"{where} answers, version {health.version}")]
     checks += [
         Check("service", Level.FAIL, in_local_time(text), _mend(text)) for text in health.problems
     ]
+    if service is None:
+        checks += service_checks.of_target(client, health.problems)
     if client.target.is_local:
         checks.append(machine_checks.memory_limits(health.pid))
     return [*checks, *_gpus(client), *fence_checks.gpu_fence(client)]
@@ -122,7 +156,7 @@ def _mend(problem: str) -> str:
         return "free some space; tgpu doctor shows how much there is"
     if problem.startswith("store:"):
         return "check the disk space and the rights of the data directory"
-    return "tgpu stop; tgpu start"
+    return _RESTART
 
 
 def _lives(pid: int) -> bool:

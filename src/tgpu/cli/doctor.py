@@ -1,14 +1,36 @@
 """`tgpu doctor`: what is wrong on this machine, and the command that mends it."""
 
+from typing import Annotated
+
+import typer
+
 from tgpu.cli.options import ApiUrl, Json, examples
+from tgpu.cli.service import Config
 
-EPILOG = examples("tgpu doctor", "tgpu doctor --json | jq '.checks[] | select(.level != \"ok\")'")
+EPILOG = examples(
+    "tgpu doctor",
+    "tgpu doctor --fix",
+    "tgpu doctor --config /etc/tgpu.yaml",
+    "tgpu doctor --api-url https://gpu.example.org:8080",
+    "tgpu doctor --json | jq '.checks[] | select(.level != \"ok\")'",
+)
 
 
-def doctor(as_json: Json = False, api_url: ApiUrl = None) -> int:
-    """Look for what is wrong on this machine, and say how to mend it.
+def doctor(
+    config: Config = None,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Mend what is left of starting over: supervisors, sockets."),
+    ] = False,
+    as_json: Json = False,
+    api_url: ApiUrl = None,
+) -> int:
+    """Look for what is wrong, and say how to mend it.
 
-    The exit code is 1 if something fails; warnings do not count.
+    With --api-url or TGPU_URL it looks at that scheduler: version, health, GPUs, clock, disk,
+    certificate, and who you are there. Else at this machine and your own scheduler, or with
+    --config at the one that this settings file is for. The exit code is 1 if something fails;
+    warnings do not count.
     """
     from tgpu.cli.checks import examine
     from tgpu.cli.exit_codes import ExitCode
@@ -16,7 +38,7 @@ def doctor(as_json: Json = False, api_url: ApiUrl = None) -> int:
     from tgpu.cli.output import show_json, show_lines
     from tgpu.cli.render.checks import check_lines
 
-    checks = examine(api_url)
+    checks = examine(api_url, config, fix=fix)
     if as_json:
         show_json({"checks": [check.as_json() for check in checks]})
     else:

@@ -18,20 +18,24 @@ _NETWORK: Final = frozenset(
 _FEW_FILES: Final = 1024  # the service keeps one open for each connection and each job's log
 
 
-def settings(environ: dict[str, str]) -> Check:
-    """Those of the environment: what every start takes over."""
+def settings(environ: dict[str, str], config: Path | None = None) -> Check:
+    """Those of the environment, what every start takes over, and of a file."""
     from tgpu.settings import SettingsError, load_with_origins
 
     try:
-        loaded = load_with_origins(None, {}, environ)
+        loaded = load_with_origins(config, {}, environ)
     except SettingsError as error:
         first = error.problems[0]
+        if config is not None and first.startswith(str(config)):
+            return Check("settings", Level.FAIL, first, f"mend it; tgpu config check {config}")
         variable = first.partition(":")[0]
         return Check("settings", Level.FAIL, first, f"unset {variable}, or set it right")
     if loaded.without_effect:
         idle = loaded.without_effect[0]
         finding = f"{idle.origin} is set and has no effect in this version"
         return Check("settings", Level.WARN, finding, f"unset {idle.origin}")
+    if config is not None:
+        return Check("settings", Level.OK, f"{config} and the environment are right")
     return Check("settings", Level.OK, "the environment sets nothing that cannot be")
 
 

@@ -125,7 +125,6 @@ def who(**fields: object) -> WhoAmI:
         (who(), Chosen("speech", "TGPU_TENANT"), "speech (from TGPU_TENANT)"),
         (who(), Chosen("x", "TGPU_TENANT"), "x (from TGPU_TENANT), which is not one of yours"),
         (who(), None, "whichever you name: --tenant, TGPU_TENANT, or tgpu config set tenant NAME"),
-        (who(tenants=[], problem="ada belongs nowhere"), None, "ada belongs nowhere"),
     ],
 )
 def test_whoami_says_who_why_and_which_tenant_applies(found, told, last):
@@ -133,3 +132,8 @@ def test_whoami_says_who_why_and_which_tenant_applies(found, told, last):
     assert lines[0].startswith("ada: user of ")
     assert lines[1] == "known by: auth.map: group lab"
     assert lines[-1].endswith(last)
+
+
+def test_whoami_tells_who_has_no_tenant_what_to_do():
+    found = who(tenants=[], problem="ada belongs nowhere")
+    assert whoami_lines(found, None) == ["ada: user of no tenant", "ada belongs nowhere"]

@@ -13,10 +13,10 @@ def whoami_lines(found: "WhoAmI", chosen: "Chosen | None") -> list[str]:
     theirs = found.tenants
     tenants = "all tenants" if theirs is None else ", ".join(theirs) or "no tenant"
     lines = [f"{clean(found.name)}: {found.role} of {clean(tenants)}"]
+    if found.problem:  # it says why, too
+        return [*lines, clean(found.problem)]
     if found.how:
         lines.append(f"known by: {clean(found.how)}")
-    if found.problem:
-        return [*lines, clean(found.problem)]
     if chosen is not None and theirs is not None and chosen.value not in theirs:
         which = f"{chosen.value} (from {chosen.source}), which is not one of yours"
     elif chosen is not None:

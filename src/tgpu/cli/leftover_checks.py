@@ -1,0 +1,53 @@
+"""Checks of `tgpu doctor`: what is left of starting over, and mending it."""
+
+from pathlib import Path
+
+from tgpu.app.leftovers import Kind, Leftover, find_leftovers, mend
+from tgpu.cli.environment import home_relative
+from tgpu.cli.findings import Check, Level
+
+_NAME = "leftovers"
+_FIX = "tgpu doctor --fix"
+
+
+def leftovers(data_dir: Path, *, fix: bool) -> list[Check]:
+    """Nothing where there is nothing left over."""
+    found = find_leftovers(str(data_dir / "engine"))
+    return [_mended(one) if fix and one.is_mendable else _told(one) for one in found]
+
+
+def _told(one: Leftover) -> Check:
+    where = home_relative(one.directory)
+    pid = one.supervisor.pid if one.supervisor is not None else 0
+    match one.kind:
+        case Kind.ORPHAN if one.jobs:
+            jobs = " ".join(map(str, one.jobs[:20]))
+            finding = (
+                f"the supervisor {pid} of {where}, which was removed, still looks after "
+                f"jobs that no scheduler knows (processes {jobs}); their GPUs are in use until "
+                "they end"
+            )
+            return Check(_NAME, Level.WARN, finding, f"let them end, or end them: kill {jobs}")
+        case Kind.ORPHAN:
+            finding = f"the supervisor {pid} of {where}, which was removed, has nothing to do"
+        case Kind.DEAF:
+            finding = (
+                f"the supervisor {pid} of {where} has lost its socket, so no scheduler reaches it "
+                "and none starts; its jobs go on"
+            )
+            return Check(_NAME, Level.FAIL, finding, _FIX)
+        case Kind.STALE:
+            finding = f"nobody listens on the socket in {where}; the next start replaces it"
+    return Check(_NAME, Level.WARN, finding, _FIX)
+
+
+def _mended(one: Leftover) -> Check:
+    told = _told(one)
+    if not mend(one):
+        return told
+    done = {
+        Kind.ORPHAN: "it was ended",
+        Kind.DEAF: "it was ended; the next start takes its jobs over",
+        Kind.STALE: "it was removed",
+    }
+    return Check(_NAME, Level.OK, f"mended: {told.finding}: {done[one.kind]}")
