@@ -178,6 +178,7 @@ class Scheduler:
         tenant_id: str = DEFAULT_TENANT,
         name: str = "",
         environment: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         max_runtime_seconds: float | None = None,
         workers: int = 1,
         deadline: datetime | None = None,
@@ -187,8 +188,8 @@ class Scheduler:
     ) -> str:
         """Queue a script: a `.py` file under this Python, anything else as the program it is.
 
-        `gpus` are of each worker. `constraints` say where it may run, by the names of
-        POST /api/v1/jobs: `{"gpu_types": ["H100", "A100"], "labels": {"rack": "r1"}}`.
+        `secrets` are variables that nobody is shown. `gpus` are of each worker. `constraints` say
+        where it may run, by the names of POST /api/v1/jobs: `{"gpu_types": ["H100", "A100"]}`.
         """
         path = os.fspath(script)
         program = [sys.executable, path] if path.endswith(".py") else [path]
@@ -203,6 +204,7 @@ class Scheduler:
                     "deadline": None if deadline is None else deadline.astimezone().isoformat(),
                     "preemptible": preemptible,
                     "checkpoint_signal": checkpoint_signal,
+                    "secrets": dict(secrets or {}),
                 }
             )
         )
@@ -216,6 +218,7 @@ class Scheduler:
                 argv=(*program, *args),
                 cwd=os.getcwd(),
                 env=tuple(sorted((environment or {}).items())),
+                secrets=wanted.detail.secrets,
             ),
             base_environment=process_environ(),
         )

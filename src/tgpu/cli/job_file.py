@@ -32,6 +32,8 @@ MOST_JOBS: Final = 1000  # more are an array, a sweep, or several files
 SAME: Final = {
     **{"gpu_count": "gpus", "num_gpus": "gpus", "tenant_id": "tenant", "project_id": "tenant"},
     **{"job_id": "id", "working_dir": "cwd", "environment": "env", "labels": "label"},
+    # A file has the names of secrets, never their values.
+    "secrets": "secret",
     **{"nodes": "node", "excluded_nodes": "not-node", "allowed_gpus": "gpu-ids"},
     **{"excluded_gpus": "not-gpu-ids", "max_retries": "retries", "cpu_cores": "cpus"},
     **{"gpu_type": "type", "gpu_types": "type", "mail_to": "mail-user", "mail_on": "mail-type"},

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from tgpu.cli import environment, own_config
+from tgpu.cli import environment, own_config, secrets_given
 from tgpu.cli.connect import connected, ensure_service
 from tgpu.cli.exit_codes import ExitCode, exit_code_of_job
 from tgpu.cli.failures import Failure, of_client_error
@@ -72,6 +72,7 @@ def build(
         environment.working_dir(how.cwd),
         environment.variables(),
         environment.now_ms(),
+        secrets_given.terminal(),
     )
     chosen = _own_tenant(typed, given)
     if chosen is not None:

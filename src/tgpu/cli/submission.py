@@ -16,6 +16,7 @@ from tgpu.cli.failures import Failure, bad_input, of_validation
 from tgpu.cli.instants import parse_instant
 from tgpu.cli.mail_types import parse_mail_types
 from tgpu.cli.options import read_option
+from tgpu.cli.secrets_given import Ask, read_secrets
 from tgpu.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
 _NO_COMMAND = (
@@ -40,6 +41,7 @@ _OPTIONS: Final = {
     "cpu_cores": "--cpus",
     "memory_mb": "--mem",
     "environment": "--env",
+    "secrets": "--secret",
     "working_dir": "--cwd",
     "max_runtime": "--time",
     "max_runtime_minutes": "--time",
@@ -96,6 +98,7 @@ class Typed:
     job_id: str | None = None
     gpu_ids: str | None = None
     env: Sequence[str] = ()
+    secret: Sequence[str] = ()
     send_env: bool = True
     lease: bool = False
     workers: int = 1
@@ -131,6 +134,7 @@ class Submitter:
     working_dir: str
     variables: dict[str, str]
     now_ms: int = 0
+    ask_secret: Ask | None = None  # for one that is not among the variables
 
 
 def build_request(
@@ -148,7 +152,13 @@ def build_request(
     if typed.auto and typed.gpus is not None:
         raise bad_input("--auto and --gpus exclude each other", "leave one of them out")
     gpus = read_option("--gpus", amounts.parse_gpu_count, typed.gpus or "1")
-    sendable, left_out = _sendable(submitter.variables if typed.send_env else {})
+    secrets = read_option(
+        "--secret",
+        lambda _: read_secrets(typed.secret, submitter.variables, submitter.ask_secret),
+        "",
+    )
+    mine = {name: value for name, value in submitter.variables.items() if name not in secrets}
+    sendable, left_out = _sendable(mine if typed.send_env else {})
     fields: dict[str, object] = {
         "job_id": typed.job_id,
         **({"tenant_id": typed.tenant} if typed.tenant else {}),
@@ -165,6 +175,7 @@ def build_request(
             "--env", lambda _: amounts.parse_variables(typed.env, submitter.variables), ""
         ),
         "base_environment": sendable,
+        "secrets": secrets,
         "working_dir": _text("the working directory", submitter.working_dir),
         "max_runtime": read_option("--time", parse_duration, typed.time) if typed.time else None,
         "max_retries": typed.retries,

@@ -263,6 +263,14 @@ def submit(
         list[str] | None,
         typer.Option(metavar="K=V", help="Set a variable. Repeat.", rich_help_panel=_SETTING),
     ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Give it this variable of mine, or NAME=@FILE, shown to nobody. Repeat.",
+            rich_help_panel=_SETTING,
+        ),
+    ] = None,
     no_env: Annotated[
         bool,
         typer.Option("--no-env", help="Do not pass on my environment.", rich_help_panel=_SETTING),
@@ -393,6 +401,7 @@ def submit(
         job_id=job_id,
         gpu_ids=gpu_ids,
         env=env or [],
+        secret=secret or [],
         send_env=not no_env,
         lease=lease,
         workers=workers,

@@ -143,6 +143,8 @@ class Detail:
     log_limit_mib: int | None = None  # of each of its logs; None: as the service is set, 0: none
     owner: str = ""  # who submitted it, as the audit log names them; empty: an older version
     account: str = ""  # the name of `uid` when it was submitted
+    # Variables that nobody is shown, by name; their values are on record sealed alone.
+    secrets: tuple[tuple[str, str], ...] = ()
     run_in: tuple[str, str] | None = None  # "conda", "venv" or "uv", and its name or path
 
 

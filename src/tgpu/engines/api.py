@@ -77,6 +77,7 @@ class Launch:
     # Of each of its two logs: beginning and end are kept, the middle is taken out. None: no limit.
     log_limit_bytes: int | None = None
     fence: Fence | None = None  # None: it may open whatever its user may
+    secrets: tuple[str, ...] = ()  # values of its environment that no record may have
 
 
 class Phase(StrEnum):

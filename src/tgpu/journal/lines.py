@@ -36,7 +36,7 @@ SNAPSHOT: Final = "snapshot"  # kinds of lines that are no events
 JOB: Final = "job"
 
 # What a job's owner said of it that no decision looks at. The first never leave the service.
-_SECRET: Final = ("env", "env_id")
+_SECRET: Final = ("env", "env_id", "secrets")
 _COMMANDS: Final = ("argv", "cwd", "params")
 # Ten times the largest bulk submission. What is longer is no journal.
 _LONGEST_LINE: Final = 256 * 1024 * 1024

@@ -34,6 +34,7 @@ from tgpu.service.accounts import Account, account_of
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.clock import Clock
 from tgpu.service.evidence import gather
+from tgpu.service.evidence_secrets import without_secrets
 from tgpu.service.fencing import CannotFence, GpuFences
 from tgpu.service.file_reads import FileReads
 from tgpu.service.launch import inherited, launch_of
@@ -327,6 +328,7 @@ class Attempts:
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
         evidence = await gather(self._engine, batch, self._reads)
+        evidence = await without_secrets(evidence, self._store, self._sealer)
         while True:
             try:
                 await self._writer.do(

@@ -12,7 +12,7 @@ from tgpu.engines.api import NO_LIMITS, Launch, Limits, RunAs
 from tgpu.service.accounts import Account
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.run_as import is_themselves
-from tgpu.wire.masking import mask_argv
+from tgpu.wire.masking import given_values, mask_argv, mask_values
 from tgpu.wire.script_command import ASSIGNED
 from tgpu.wire.session_name import session_name
 
@@ -55,7 +55,8 @@ def launch_of(
         )
     elif parts:
         assigned |= _devices(job, parts[0], _gpus_of(parts[0], nodes))
-    env = {**base, **dict(detail.env), **assigned, "TGPU_LOG_DIR": log_dir}
+    own = {**dict(detail.env), **dict(detail.secrets)}
+    env = {**base, **own, **assigned, "TGPU_LOG_DIR": log_dir}
     log_limit = log_limit_mib if detail.log_limit_mib is None else detail.log_limit_mib
     return Launch(
         key=attempt_key(job, progress.attempt),
@@ -73,6 +74,7 @@ def launch_of(
         script_folders=script_folders,
         home=home,
         log_limit_bytes=None if log_limit is None else log_limit * _MIB,
+        secrets=given_values(detail.secrets),
     )
 
 
@@ -83,7 +85,8 @@ def session_of(job: Job, detail: Detail, progress: Progress, multiplexer: str) -
         return ""
     gpus = ",".join(str(share.gpu_index) for share in placement.shares)
     # Everybody sees the names of sessions, and asks for them without the secrets of the command.
-    return session_name(gpus, mask_argv(detail.argv), job.job_id)
+    words = [mask_values(word, given_values(detail.secrets)) for word in mask_argv(detail.argv)]
+    return session_name(gpus, words, job.job_id)
 
 
 def _multiplexer(detail: Detail, default: str) -> str:

@@ -20,7 +20,7 @@ async def rerun_detail(run_as: RunAs, caller: Principal, stored: StoredJob) -> t
     is_for_owner = not is_own and caller.role is Role.ADMIN and caller.tenants is None
     if not (is_own or is_for_owner):
         detail = replace(as_account(detail, None), owner=caller.owner, user=caller.name)
-        detail = replace(detail, env_id=None, env=(), mail_to=(), mail_on=())
+        detail = replace(detail, env_id=None, env=(), secrets=(), mail_to=(), mail_on=())
     if stored.job.options.lease:  # it runs nothing
         return detail, is_own or is_for_owner
     if is_for_owner:

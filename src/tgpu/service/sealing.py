@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tgpu.core.job import Detail
 from tgpu.wire.masking import (
     SEALED,
+    given_values,
     is_secret_option,
     mask_argv,
     mask_text,
@@ -139,6 +140,7 @@ class Sealer:
             image=work.text(detail.image),
             env=tuple((name, work.done(value)) for name, value in env),
             params=tuple((n, work.parameter(n, value)) for n, value in detail.params),
+            secrets=tuple((name, self.seal(value)) for name, value in detail.secrets),
         )
         swept = tuple((n, tuple(work.parameter(n, value) for value in vs)) for n, vs in params)
         return made, swept
@@ -160,6 +162,7 @@ class Sealer:
             image=self.unseal(detail.image),
             env=tuple((name, self.unseal(value)) for name, value in detail.env),
             params=tuple((name, self.unseal(value)) for name, value in detail.params),
+            secrets=tuple((name, self.unseal(value)) for name, value in detail.secrets),
         )
 
 
@@ -182,7 +185,8 @@ class _Sealing:
 
         mask_argv(detail.argv, note)
         mask_variables(detail.env, note)
-        self._secrets = secret_values(found)
+        given = given_values(detail.secrets)
+        self._secrets = tuple(sorted({*secret_values(found), *given}, key=len, reverse=True))
 
     def hold(self, value: str) -> str:
         if any(name in value for name in self._kept):

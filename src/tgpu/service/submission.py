@@ -92,7 +92,7 @@ class Submission:
     def characters(self) -> int:
         """Of the commands and variables of all its jobs, before parameters are put in."""
         detail = self.detail
-        variables = sum(len(name) + len(value) for name, value in detail.env)
+        variables = sum(len(name) + len(value) for name, value in (*detail.env, *detail.secrets))
         return self.size * (sum(map(len, detail.argv)) + variables)
 
     @property

@@ -36,6 +36,7 @@ _HARMLESS: Final = frozenset(
 _PARTS: Final = re.compile(r"[-_.]+|(?<=[a-z])(?=[A-Z])")
 # What stands for a value that is elsewhere: $NAME, {name}, <name>.
 _STAND_IN: Final = re.compile(r"\$\{?\w+\}?|\{\w+\}|<[^>]*>|-|\*+|")
+_SHORTEST_GIVEN: Final = 4  # the same of one that was said to be a secret
 _SHORTEST: Final = 6  # characters of a value that is looked for elsewhere: shorter ones are words
 
 
@@ -67,6 +68,10 @@ _HOOK: Final = re.compile(
 _BEARER: Final = re.compile(
     r"(?P<before>\b(?:[Bb]earer|[Bb]asic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{8,})"
 )
+_AUTHORIZATION: Final = re.compile(
+    r"(?P<before>(?i:authorization['\"]?\s?[:=]\s?['\"]?(?:[A-Za-z][\w-]{0,30}\s+)?))"
+    r"(?P<value>[A-Za-z0-9._~+/=-]{8,})"
+)
 _TOKENS: Final = re.compile(
     r"(?P<before>(?<![A-Za-z0-9]))(?P<value>"
     + _first(
@@ -75,7 +80,20 @@ _TOKENS: Final = re.compile(
             r"github_pat_[A-Za-z0-9_]{20,}",
             r"glpat-[A-Za-z0-9_-]{16,}",
             r"hf_[A-Za-z0-9]{20,}",
-            r"sk-(?:proj-|ant-[a-z]+\d*-|svcacct-|or-v1-)?[A-Za-z0-9]{20,}[A-Za-z0-9_-]*",
+            r"sk-(?:proj-|ant-[a-z]+\d*-|svcacct-|admin-|or-v1-)[A-Za-z0-9_-]{20,}",
+            r"sk-[A-Za-z0-9]{20,}[A-Za-z0-9_-]*",
+            r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
+            r"gl(?:dt|rt|ptt|cbt|soat)-[A-Za-z0-9_-]{16,}",
+            r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}",
+            r"nvapi-[A-Za-z0-9_-]{40,}",
+            r"(?:gsk|r8)_[A-Za-z0-9]{30,}",
+            r"ya29\.[A-Za-z0-9_-]{20,}",
+            r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+            r"(?:shpat|shpss|shpca)_[a-f0-9]{32}",
+            r"dop_v1_[a-f0-9]{64}",
+            r"xapp-\d-[A-Za-z0-9-]{10,}",
+            r"AGE-SECRET-KEY-1[0-9A-Z]{30,}",
+            r"\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])",
             r"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])",
             r"AIza[A-Za-z0-9_-]{35}",
             r"xox[abeprs]-[A-Za-z0-9-]{10,}",
@@ -83,7 +101,8 @@ _TOKENS: Final = re.compile(
             r"pypi-[A-Za-z0-9_-]{50,}",
             r"eyJ[A-Za-z0-9_-]{8,1000}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
             r"tgpu_[A-Za-z0-9]+_[A-Za-z0-9_-]{16,}",
-            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
         )
     )
     + ")",
@@ -111,7 +130,8 @@ _OF_PROGRAMS: Final = tuple(
 # A text without any of these has nothing to hide, and most have none.
 _HINT: Final = re.compile(
     r"://|=|:|-[-puPaw]|gh[pousr]_|github_pat_|glpat-|hf_|sk-|AKIA|ASIA|AIza|xox|npm_|pypi-|eyJ|tgpu_"
-    r"|[Bb]earer|[Bb]asic|PRIVATE KEY"
+    r"|[Bb]earer|[Bb]asic|PRIVATE KEY|[srp]k_|gl\w{2,4}-|dckr_|nvapi-|gsk_|r8_|ya29|SG\.|shp|dop_v1"
+    r"|xapp-|AGE-SECRET"
 )
 
 
@@ -140,7 +160,7 @@ def mask_text(text: str, hide: Hide = lambda _: MASK) -> str:
     text = _hidden(_TOKENS, text, hide)
     if "://" in text:
         text = _hidden(_HOOK, _hidden(_QUERY, _hidden(_LOGIN, text, hide), hide), hide)
-    text = _hidden(_BEARER, text, hide)
+    text = _hidden(_AUTHORIZATION, _hidden(_BEARER, text, hide), hide)
     for pattern in _OF_PROGRAMS:
         text = _hidden(pattern, text, hide)
     text = _hidden(_OPTION, text, hide, is_secret_option)
@@ -179,6 +199,12 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in variables.items()
         if is_secret_variable(name) and len(value) >= _SHORTEST and not _is_plain(value)
     }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def given_values(secrets: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Values that somebody said are secret, whatever they look like. The longest first."""
+    found = {value for _, value in secrets if len(value) >= _SHORTEST_GIVEN}
     return tuple(sorted(found, key=len, reverse=True))
 
 

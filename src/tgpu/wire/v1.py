@@ -112,6 +112,8 @@ class SubmitRequest(RequestModel):
     environment: Variables = {}
     # The submitter's whole environment, under `environment`; the command line sends it.
     base_environment: AnyVariables = {}
+    # Variables that are given to the job and shown to nobody: on record sealed, hidden by value.
+    secrets: Variables = {}
     working_dir: Text = ""
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
@@ -247,6 +249,7 @@ class JobModel(_Model):
     working_dir: str
     image: str
     environment: dict[str, str]  # the job's own; values of secret-looking names are masked
+    secrets: list[str] = []  # names of variables that it is given and nobody is shown
     submitted_at: str
     started_at: str | None
     ended_at: str | None

@@ -16,16 +16,20 @@ SECRETS = (
     "h1dden-in-a-variable",
     "h1dden-on-the-command-line",
     "ghp_" + "Zz9" * 12,
+    "unremarkableword",  # nothing but its owner's word tells that it is a secret
 )
+
+SEEN = f"{SECRETS[0]} {SECRETS[1]} {SECRETS[2]} {SECRETS[4]}"
 
 
 def a_secret_job(service: RealService) -> str:
     """It writes down what it was given, in its own directory."""
-    script = 'printf "%s %s %s" "$SHELL_TOKEN" "$MY_PASSWORD" "$2" > seen; echo ready'
+    script = 'printf "%s %s %s %s" "$SHELL_TOKEN" "$MY_PASSWORD" "$2" "$PLAIN" > seen; echo ready'
     body = {
-        "command": ["/bin/sh", "-c", script, "sh", "--password", SECRETS[2], SECRETS[3]],
+        "command": ["/bin/sh", "-c", script, "sh", "--password", *SECRETS[2:]],
         "name": f"with {SECRETS[3]}",
         "environment": {"MY_PASSWORD": SECRETS[1]},
+        "secrets": {"PLAIN": SECRETS[4]},
         "base_environment": {"SHELL_TOKEN": SECRETS[0], "PATH": os.environ["PATH"]},
         "working_dir": str(service.work),
     }
@@ -62,7 +66,7 @@ def test_it_runs_with_its_secrets_and_the_database_has_none_under_any_key(
         service.start()
         job_id = a_secret_job(service)
         service.in_state(job_id, "completed")
-        assert (service.work / "seen").read_text() == f"{SECRETS[0]} {SECRETS[1]} {SECRETS[2]}"
+        assert (service.work / "seen").read_text() == SEEN
         service.terminate()
         assert secrets_in_database(service.data_dir) == []
         record = service.data_dir / "engine" / "jobs" / job_id / "1" / "attempt.jsonl"
@@ -80,7 +84,7 @@ def test_it_runs_with_its_secrets_and_the_database_has_none_under_any_key(
         again = service.post(f"/jobs/{job_id}/rerun", {})["job_id"]
         (service.work / "seen").unlink()
         service.in_state(again, "completed")
-        assert (service.work / "seen").read_text() == f"{SECRETS[0]} {SECRETS[1]} {SECRETS[2]}"
+        assert (service.work / "seen").read_text() == SEEN
         assert secrets_in_database(service.data_dir) == []
 
 

@@ -82,6 +82,19 @@ working_dir: /data
     }
 
 
+@pytest.mark.parametrize("field", ["secret", "secrets"])
+def test_a_file_names_secrets_and_never_has_their_values(tgpu, service, write, monkeypatch, field):
+    monkeypatch.setenv("MY_WORD", "unremarkableword")
+    outcome = tgpu("submit", write(f"command: [x]\n{field}: [MY_WORD]\n"))
+    assert outcome.code == 0, outcome.err
+    (body,) = service.bodies
+    assert body["secrets"] == {"MY_WORD": "unremarkableword"}
+    refused = tgpu("submit", write(f"command: [x]\n{field}: [MY_WORD=hunter2]\n"))
+    assert "the value itself has no place here, where others can read it" in refused.err
+    assert "hunter2" not in refused.err
+    assert len(service.bodies) == 1
+
+
 def test_what_is_typed_goes_before_the_file(tgpu, service, write):
     job = "command: [x]\ngpus: 8\nmax_runtime: 60\nenv: {A: 1, B: 2}\nparams: {lr: [1, 2]}\n"
     typed = ("--gpus", "1", "--time", "1h", "--env", "B=9", "--param", "lr=3")

@@ -65,9 +65,10 @@ async def visible_job(
 
 def as_seen(service: Service, caller: Principal, stored: StoredJob) -> StoredJob:
     """As a list or an answer shows it to this caller."""
-    if not stored.detail.env or permits(service.state, caller, Action.ENVIRONMENT, stored.job):
+    has_variables = stored.detail.env or stored.detail.secrets
+    if not has_variables or permits(service.state, caller, Action.ENVIRONMENT, stored.job):
         return stored
-    return replace(stored, detail=replace(stored.detail, env=()))
+    return replace(stored, detail=replace(stored.detail, env=(), secrets=()))
 
 
 def sight(service: Service, caller: Principal) -> Sight:

@@ -21,6 +21,7 @@ from tgpu.core.job import (
 from tgpu.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from tgpu.service.submission import RunIn, SizeBy, Submission, parse_indexes
 from tgpu.wire.bounds import LONGEST_ARGUMENT, WIDEST
+from tgpu.wire.masking import MASK
 from tgpu.wire.v1 import LONGEST_COUNT, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -69,6 +70,7 @@ def submission_of(body: SubmitRequest) -> Submission:
             argv=_argv(body),
             cwd=_working_dir(body.working_dir),
             env=tuple(sorted(_environment("environment", body.environment).items())),
+            secrets=tuple(sorted(_secrets(body).items())),
             image=body.image,
             screen=body.screen,
             tmux=body.tmux,
@@ -235,6 +237,23 @@ def _environment(field: str, variables: dict[str, str]) -> dict[str, str]:
         if not name or "=" in name:
             raise InvalidRequest(field, name, "not a variable's name")
     return variables
+
+
+def _secrets(body: SubmitRequest) -> dict[str, str]:
+    """What is wrong with one is said without it."""
+    for name, value in body.secrets.items():
+        if not _VARIABLE.fullmatch(name):
+            raise InvalidRequest("secrets", MASK, "variable names have letters, digits and _ only")
+        if not value:
+            raise InvalidRequest(f"secrets.{name[:64]}", "", "must not be empty")
+        if name in body.environment:
+            raise InvalidRequest(
+                "secrets", name, "is in environment too, where it is shown: give it once"
+            )
+        if len(value.encode()) > LONGEST_ARGUMENT:
+            most = f"must have at most {LONGEST_ARGUMENT} bytes"
+            raise InvalidRequest(f"secrets.{name[:64]}", MASK, most)
+    return body.secrets
 
 
 def _time_limit(body: SubmitRequest) -> int | None:

@@ -99,6 +99,8 @@ def _setting(job: Job, detail: Detail, env: dict[str, str]) -> Iterator[str]:
         yield from ("--cwd", detail.cwd)
     for name, value in env.items():
         yield from ("--env", f"{name}={value}")
+    for name, _ in detail.secrets:
+        yield from ("--secret", name)
 
 
 def size_text(mebibytes: int) -> str:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from tgpu.core.job import NO_DETAIL, Detail
 from tgpu.wire.masking import (
     MASK,
+    given_values,
     is_secret_option,
     mask_argv,
     mask_text,
@@ -39,6 +40,7 @@ def shown_detail(detail: Detail) -> Detail:
             (name, MASK if is_secret_option(name) else shown(value))
             for name, value in detail.params
         ),
+        secrets=tuple((name, MASK) for name, _ in detail.secrets),
     )
 
 
@@ -58,4 +60,5 @@ def secrets_in(detail: Detail) -> tuple[str, ...]:
 
     mask_argv(detail.argv, note)
     mask_variables(detail.env, note)
-    return secret_values(found)
+    given = given_values(detail.secrets)
+    return tuple(sorted({*secret_values(found), *given}, key=len, reverse=True))

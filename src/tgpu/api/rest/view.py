@@ -53,6 +53,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
         working_dir=detail.cwd,
         image=detail.image,
         environment=dict(detail.env),
+        secrets=[name for name, _ in detail.secrets],
         submitted_at=iso(job.submitted_at),
         started_at=None if progress.started_at is None else iso(progress.started_at),
         ended_at=None if progress.ended_at is None else iso(progress.ended_at),

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tgpu.core.errors import quoted
 from tgpu.wire.complaints import remedy_of
 from tgpu.wire.json_words import json_words
+from tgpu.wire.masking import MASK
 
 MOST_TOLD: Final = 20  # complaints in an answer; of the others the number is told
 _LOOKED_AT: Final = 200  # pydantic's own, of which each member of a union has one
@@ -21,6 +22,7 @@ _EXAMPLES: Final = {
     "after.0": 'like {"job_id": "7"}',
     "params": 'like {"lr": ["0.1", "0.01"]}',
     "environment": 'like {"SEED": "1"}',
+    "secrets": 'like {"HF_TOKEN": "…"}',
     "allowed_gpus": "like [0, 1]",
     "excluded_gpus": "like [0, 1]",
     "gpu_types": 'like ["H100", "A100"]',
@@ -77,6 +79,8 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     if field == "body" and isinstance(value, bytes):
         remedy = "must be JSON, sent with the header Content-Type: application/json"
         return {"field": field, "value": quoted(value), "remedy": remedy}
+    if field.split(".", maxsplit=1)[0] == "secrets":
+        value = MASK  # said without it, also to whoever sent it: answers are kept
     remedy = _INSTEAD.get(field) or remedy_of(error)
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"

@@ -190,6 +190,7 @@ def job_facts(job: JobModel, now_ms: int) -> list[Line]:
         ("array", _array(job)),
         ("rerun of", job.rerun_of or ""),
         ("parameters", ", ".join(f"{name}={value}" for name, value in job.params.items())),
+        ("secrets", ", ".join(clean(name) for name in job.secrets)),
         ("variables", "\n".join(f"{n}={v}" for n, v in sorted(job.environment.items()))),
         ("process", str(job.pid) if job.pid and job.state == "running" else ""),
         ("logs", job.log_dir or ""),

@@ -366,7 +366,7 @@ class _Connection(asyncio.Protocol):
 
 def _shown(launch: Launch) -> tuple[str, ...]:
     """The command for records and lists of processes, which others read: without its secrets."""
-    secrets = secret_values(launch.env)
+    secrets = (*launch.secrets, *secret_values(launch.env))
     return tuple(mask_values(word, secrets) for word in mask_argv(launch.argv))
 
 
