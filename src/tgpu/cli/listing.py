@@ -127,16 +127,21 @@ def watch(
 
 
 def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show all facts of a job. Values of variables that look secret are masked."""
+    """Show all facts of a job, or of a whole array. Values that look secret are masked."""
+    from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms
     from tgpu.cli.output import show_json, show_lines
+    from tgpu.cli.render.arrays import array_facts
     from tgpu.cli.render.jobs import job_facts
+    from tgpu.wire.arrays_v1 import ArraySummary
 
     with connected(api_url) as client:
-        found = client.get_job(job)
+        found = job_or_array(client, job, client.get_job)
     if as_json:
         show_json(found)
+    elif isinstance(found, ArraySummary):
+        show_lines(array_facts(found, now_ms()))
     else:
         show_lines(job_facts(found, now_ms()))
 
@@ -145,17 +150,28 @@ def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
     """Say why a job waits, and what would start it.
 
     The one reason that counts, the jobs that are in its way and before it, when it starts at the
-    latest if that is known, and the smallest change after which it would start now.
+    latest if that is known, and the smallest change after which it would start now. Of a whole
+    array, the job that is next in line.
     """
+    from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms
     from tgpu.cli.output import say, show_json, show_lines, width
+    from tgpu.cli.render.arrays import counts_text
     from tgpu.cli.render.why import next_line, why_lines
+    from tgpu.wire.arrays_v1 import ArraySummary
 
     with connected(api_url) as client:
-        answer = client.why(job)
+        answer = job_or_array(client, job, client.why)
+        array = answer if isinstance(answer, ArraySummary) else None
+        if array is not None and array.next_waiting is not None:
+            answer = client.why(array.next_waiting)
     if as_json:
         show_json(answer)
+        return
+    if array is not None:
+        say(f"array {array.array_id}: {counts_text(array)}")
+    if isinstance(answer, ArraySummary):
         return
     show_lines(why_lines(answer, now_ms(), width()))
     if line := next_line(answer):

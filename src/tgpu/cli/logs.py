@@ -37,17 +37,28 @@ def logs(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Print what a job wrote: its standard output to ours, its standard error to ours."""
+    """Print what a job wrote: its standard output to ours, its standard error to ours.
+
+    Of a whole array, one job after the other, with its id before each line.
+    """
+    from tgpu.cli.array_logs import no_following, print_array_log
+    from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
     from tgpu.cli.reading import Wanted, follow_log, print_log
+    from tgpu.wire.arrays_v1 import ArraySummary
 
     if follow and as_json:
         raise bad_input("--follow and --json exclude each other", "leave one of them out")
     chosen = [name for name, on in (("stdout", stdout), ("stderr", stderr)) if on]
     wanted = Wanted(job, tuple(chosen) or ("stdout", "stderr"), tail, attempt)
     with connected(api_url) as client:
-        if follow:
+        found = job_or_array(client, job, client.get_job)
+        if isinstance(found, ArraySummary):
+            if follow:
+                raise no_following(found)
+            print_array_log(client, found, wanted.streams, tail, as_json=as_json)
+        elif follow:
             follow_log(client, wanted)
         else:
             print_log(client, wanted, as_json)
@@ -65,8 +76,9 @@ def wait(
 ) -> int:
     """Wait until jobs are over, and return the exit code of the job.
 
-    Of several jobs, the first code that is not zero, in the order given. A job ended by a signal
-    counts 128 + signal, a cancelled one 143, one that failed without a code 1.
+    Of several jobs, the first code that is not zero, in the order given; of a whole array, the
+    highest. A job ended by a signal counts 128 + signal, a cancelled one 143, one that failed
+    without a code 1.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration

@@ -50,7 +50,7 @@ JobIds = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB",
-        help="Ids of jobs or of whole arrays, or `last` for the newest job.",
+        help="Ids of jobs or of whole arrays, or `last` for the newest.",
         autocompletion=complete_jobs,
     ),
 ]

@@ -4,11 +4,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tgpu.cli.arrays import array_of
 from tgpu.cli.exit_codes import ExitCode, exit_code_of_job
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.output import note, say, show_json, write_bytes
+from tgpu.cli.render.arrays import array_line
 from tgpu.cli.render.jobs import ended_line, shown_state, waiting_line
-from tgpu.cli.targets import unfold
+from tgpu.client.errors import ClientError
 from tgpu.client.follow import (
     ENDED,
     TimedOut,
@@ -19,6 +21,7 @@ from tgpu.client.follow import (
     wait_until_started,
 )
 from tgpu.client.http import Client
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.v1 import JobModel
 
 
@@ -73,27 +76,50 @@ def wait_for(
     client: Client, ids: Sequence[str], seconds: float | None, *, quiet: bool, as_json: bool
 ) -> int:
     deadline = None if seconds is None else time.monotonic() + seconds
-    jobs = [_wait(client, job_id, deadline) for job_id in unfold(client, ids)]
-    over = [job for job in jobs if job.state in ENDED]
+    found = [_wait(client, job_id, deadline) for job_id in ids]
     if as_json:
-        show_json(jobs)
+        show_json(found)
     elif not quiet:
-        for job in jobs:
-            if job.state in ENDED:
-                say(ended_line(job))
-            else:
-                note(f"job {job.job_id} is still {shown_state(job)}")
-    if len(over) < len(jobs):
+        for each in found:
+            _say_how_it_ended(each)
+    codes = [_exit_code(each) for each in found]
+    if None in codes:
         return ExitCode.TIMED_OUT
-    codes = [exit_code_of_job(job.state, job.exit_code, job.signal) for job in jobs]
     return next((code for code in codes if code), ExitCode.OK)
 
 
-def _wait(client: Client, job_id: str, deadline: float | None) -> JobModel:
+def _wait(client: Client, job_id: str, deadline: float | None) -> JobModel | ArraySummary:
     try:
         return wait_until_over(client, job_id, deadline)
     except TimedOut as error:
         return error.job
+    except ClientError as error:
+        array = array_of(client, job_id, error)
+        if array is None:
+            raise
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return client.wait_array(array.array_id, left)
+
+
+def _say_how_it_ended(each: JobModel | ArraySummary) -> None:
+    if isinstance(each, ArraySummary):
+        if each.is_over:
+            say(array_line(each))
+        else:
+            note(f"{array_line(each)}; not all of it is over")
+    elif each.state in ENDED:
+        say(ended_line(each))
+    else:
+        note(f"job {each.job_id} is still {shown_state(each)}")
+
+
+def _exit_code(each: JobModel | ArraySummary) -> int | None:
+    """None where it is not over."""
+    if isinstance(each, ArraySummary):
+        return each.exit_code if each.is_over else None
+    if each.state not in ENDED:
+        return None
+    return exit_code_of_job(each.state, each.exit_code, each.signal)
 
 
 def _print_tail(client: Client, job: JobModel, stream: str, attempt: int, wanted: Wanted) -> int:

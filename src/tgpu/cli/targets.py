@@ -36,20 +36,6 @@ def elements_of(client: Client, array_id: str, states: Sequence[str] = ()) -> li
     return sorted((job.job_id for job in jobs), key=natural_key)
 
 
-def unfold(client: Client, ids: Sequence[str]) -> list[str]:
-    """The same ids with arrays replaced by their elements; an unknown id raises ClientError."""
-    found: list[str] = []
-    for job_id in ids:
-        try:
-            found.append(client.get_job(job_id).job_id)
-        except ClientError as error:
-            elements = elements_of(client, job_id) if error.code == "JOB_NOT_FOUND" else []
-            if not elements:
-                raise
-            found += elements
-    return found
-
-
 def _try(job_id: str, act: Callable[[str], object]) -> Done:
     try:
         return Done(job_id, answer=act(job_id))

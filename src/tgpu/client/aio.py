@@ -16,6 +16,7 @@ from tgpu.client.errors import ClientError
 from tgpu.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from tgpu.client.target import Target
 from tgpu.client.watch import SILENCE_SECONDS, Watch
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.budgets_v1 import BudgetList
 from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from tgpu.wire.events_v1 import EventList, EventModel
@@ -159,6 +160,14 @@ class AsyncClient:
     async def select(self, request: SelectionRequest) -> SelectionAnswer:
         """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""
         return await self.send(calls.select(request))
+
+    async def get_array(self, array_id: str) -> ArraySummary:
+        """How far a whole array or sweep is, and what became of its elements."""
+        return await self.send(calls.get_array(array_id))
+
+    async def wait_array(self, array_id: str, timeout_seconds: float | None = None) -> ArraySummary:
+        """The array once all of it is over, or as it stands when the time is up."""
+        return await self._run(steps.wait_array(array_id, timeout_seconds))
 
     async def cancel_job(self, job_id: str) -> ActionAnswer:
         return await self.send(calls.cancel_job(job_id))

@@ -14,6 +14,7 @@ from tgpu.client.call import (
     path_of,
     said,
 )
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.budgets_v1 import BudgetList
 from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from tgpu.wire.events_v1 import EventList
@@ -157,6 +158,16 @@ def get_job(job_id: str) -> Call[JobModel]:
 
 def select(request: SelectionRequest) -> Call[SelectionAnswer]:
     return Call("POST", "/api/v1/jobs/select", a(SelectionAnswer), body=said(request))
+
+
+def get_array(array_id: str) -> Call[ArraySummary]:
+    return Call("GET", path_of("arrays", array_id, kind="array"), a(ArraySummary))
+
+
+def wait_array(array_id: str, timeout_seconds: float) -> Call[ArraySummary]:
+    path = path_of("arrays", array_id, "wait", kind="array")
+    query = {"timeout": timeout_seconds}
+    return Call("GET", path, a(ArraySummary), query, poll_seconds=timeout_seconds)
 
 
 def cancel_job(job_id: str) -> Call[ActionAnswer]:

@@ -19,6 +19,7 @@ from tgpu.client.errors import ClientError
 from tgpu.client.steps import Item, Pause, Steps, Stream, Walk, Wish
 from tgpu.client.target import Target
 from tgpu.client.watch import SILENCE_SECONDS, Watch
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.budgets_v1 import BudgetList
 from tgpu.wire.estimates_v1 import AccuracyAnswer, EstimateAnswer
 from tgpu.wire.events_v1 import EventList, EventModel
@@ -166,6 +167,14 @@ class Client:
     def select(self, request: SelectionRequest) -> SelectionAnswer:
         """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""
         return self.send(calls.select(request))
+
+    def get_array(self, array_id: str) -> ArraySummary:
+        """How far a whole array or sweep is, and what became of its elements."""
+        return self.send(calls.get_array(array_id))
+
+    def wait_array(self, array_id: str, timeout_seconds: float | None = None) -> ArraySummary:
+        """The array once all of it is over, or as it stands when the time is up."""
+        return self._run(steps.wait_array(array_id, timeout_seconds))
 
     def cancel_job(self, job_id: str) -> ActionAnswer:
         return self.send(calls.cancel_job(job_id))

@@ -13,6 +13,7 @@ from tgpu.client import calls
 from tgpu.client.call import Call
 from tgpu.client.calls import PAGE, JobFilter
 from tgpu.client.errors import ClientError, TimedOut, may_pass
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.events_v1 import EventModel
 from tgpu.wire.v1 import JobModel
 
@@ -102,6 +103,17 @@ def wait(job_id: str, timeout_seconds: float | None) -> Steps[JobModel]:
             return job
         if deadline is not None and time.monotonic() >= deadline:
             raise TimedOut(job)
+
+
+def wait_array(array_id: str, timeout_seconds: float | None) -> Steps[ArraySummary]:
+    """As it stands when the time is up, where not all of it is over by then."""
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    while True:
+        left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
+        poll = max(0.0, min(left, POLL_SECONDS))
+        array = yield from patiently(calls.wait_array(array_id, poll))
+        if array.is_over or (deadline is not None and time.monotonic() >= deadline):
+            return array
 
 
 def iter_jobs(limit: int | None, **wanted: Unpack[JobFilter]) -> Stream[JobModel]:

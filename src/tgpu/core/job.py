@@ -151,6 +151,11 @@ class Detail:
 NO_DETAIL: Final = Detail()
 
 
+def name_of(job: Job) -> JobId:
+    """By which people name what was submitted: an element goes by the name of its array."""
+    return job.job_id if job.array is None else JobId(job.array.array_id)
+
+
 class JobClass(NamedTuple):
     """Jobs that no rule can tell apart except by age. See `core/queue.py`.
 

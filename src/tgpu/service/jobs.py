@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -38,6 +39,7 @@ from tgpu.service.clock import Clock
 from tgpu.service.fit import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.job_fields import with_edits
+from tgpu.service.job_numbers import JobNumbers
 from tgpu.service.ownership import no_job
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
@@ -49,8 +51,8 @@ from tgpu.service.submission import (
     unfold,
 )
 from tgpu.service.tenants import queues_of
-from tgpu.service.writer import Decide, Decision, Writer
-from tgpu.store.api import JobQuery, Store, StoredJob
+from tgpu.service.writer import Decide, Decision, StateApart, Writer
+from tgpu.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 from tgpu.store.codec import decode_event
 
 # As many as a request may name one by one: each job keeps the list of those it waits for.
@@ -110,9 +112,14 @@ class JobCommands:
         self._clock = clock
         self._max_queue_size = max_queue_size
         self._leases_only = leases_only  # there is no engine: commands are kept, not run
-        self.last_number = last_number
+        self._numbers = JobNumbers(store, last_number)
         self._step_millis = step_millis
         self._gangs = gangs  # whether jobs may have several workers
+
+    @property
+    def last_number(self) -> int:
+        """The highest that a job or an array was given."""
+        return self._numbers.recorded
 
     async def submit(self, submission: Submission) -> Submitted:
         """Queue the jobs of one submission, all of them or none."""
@@ -237,7 +244,16 @@ class JobCommands:
         groups: Sequence[Sequence[Submission]],
         environments: Mapping[str, Mapping[str, str]],
     ) -> list[Submitted]:
-        base_ids = [await self._new_id() for _ in groups]
+        base_ids = [await self._numbers.take() for _ in groups]
+        with self._given_back(base_ids):
+            return await self._queue_as_all(groups, environments, base_ids)
+
+    async def _queue_as_all(
+        self,
+        groups: Sequence[Sequence[Submission]],
+        environments: Mapping[str, Mapping[str, str]],
+        base_ids: Sequence[JobId],
+    ) -> list[Submitted]:
         now = self._clock.now()
         unfolded = [
             [pair for submission in group for pair in unfold(submission, base_id, now)]
@@ -260,11 +276,27 @@ class JobCommands:
             ]
             event = JobsSubmitted(now, tuple(job for job, _ in pairs))
             details = {job.job_id: detail for job, detail in pairs}
-            return Decision(done, [event], details, environments, documents=documents)
+            numbers = self._numbers.documents(max(base_ids, key=int))
+            return Decision(
+                done, [event], details, environments, documents={**documents, **numbers}
+            )
 
         done = await self._writer.do(decide, [job.job_id for job, _ in pairs])
         self._key_recorded |= bool(documents)
         return done
+
+    @contextmanager
+    def _given_back(self, numbers: Sequence[JobId]) -> Iterator[None]:
+        """Numbers that nothing was recorded under are there for others."""
+        try:
+            yield
+        except (SchedulerError, _DependencyEnded) as error:
+            is_unknown = isinstance(error, StoreUnavailable) and not error.is_outcome_known
+            # A duplicate: what callers named is in the way of this number, and stays there.
+            if not is_unknown and not isinstance(error, StateApart | Duplicate):
+                for number in numbers:
+                    self._numbers.give_back(number)
+            raise
 
     def _sealed(
         self, submission: Submission, nonce: str
@@ -284,7 +316,17 @@ class JobCommands:
         submission = replace(submission, after=await self._open_dependencies(submission))
         self._check_still_possible(submission)
         self._check_fit(submission)
-        base_id = submission.job_id or await self._new_id()
+        number = await self._numbers.take() if submission.job_id is None else None
+        with self._given_back([] if number is None else [number]):
+            return await self._queue_as(submission, environments, number)
+
+    async def _queue_as(
+        self,
+        submission: Submission,
+        environments: Mapping[str, Mapping[str, str]],
+        number: JobId | None,
+    ) -> Submitted:
+        base_id = number or submission.job_id or JobId("")
         now = self._clock.now() if submission.submitted_at is None else submission.submitted_at
         unfolded = unfold(submission, base_id, now)
         job_ids = tuple(job.job_id for job, _ in unfolded)
@@ -305,7 +347,10 @@ class JobCommands:
                 [JobsSubmitted(now, jobs, held)],
                 {job.job_id: detail for job, detail in unfolded},
                 environments,
-                documents=self._documents(submission, base_id),
+                documents={
+                    **self._documents(submission, base_id),
+                    **self._numbers.documents(number),
+                },
             )
 
         touches = {*job_ids, *(d.job_id for d in submission.after)}
@@ -699,14 +744,6 @@ class JobCommands:
             return None, {}
         env_id, content = self._sealer.environment(base)
         return env_id, {env_id: content}
-
-    async def _new_id(self) -> JobId:
-        """The next number that no caller has taken as a name."""
-        while True:
-            self.last_number += 1
-            candidate = JobId(str(self.last_number))
-            if self._state.entry(candidate) is None and not await self._store.known([candidate]):
-                return candidate
 
 
 def _only_new(options: Options, was: Options) -> Options:

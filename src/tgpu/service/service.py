@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tgpu.core.events import (
 )
 from tgpu.core.forward import Deciding
 from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import DependencyKind, Job, JobClass
+from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
 from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
 from tgpu.core.plan import Plan, Reservation
@@ -59,6 +59,7 @@ from tgpu.service.fencing import FenceMode, GpuFences
 from tgpu.service.file_reads import FileReads, ReadTimedOut
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
+from tgpu.service.job_numbers import last_number
 from tgpu.service.job_watch import WatchRules
 from tgpu.service.jobs import JobCommands, not_found
 from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
@@ -276,7 +277,8 @@ class Service:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
         self._observer.opening(self.state)
         loaded = await self.store.open()
-        last_number = await self._find_partner(loaded)
+        loaded = replace(loaded, last_number=await last_number(self.store, loaded))
+        last = await self._find_partner(loaded)
         await self._restore(loaded)
         self.jobs = JobCommands(
             self.state,
@@ -285,7 +287,7 @@ class Service:
             self.clock,
             max_queue_size=self.settings.max_queue_size,
             leases_only=self.engine is None,
-            last_number=last_number,
+            last_number=last,
             step_millis=self.settings.step_millis,
             gangs=self.settings.gangs,
             prepare=Preparation(
@@ -310,7 +312,7 @@ class Service:
             await self.clock_watch.look()  # before anything is decided on the time
         await self.lookout.look()
         newest = await self.store.jobs(JobQuery(limit=1))
-        self.newest = newest[0].job.job_id if newest else None
+        self.newest = name_of(newest[0].job) if newest else None
         if self._attempts is not None and self.engine is not None:
             await self._attempts.open()
             self._spawn("carry out", self._attempts.carry_out)
@@ -440,7 +442,7 @@ class Service:
     # -- reading ---------------------------------------------------------------------------------
 
     async def resolve(self, name: str) -> JobId:
-        """A job's id as people write it: `last` is the newest job."""
+        """A job's id as people write it: `last` is the newest job, or its whole array."""
         if name != "last":
             return JobId(name)
         if self.newest is None:
@@ -770,7 +772,7 @@ class Service:
                 if event.progress.state in TERMINAL:
                     self._wake_waiters(event.job_id)
             elif isinstance(event, JobsSubmitted):
-                self.newest = event.jobs[-1].job_id
+                self.newest = name_of(event.jobs[-1])
         self._wake.set()
 
     def _wake_waiters(self, job_id: JobId) -> None:

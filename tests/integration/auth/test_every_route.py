@@ -46,6 +46,7 @@ def path_for(method: str, path: str, tenant: str) -> str:
     values = {
         "job": f"{tenant}-1",
         "job_id": f"{tenant}-1",
+        "array": f"{tenant}-1",
         "tenant_id": tenant,
         "project_id": tenant,
         "queue_id": f"{tenant}:night",

@@ -10,12 +10,14 @@ from pydantic import BaseModel
 from tests.unit.cli.builders import a_gpu, a_job, some_gpus
 from tgpu.client.http import Client
 from tgpu.client.target import parse_target
+from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.v1 import ClusterStatus, GpuList, JobModel
 
 
 @dataclass
 class FakeService:
     jobs: dict[str, JobModel] = field(default_factory=dict)
+    arrays: dict[str, ArraySummary] = field(default_factory=dict)
     logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     gpus: GpuList = field(default_factory=lambda: some_gpus(a_gpu()))
     refusal: tuple[int, str, str] | None = None  # status, code, message
@@ -58,6 +60,8 @@ class FakeService:
                 return _model(self.status())
             case "GET", ["gpus"]:
                 return _model(self.gpus)
+            case "GET", ["arrays", array_id, *_] if array_id in self.arrays:
+                return _model(self.arrays[array_id])
             case method, ["jobs", job_id, *tail]:
                 return self._job(request, method, job_id, tail)
         return _error(404, "NOT_FOUND", f"nothing at {request.url.path}")

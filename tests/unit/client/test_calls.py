@@ -40,6 +40,8 @@ EXAMPLES: list[Call[object]] = [
     calls.list_jobs(10, None),
     calls.get_job("7"),
     calls.select(SelectionRequest(action="cancel", jobs=["7"])),
+    calls.get_array("7"),
+    calls.wait_array("7", 5),
     calls.cancel_job("7"),
     calls.hold_job("7"),
     calls.rerank_job("7", 900),

@@ -33,6 +33,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", "/api/v1/jobs"): _READ,
     ("POST", "/api/v1/jobs/estimate"): _READ,
     ("POST", "/api/v1/jobs/select"): _CHANGE,
+    ("GET", "/api/v1/arrays/{array}"): _READ,
+    ("GET", "/api/v1/arrays/{array}/wait"): _READ,
     ("GET", "/api/v1/scheduler/accuracy"): _READ,
     ("GET", _JOB): _READ,
     ("DELETE", _JOB): _CHANGE,

@@ -12,8 +12,9 @@ from tgpu.api.auth.doors import user_name
 from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.standing import check_priority
-from tgpu.core.errors import Forbidden
+from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.ids import JobId, TenantId
+from tgpu.core.job import name_of
 from tgpu.core.ledger import TenantUse
 from tgpu.core.lifecycle import JobState
 from tgpu.core.state import State
@@ -54,7 +55,7 @@ async def visible_job(
     job_id = await _resolve(service, caller, name)
     stored = await service.store.job(job_id)
     if stored is None:
-        raise not_found(job_id)
+        raise await _no_single_job(service, caller, job_id)
     try:
         check(service.state, caller, action, stored.job)
     except Forbidden:
@@ -222,6 +223,16 @@ def _looks_after_all(caller: Principal) -> bool:
     return caller.tenants is None and caller.role in (Role.ADMIN, Role.OPERATOR)
 
 
+async def _no_single_job(service: Service, caller: Principal, name: JobId) -> NotFound:
+    """Who names a whole array where only one job will do is told what there is."""
+    query = visible_query(service, caller, JobQuery(array_id=name, limit=1))
+    found = await service.store.jobs(query)
+    if not found:
+        return not_found(name)
+    remedy = f"{name} is an array: name one of its jobs, such as {found[0].job.job_id}"
+    return NotFound("job", name, remedy)
+
+
 async def _resolve(service: Service, caller: Principal, name: str) -> JobId:
     return await newest_of(service, caller) if name == "last" else JobId(name)
 
@@ -235,4 +246,4 @@ async def newest_of(service: Service, caller: Principal) -> JobId:
     newest = await service.store.jobs(visible_query(service, caller, query))
     if not newest:
         raise not_found("last")
-    return newest[0].job.job_id
+    return name_of(newest[0].job)

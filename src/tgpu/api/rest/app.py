@@ -14,6 +14,7 @@ from tgpu.api.auth.doors import DoorRules
 from tgpu.api.auth.rules import check_role
 from tgpu.api.errors import body, http_error
 from tgpu.api.rest import (
+    arrays,
     audit,
     budgets,
     cluster,
@@ -75,6 +76,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         estimates.router,
         jobs.router,
         selection.router,
+        arrays.router,
         preemptions.router,
         receipt.router,
         tenants.router,
