@@ -37,10 +37,11 @@ def screens(as_json: Json = False) -> None:
     note("go in with `tgpu attach JOB`; leave screen with Ctrl-A d, tmux with Ctrl-B d: jobs go on")
 
 
-def attach(job: JobId, api_url: ApiUrl = None) -> None:
-    """Go into the GNU screen or tmux session of a running job.
+def attach(job: JobId, api_url: ApiUrl = None) -> int:
+    """Go to the terminal of a job of `tgpu run`, or into the GNU screen or tmux session of one.
 
-    Leave screen with Ctrl-A d, tmux with Ctrl-B d: the job goes on. Ctrl-C is the job's.
+    Leave the first with Ctrl-] d, screen with Ctrl-A d, tmux with Ctrl-B d: the job goes on. Ctrl-C
+    is the job's.
     """
     import os
     import sys
@@ -50,6 +51,9 @@ def attach(job: JobId, api_url: ApiUrl = None) -> None:
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.failures import Failure, bad_input
 
+    code = _sit(job, api_url)
+    if code is not None:
+        return code
     sessions = _sessions()
     if job == "last":
         with connected(api_url) as client:
@@ -67,6 +71,33 @@ def attach(job: JobId, api_url: ApiUrl = None) -> None:
     env = variables()
     env.pop("TMUX", None)  # inside a session of one's own, tmux would refuse
     os.execve(found.enter[0], found.enter, env)
+
+
+def _sit(job: str, api_url: str | None) -> int | None:
+    """In front of a job that `tgpu run` has started; None for all others."""
+    import sys
+
+    from tgpu.cli.connect import open_client
+    from tgpu.cli.failures import Failure, bad_input
+    from tgpu.cli.running import sit_in_front, terminal_name
+    from tgpu.cli.terminal.seat import NoTerminal
+    from tgpu.client.errors import ClientError
+
+    with open_client(api_url) as client:
+        try:
+            model = client.get_job(job)
+        except ClientError:
+            return None  # sessions are found without a service
+        name = terminal_name(model.command) if model.state == "running" else None
+        if name is None:
+            return None
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise bad_input("this is no terminal", f"follow its output with: tgpu logs -f {job}")
+        try:
+            return sit_in_front(client, model, name)
+        except NoTerminal as problem:
+            remedy = f"follow its output with: tgpu logs -f {model.job_id}"
+            raise Failure(f"job {model.job_id}: {problem}", remedy, code="NO_TERMINAL") from None
 
 
 def _sessions() -> "list[JobSession]":

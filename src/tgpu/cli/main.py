@@ -26,6 +26,7 @@ from tgpu.cli import (
     export,
     gateway,
     importing,
+    interactive,
     jobs_file,
     keys,
     listing,
@@ -140,6 +141,13 @@ _add(
     _JOBS,
     settings={"allow_interspersed_args": False},
     cls=option_words.SubmitCommand,
+)
+_add(
+    "run",
+    interactive.run,
+    interactive.EPILOG,
+    _JOBS,
+    settings={"allow_interspersed_args": False},
 )
 _add("add", add.add, add.EPILOG, _JOBS)
 _add("import", importing.import_jobs, importing.EPILOG, _JOBS)

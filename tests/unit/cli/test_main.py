@@ -25,7 +25,7 @@ COMMANDS = [
     *("config-sample", "config-schema", "job-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
     *("test", "service", "screens", "attach", "import"),
-    *("priority", "edit", "shell"),
+    *("priority", "edit", "run", "shell"),
     *("export", "replay", "whatif"),
     "predict",
     "sim",
@@ -64,6 +64,7 @@ def test_every_command_has_help_with_examples(tgpu, name):
 def test_every_command_that_answers_programs_takes_json():
     no_json = {"agent", "attach", "shell", "gateway", "serve", "watch", "top", "config-sample"}
     no_json |= {"config-schema", "job-schema"}  # print JSON anyway
+    no_json.add("run")  # its output is the command's
     # Their subcommands do.
     no_json |= {"jobs-file", "db", "keys", "tenants", "queues", "quota", "config", "predict"}
     no_json |= {"sim", "service", "notices"}
