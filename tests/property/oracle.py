@@ -189,6 +189,12 @@ def _may(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
         (asks.mem_mib, sum(o.request.mem_mib for o in own), tenant.max_mem_mib),
         (1, len(own), tenant.max_running_jobs),
     ]
+    user = job.options.user
+    mine, may_have = [o for o in own if o.options.user == user], tenant.limits_of(user)
+    limits += [
+        (asks.gpu_millis, sum(o.request.gpu_millis for o in mine), may_have.max_gpu_millis),
+        (1, len(mine), may_have.max_running_jobs),
+    ]
     if asks.gpu_type is not None:  # else `place` chooses the type, and minds its quota
         limits.append((asks.gpu_millis, of_type, tenant.max_of_type(asks.gpu_type)))
     if tenant.cohort:

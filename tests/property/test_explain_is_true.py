@@ -20,7 +20,7 @@ from tgpu.core.policies import order_policy
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.stages.place import could_ever_hold
 from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant
+from tgpu.core.tenant import NO_USER_LIMITS, Tenant
 
 # Removing one cause may show the next; there are fewer kinds of cause than this.
 MOST_CAUSES = 25
@@ -81,6 +81,7 @@ def remove_cause(state: State, entry: Entry, found: Reason) -> bool:
                 e.job.job_id
                 for e in state.placed()
                 if class_of(e.job).array_id == class_of(job).array_id  # of capped arrays only
+                and e.job.tenant_id == job.tenant_id  # another's may have the same name
             ]
             for other in elements[: int(facts["running"]) - int(facts["limit"]) + 1]:
                 end_anyhow(state, other)
@@ -89,6 +90,11 @@ def remove_cause(state: State, entry: Entry, found: Reason) -> bool:
             _raise_quota(state, entry, found)
         case ReasonCode.QUOTA_LENT | ReasonCode.BORROW_LIMIT | ReasonCode.COHORT_QUOTA:
             _make_the_cohort_lend(state, entry, found)
+        case ReasonCode.USER_LIMIT:
+            assert int(facts["current"]) + int(facts["requested"]) > int(facts["limit"])
+            tenant = state.ledger.tenant(job.tenant_id).tenant
+            lifted = replace(tenant, user_limits=NO_USER_LIMITS, limits_by_user=())
+            state.apply(TenantSet(0, lifted))
         case ReasonCode.TENANT_INACTIVE:
             tenant = state.ledger.tenant(job.tenant_id).tenant
             state.apply(TenantSet(0, replace(tenant, active=True)))

@@ -30,7 +30,7 @@ from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.state import State
-from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.tenant import NO_USER_LIMITS, Tenant, TenantQueue, UserLimits
 
 AGING_SECONDS = 1
 TENANTS = (TenantId("red"), TenantId("blue"))
@@ -70,7 +70,13 @@ def a_random_tenant(rng: Random, tenant_id: TenantId) -> Tenant:
         weight_millis=rng.choice((1000, 1000, 500, 3000)),
         active=rng.random() < 0.95,
         enforce_quota=rng.random() < 0.8,
+        user_limits=some_user_limits(rng) if rng.random() < 0.2 else NO_USER_LIMITS,
+        limits_by_user=(("ann", some_user_limits(rng)),) if rng.random() < 0.2 else (),
     )
+
+
+def some_user_limits(rng: Random) -> UserLimits:
+    return UserLimits(rng.choice((None, 500, 1000, 2500)), rng.choice((None, None, 0, 1, 2)))
 
 
 def perhaps_in_a_cohort(rng: Random, tenant: Tenant) -> Tenant:

@@ -94,6 +94,32 @@ def _tenant_quota(reason: Reason, _: str) -> _Sentence:
     )
 
 
+def _user_limit(reason: Reason, _: str) -> _Sentence:
+    resource = str(reason.fact("resource"))
+    requested, limit, current = (
+        _amount(resource, reason.fact(name)) for name in ("requested", "limit", "current")
+    )
+    tenant, user = reason.fact("tenant"), reason.fact("user")
+    needs = f", and this job needs {requested}" if resource == "gpus" else ""
+    what = "GPUs in use" if resource == "gpus" else "jobs running"
+    return (
+        f"{user} has {current} of the {limit} {what} that a user of tenant {tenant} may "
+        f"have{needs}; it starts when one of those ends",
+        f"tgpu list --tenant {tenant} --user {user} --state running",
+    )
+
+
+def _user_day(reason: Reason, _: str) -> _Sentence:
+    tenant, user = reason.fact("tenant"), reason.fact("user")
+    spent, limit = (f"{int(reason.fact(name)) / GPU_HOUR:.2f}" for name in ("spent", "limit"))
+    until = utc_text(int(reason.fact("until")))
+    return (
+        f"{user} has used {spent} of the {limit} GPU hours a day that a user of tenant {tenant} "
+        f"may have; it can start from {until} on",
+        f"tgpu quota show {tenant}",
+    )
+
+
 def _quota_lent(reason: Reason, _: str) -> _Sentence:
     requested, lent, nominal, current = _gpu_facts(
         reason, "requested", "lent", "nominal", "current"
@@ -344,6 +370,8 @@ _WRITERS: dict[ReasonCode, Callable[[Reason, str], _Sentence]] = {
     ReasonCode.QUEUE_DISABLED: _queue_disabled,
     ReasonCode.QUEUE_CAP: _queue_cap,
     ReasonCode.TENANT_QUOTA: _tenant_quota,
+    ReasonCode.USER_LIMIT: _user_limit,
+    ReasonCode.USER_DAY: _user_day,
     ReasonCode.QUOTA_LENT: _quota_lent,
     ReasonCode.BORROW_LIMIT: _borrow_limit,
     ReasonCode.COHORT_QUOTA: _cohort_quota,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.options import ApiUrl, Json, examples
+from tgpu.cli.user_quota import EPILOG as USER_EPILOG
+from tgpu.cli.user_quota import user_quota
 
 if TYPE_CHECKING:
     from tgpu.wire.tenants_v1 import QueueModel, QuotaModel
@@ -16,7 +18,9 @@ EPILOG = examples(
     "tgpu queues change night --tenant vision --disable",
 )
 QUOTA_EPILOG = examples(
-    "tgpu quota show vision", "tgpu quota set vision --gpus 8 --cpus 64 --mem 512G"
+    "tgpu quota show vision",
+    "tgpu quota set vision --gpus 8 --cpus 64 --mem 512G",
+    "tgpu quota user vision --gpus 4 --jobs 10 --hours-a-day 24",
 )
 _LIST_EPILOG = examples("tgpu queues list", "tgpu queues list --tenant vision --json")
 _CREATE_EPILOG = examples("tgpu queues create night --tenant vision --priority -10")
@@ -236,6 +240,9 @@ def set_quota(
         _print_quota(client.change_quota(tenant, QuotaPatch.model_validate(fields)), as_json)
 
 
+quota_app.command("user", epilog=USER_EPILOG)(user_quota)
+
+
 def _fields(priority: int | None, max_jobs: str | None) -> dict[str, object]:
     from tgpu.cli import limits
 
@@ -281,14 +288,18 @@ def _show(queues: "list[QueueModel]") -> None:
 
 
 def _print_quota(quota: "QuotaModel", as_json: bool) -> None:
-    from tgpu.cli.output import note, show_json, show_lines, width
+    from tgpu.cli.output import note, say, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
     from tgpu.cli.render.tenants import quota_grid
+    from tgpu.cli.render.user_limits import each_line, limits_text, user_grid
 
     if as_json:
         show_json(quota)
         return
     show_lines(lay_out(quota_grid(quota), width()))
+    if limits_text(quota.user_limits) or any(user.by_name for user in quota.users):
+        say(each_line(quota.user_limits))
+        show_lines(lay_out(user_grid(quota.users), width()))
     if not quota.enforce_quota:
         note("the limits are shown, and not enforced")
     if quota.provider != "local":

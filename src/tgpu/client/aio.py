@@ -65,6 +65,7 @@ from tgpu.wire.tenants_v1 import (
     TenantUsage,
     TriggerAnswer,
 )
+from tgpu.wire.user_limits_v1 import UserLimitsPatch, UserUseList
 from tgpu.wire.v1 import (
     ActionAnswer,
     ClusterStatus,
@@ -374,6 +375,13 @@ class AsyncClient:
 
     async def sync_quota(self, project_id: str) -> QuotaModel:
         return await self.send(calls.sync_quota(project_id))
+
+    async def get_users(self, tenant_id: str) -> UserUseList:
+        """What each user of a tenant may have, and has."""
+        return await self.send(calls.get_users(tenant_id))
+
+    async def change_users(self, tenant_id: str, changes: UserLimitsPatch) -> UserUseList:
+        return await self.send(calls.change_users(tenant_id, changes))
 
     # Identity
 

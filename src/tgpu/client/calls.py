@@ -65,6 +65,7 @@ from tgpu.wire.tenants_v1 import (
     TriggerAnswer,
     TriggerRequest,
 )
+from tgpu.wire.user_limits_v1 import UserLimitsPatch, UserUseList
 from tgpu.wire.v1 import (
     ActionAnswer,
     AdoptRequest,
@@ -381,6 +382,15 @@ def change_quota(project_id: str, change: QuotaPatch) -> Call[QuotaModel]:
 
 def sync_quota(project_id: str) -> Call[QuotaModel]:
     return Call("POST", f"{_quota(project_id)}/sync", a(QuotaModel))
+
+
+def get_users(tenant_id: str) -> Call[UserUseList]:
+    return Call("GET", path_of("tenants", tenant_id, "users", kind="tenant"), a(UserUseList))
+
+
+def change_users(tenant_id: str, change: UserLimitsPatch) -> Call[UserUseList]:
+    path = path_of("tenants", tenant_id, "users", kind="tenant")
+    return Call("PATCH", path, a(UserUseList), body=said(change))
 
 
 def budgets(tenant_id: str | None) -> Call[BudgetList]:

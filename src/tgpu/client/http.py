@@ -68,6 +68,7 @@ from tgpu.wire.tenants_v1 import (
     TenantUsage,
     TriggerAnswer,
 )
+from tgpu.wire.user_limits_v1 import UserLimitsPatch, UserUseList
 from tgpu.wire.v1 import (
     ActionAnswer,
     ClusterStatus,
@@ -379,6 +380,13 @@ class Client:
 
     def sync_quota(self, project_id: str) -> QuotaModel:
         return self.send(calls.sync_quota(project_id))
+
+    def get_users(self, tenant_id: str) -> UserUseList:
+        """What each user of a tenant may have, and has."""
+        return self.send(calls.get_users(tenant_id))
+
+    def change_users(self, tenant_id: str, changes: UserLimitsPatch) -> UserUseList:
+        return self.send(calls.change_users(tenant_id, changes))
 
     # Identity
 

@@ -87,13 +87,17 @@ class TenantUse:
     mem_mib: int = 0
     jobs: int = 0
     gpu_millis_by_user: dict[str, int] = field(default_factory=dict)
+    jobs_by_user: dict[str, int] = field(default_factory=dict)
     is_limited: bool = field(default=True, compare=False)  # False: no quota need be asked
+    limits_users: bool = field(default=False, compare=False)
 
     def add(self, job: Job, placement: Placement, sign: int) -> None:
         request = job.request
         amount = sign * request.gpu_millis
         _add_to(self.gpu_millis_by_type, placement.gpu_type, amount)
-        _add_to(self.gpu_millis_by_user, job.options.user, amount)
+        user = job.options.user
+        _add_to(self.gpu_millis_by_user, user, amount)
+        _add_to(self.jobs_by_user, user, sign)
         self.gpu_millis += amount
         if request.gpu_mem_mib:
             self.gpu_mem_mib += sign * request.gpu_mem_mib
@@ -153,6 +157,8 @@ class Ledger:
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
         self.pools: dict[str, Pool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
+        # Users who start nothing for the rest of the day.
+        self.over_day: dict[tuple[TenantId, str], Reason] = {}
         # Elements placed, by array and whose it is: two tenants may give theirs one name.
         self.arrays: dict[tuple[TenantId, str], int] = {}
         self.jobs = 0  # placed, of all tenants
@@ -280,6 +286,7 @@ class Ledger:
             self._leave_cohort(use.tenant)
             use.tenant = tenant
         self.tenants[tenant.tenant_id].is_limited = tenant.is_limited
+        self.tenants[tenant.tenant_id].limits_users = tenant.limits_users
         if tenant.cohort:
             members = self.cohorts.setdefault(tenant.cohort, [])
             members.append(tenant.tenant_id)

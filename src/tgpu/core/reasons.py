@@ -15,6 +15,8 @@ class ReasonCode(StrEnum):
     QUEUE_DISABLED = "queue_disabled"  # queue, tenant
     QUEUE_CAP = "queue_cap"  # queue, tenant, running, limit
     TENANT_QUOTA = "tenant_quota"  # tenant, resource, requested, limit, current
+    USER_LIMIT = "user_limit"  # tenant, user, resource, requested, limit, current
+    USER_DAY = "user_day"  # tenant, user, spent, limit, until: GPU time of one user's day
     QUOTA_LENT = "quota_lent"  # tenant, cohort, requested, nominal, current, lent: others have it
     BORROW_LIMIT = "borrow_limit"  # tenant, cohort, requested, nominal, current, borrow
     COHORT_QUOTA = "cohort_quota"  # tenant, cohort, requested, nominal, current, pool, free

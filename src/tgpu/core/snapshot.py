@@ -24,6 +24,7 @@ from tgpu.core.rules import PlacementRule
 from tgpu.core.stages.line import Lines
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.user_days import TenantUser
 
 _PIECE: Final = 200  # jobs that are put into a state at once
 
@@ -45,6 +46,8 @@ class Picture:
     meters: Mapping[Owner, Meter]
     spends: Mapping[TenantId, Spend]
     over_budget: Mapping[TenantId, Reason]
+    user_spends: Mapping[TenantUser, Spend]
+    over_day: Mapping[TenantUser, Reason]
     looked_at: int
     gave_way_at: int
     is_whole: bool  # false: more wait than were taken along
@@ -80,6 +83,8 @@ def picture(
         dict(state.meters.by_owner),
         dict(state.budgets.spends),
         dict(ledger.over_budget),
+        dict(state.user_days.spends),
+        dict(ledger.over_day),
         state.looked_at,
         state.gave_way_at,
         is_whole,
@@ -109,6 +114,8 @@ def fill(made: State, taken: Picture) -> Iterator[None]:
     made.meters.by_owner.update(taken.meters)
     made.budgets.spends.update(taken.spends)
     made.ledger.over_budget = dict(taken.over_budget)
+    made.user_days.spends.update(taken.user_spends)
+    made.ledger.over_day = dict(taken.over_day)
     made.looked_at, made.gave_way_at = taken.looked_at, taken.gave_way_at
 
 

@@ -48,6 +48,7 @@ from tgpu.core.meter import Meter, Meters, Owner
 from tgpu.core.queue import ClassQueue, WaitingQueue
 from tgpu.core.tenant import TenantQueue
 from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.user_days import UserDays
 
 # Names at hand: those of an enum are looked up each time, and this is the path of every job.
 _PENDING: Final = JobState.PENDING
@@ -94,6 +95,7 @@ class State:
         self.counts: Counter[JobState] = Counter()
         self.usage: dict[QueueName, Usage] = {}  # of all time, by tenant and queue
         self.budgets = Budgets()
+        self.user_days = UserDays()
         self.meters = Meters()  # GPU time of late, by tenant and user
         self.measures = True  # off where nobody asks what was used: in simulations
         self._entries: dict[JobId, Entry] = {}
@@ -169,8 +171,9 @@ class State:
         something about a booking is due.
         """
         firsts = [keys[0][0] for keys in (self._sleeping, self._leases) if keys]
-        if (budget_at := self.budgets.next_change_at(self.now)) is not None:
-            firsts.append(budget_at)
+        for limits in (self.budgets, self.user_days):
+            if (changes_at := limits.next_change_at(self.now)) is not None:
+                firsts.append(changes_at)
         for booking in self.ledger.bookings.values():
             if (at := booking.next_at(self.now)) is not None:
                 firsts.append(at)
@@ -212,7 +215,9 @@ class State:
             case TenantSet():
                 self.ledger.set_tenant(event.tenant)
                 self.budgets.set_tenant(event.tenant)
-                self.ledger.over_budget = self.budgets.refusals(self.now)
+                holds = self.ledger.tenant(event.tenant.tenant_id).gpu_millis_by_user
+                self.user_days.set_tenant(event.tenant, holds, max(self.now, event.at))
+                self._look_at_budgets()
             case QueueSet():
                 self._set_queue(event.queue)
             case QueueRemoved():
@@ -259,7 +264,9 @@ class State:
             self._doomed[job.job_id] = doom
         self._enter(entry)
         if progress.state in PLACED:
-            self.budgets.resume(job.tenant_id, job.request.gpu_millis, progress.started_at or 0)
+            millis, since = job.request.gpu_millis, progress.started_at or 0
+            self.budgets.resume(job.tenant_id, millis, since)
+            self.user_days.resume(job.tenant_id, job.options.user, millis, since)
 
     def set_aside(self, entry: Entry) -> None:
         """Take a job out of the indexes, until `put_back`: see `what_if`."""
@@ -403,6 +410,7 @@ class State:
         if by:
             self.meters.change(job.tenant_id, job.options.user, by, event.at)
             self.budgets.count(job.tenant_id, by, event.at)
+            self.user_days.count(job.tenant_id, job.options.user, by, event.at)
 
     def _enter(self, entry: Entry) -> None:
         """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
@@ -490,11 +498,15 @@ class State:
         """Time never goes back: a clock that was set back changes nothing until it caught up."""
         if now > self.now:
             self.looked_at, self.now = self.now, now
-        self.ledger.over_budget = self.budgets.refusals(self.now)
+        self._look_at_budgets()
         while self._sleeping and self._sleeping[0][0] <= self.now:
             _, job_id = self._sleeping.pop(0)
             entry = self._entries[job_id]
             self.waiting.add(entry.queue, entry.job.submitted_at, job_id)
+
+    def _look_at_budgets(self) -> None:
+        self.ledger.over_budget = self.budgets.refusals(self.now)
+        self.ledger.over_day = self.user_days.refusals(self.now)
 
     def _step_clock(self, event: ClockStepped) -> None:
         """All indexes go by the old time until every job in them is out."""
@@ -505,6 +517,7 @@ class State:
             self._leave(entry)
         before, by = event.at - event.by, event.by
         self.budgets.step(max(before, self.now), by)
+        self.user_days.step(max(before, self.now), by)
         self.meters.step(by)
         self.waiting.step(by)
         for known in self._entries.values():

@@ -56,6 +56,22 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What one user of a tenant may have of it. None does not limit."""
+
+    max_gpu_millis: int | None = None  # at once
+    max_running_jobs: int | None = None
+    max_gpu_millis_ms_a_day: int | None = None  # days begin at midnight UTC
+
+    @property
+    def is_set(self) -> bool:
+        return self != NO_USER_LIMITS
+
+
+NO_USER_LIMITS: Final = UserLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     tenant_id: TenantId
     max_gpu_millis: int | None = None
@@ -80,6 +96,9 @@ class Tenant:
     max_priority: int | None = None
     run_as: str = ""  # the local user its jobs run as; empty: what the service's settings say
     members_see: MembersSee = MembersSee.JOBS  # of each other's jobs
+    user_limits: UserLimits = NO_USER_LIMITS  # of each of its users …
+    # … but for these, by name: theirs take the place of all of those.
+    limits_by_user: tuple[tuple[str, UserLimits], ...] = ()
 
     @property
     def usual_priority(self) -> int:
@@ -99,6 +118,27 @@ class Tenant:
         )
         is_set = bool(self.max_gpu_millis_by_type) or any(limit is not None for limit in limits)
         return self.enforce_quota and is_set
+
+    @property
+    def limits_users(self) -> bool:
+        """Whether any limit stands in the way of what one of its users may have."""
+        is_set = self.user_limits.is_set or any(each.is_set for _, each in self.limits_by_user)
+        return self.enforce_quota and is_set
+
+    @property
+    def limits_users_days(self) -> bool:
+        """Whether it must be known what its users had today."""
+        limits = (self.user_limits, *(each for _, each in self.limits_by_user))
+        return any(each.max_gpu_millis_ms_a_day is not None for each in limits)
+
+    def limits_of(self, user: str) -> UserLimits:
+        """Nobody, the user of jobs that name none, is no user."""
+        if not user:
+            return NO_USER_LIMITS
+        for name, limits in self.limits_by_user:
+            if name == user:
+                return limits
+        return self.user_limits
 
     @property
     def shares_quota(self) -> bool:

@@ -169,6 +169,8 @@ class Rebuilt:
             state.meters.by_owner[tenant_id, user] = Meter(average, rate, at)
         # Jobs that have GPUs add theirs again as they are restored.
         state.budgets.load(found.spends)
+        days = {(tenant_id, user): spend for tenant_id, user, spend in found.user_days}
+        state.user_days.load(days)
         state.counts.update({JobState(name): count for name, count in found.over.items()})
         state.ledger.mix = found.mix
         if found.settings is not None:
@@ -199,6 +201,7 @@ class _Snapshot(msgspec.Struct):
     looked_at: int = -1
     gave_way_at: int = -1
     begun: list[Begun] = []  # what jobs submitted together tell of each other
+    user_days: list[tuple[TenantId, str, Spend]] = []
 
 
 class _SnapshotJob(msgspec.Struct):
@@ -239,6 +242,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         state.looked_at,
         state.gave_way_at,
         rebuilt.foresight.neighbours.kept(),
+        [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )
     yield b'{"snapshot":%s}\n' % msgspec.json.encode(found)
     for entry in state.entries():

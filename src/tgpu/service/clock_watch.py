@@ -22,7 +22,7 @@ from tgpu.service.accounting import METER
 from tgpu.service.audit import by_itself
 from tgpu.service.clock import Clock, SteadyClock, boot_id, boottime_ms
 from tgpu.service.observer import Observer
-from tgpu.service.spending import SPEND
+from tgpu.service.spending import SPEND, user_documents
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import Store, StoreUnavailable
 
@@ -187,4 +187,5 @@ def _documents(state: State, before: int, by: int) -> dict[tuple[str, str], byte
     now = max(before, state.now)
     for tenant_id, spend in state.budgets.spends.items():
         found[SPEND, tenant_id] = msgspec.json.encode(spend.stepped(now, by))
-    return found
+    days = {key: spend.stepped(now, by) for key, spend in state.user_days.spends.items()}
+    return {**found, **user_documents(days)}

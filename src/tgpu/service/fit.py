@@ -17,6 +17,7 @@ from tgpu.core.units import GPU, GPU_STEP, gpus_text
 def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
     tenant_use = state.ledger.tenant(job.tenant_id)
     _check_quota(state.ledger, tenant_use, job_class)
+    _check_user(tenant_use, job_class)
     _check_booking(state, job_class)
     uses = list(state.ledger.nodes.values())
     if job_class.request.gpu_type is None:
@@ -93,6 +94,20 @@ def _check_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> None:
         if quota is not None and requested > quota:
             shown = [str(n) if is_plain else gpus_text(n) for n in (requested, quota, current)]
             raise QuotaExceeded(tenant.tenant_id, what, *shown)
+
+
+def _check_user(use: TenantUse, job_class: JobClass) -> None:
+    """More than its user may ever have of the tenant."""
+    user, request, tenant = job_class.user, job_class.request, use.tenant
+    limits = tenant.limits_of(user)
+    if not tenant.enforce_quota:
+        return
+    whose, most = f"{tenant.tenant_id}, user {user}", limits.max_gpu_millis
+    if most is not None and request.gpu_millis > most:
+        amounts = (request.gpu_millis, most, use.gpu_millis_by_user.get(user, 0))
+        raise QuotaExceeded(whose, "GPUs", *map(gpus_text, amounts))
+    if limits.max_running_jobs == 0:
+        raise QuotaExceeded(whose, "concurrent jobs", "1", "0", str(use.jobs_by_user.get(user, 0)))
 
 
 def _check_every_type(use: TenantUse, requested: int, types: set[str]) -> None:

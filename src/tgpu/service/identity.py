@@ -32,6 +32,7 @@ class Permission(StrEnum):
     TRIGGER = "run scheduling cycles"
     SEE_CLUSTER = "see the details of the cluster"
     MANAGE_QUEUES = "make or change queues"
+    MANAGE_USERS = "limit the users of a tenant"
     MANAGE_TENANTS = "make or change tenants and their quotas"
     MANAGE_KEYS = "manage API keys"
     READ_AUDIT = "read the audit log"

@@ -83,10 +83,12 @@ from tgpu.service.sizes import Sizes
 from tgpu.service.spending import (
     NOTICE,
     SPEND,
+    USER_DAY,
     Notice,
     Notices,
     notice_documents,
     read_spends,
+    read_user_days,
     stops,
 )
 from tgpu.service.tenants import TenantCommands
@@ -720,6 +722,7 @@ class Service:
 
     async def _open_documents(self) -> None:
         self.state.budgets.load(read_spends(await self.store.documents(SPEND)))
+        self.state.user_days.load(read_user_days(await self.store.documents(USER_DAY)))
         self.notices.load(await self.store.documents(NOTICE))
         if self._adjuster is not None:
             await self._adjuster.open(self.store)

@@ -1,5 +1,6 @@
 """What budgets make the service do: meters on record, notices once a window, jobs that end."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -8,15 +9,17 @@ import msgspec
 import structlog
 
 from tgpu.core import lifecycle
-from tgpu.core.budget import Spend, percent_reached, window_start
-from tgpu.core.events import Event, JobMoved
+from tgpu.core.budget import NO_SPEND, Spend, percent_reached, window_start
+from tgpu.core.events import Event, JobMoved, TenantSet
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.state import Entry, State, held_change
 from tgpu.core.tenant import OverBudget, Tenant
 from tgpu.core.units import GPU_HOUR
+from tgpu.core.user_days import TenantUser
 
 SPEND: Final = "spend"  # documents: a tenant's meter when its GPUs last changed
+USER_DAY: Final = "user_day"  # documents: the same of a user, where the tenant limits their days
 NOTICE: Final = "budget_notice"  # documents: what was said of a tenant's budget last
 
 _log = structlog.get_logger("gpu_scheduler.budget")
@@ -29,7 +32,10 @@ def spend_documents(state: State, events: Sequence[Event]) -> dict[tuple[str, st
     comes, forgets GPU time or counts it twice."""
     latest: dict[JobId, Progress] = {}
     found: dict[TenantId, Spend] = {}
+    days: dict[TenantUser, Spend] = {}
     for event in events:
+        if isinstance(event, TenantSet):
+            days |= _begun(state, event)
         if not isinstance(event, JobMoved):
             continue
         entry = state.entry(event.job_id)
@@ -41,7 +47,38 @@ def spend_documents(state: State, events: Sequence[Event]) -> dict[tuple[str, st
             tenant_id = entry.job.tenant_id
             before = found.get(tenant_id) or state.budgets.spend(tenant_id)
             found[tenant_id] = before.changed(by, event.at)
-    return {(SPEND, tenant_id): msgspec.json.encode(spend) for tenant_id, spend in found.items()}
+            user = entry.job.options.user
+            if state.user_days.meters(tenant_id, user):
+                day = days.get((tenant_id, user)) or state.user_days.spend(tenant_id, user)
+                days[tenant_id, user] = day.changed(by, event.at)
+    return {
+        **{(SPEND, tenant_id): msgspec.json.encode(spend) for tenant_id, spend in found.items()},
+        **user_documents(days),
+    }
+
+
+def _begun(state: State, event: TenantSet) -> dict[TenantUser, Spend]:
+    """The meters that a limit begins, of users who have GPUs already: a restart counts the same."""
+    tenant = event.tenant
+    use = state.ledger.tenants.get(tenant.tenant_id)
+    if use is None or not tenant.limits_users_days or state.user_days.is_limited(tenant.tenant_id):
+        return {}
+    at = max(state.now, event.at)
+    holds = use.gpu_millis_by_user.items()
+    return {(tenant.tenant_id, u): NO_SPEND.changed(millis, at) for u, millis in holds if u}
+
+
+def user_documents(days: Mapping[TenantUser, Spend]) -> dict[tuple[str, str], bytes]:
+    return {(USER_DAY, json.dumps(key)): msgspec.json.encode(day) for key, day in days.items()}
+
+
+def read_user_days(documents: Mapping[str, bytes]) -> dict[TenantUser, Spend]:
+    """What `user_documents` wrote."""
+    found = {}
+    for name, content in documents.items():
+        tenant_id, user = json.loads(name)
+        found[TenantId(tenant_id), str(user)] = msgspec.json.decode(content, type=Spend)
+    return found
 
 
 def read_spends(documents: Mapping[str, bytes]) -> dict[TenantId, Spend]:

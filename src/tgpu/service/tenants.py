@@ -17,6 +17,7 @@ from tgpu.core.usage import NO_USAGE, Usage
 from tgpu.service.clock import Clock
 from tgpu.service.run_as import RunAs
 from tgpu.service.system_users import SystemUsers
+from tgpu.service.user_limits import UserLimitsChange
 from tgpu.service.writer import Decision, Writer
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -34,7 +35,12 @@ class TenantCommands:
     # -- tenants -----------------------------------------------------------------------------
 
     async def create(
-        self, tenant_id: TenantId | None, *, system_user: bool = False, **fields: Any
+        self,
+        tenant_id: TenantId | None,
+        *,
+        system_user: bool = False,
+        users: UserLimitsChange | None = None,
+        **fields: Any,
     ) -> Tenant:
         """A new tenant; without an id it gets one from the clock, as `tenant-1765705491822`.
 
@@ -54,14 +60,19 @@ class TenantCommands:
             chosen = tenant_id or _free_id(state, now)
             if chosen in state.ledger.tenants:
                 raise _taken(chosen)
-            tenant = _checked(Tenant(TenantId(chosen), created_at=now, **fields))
+            tenant = _checked(_with(Tenant(TenantId(chosen), created_at=now, **fields), users))
             self._run_as.check_unique(state, [tenant])
             return Decision(tenant, [TenantSet(now, tenant)])
 
         return await self._writer.do(decide, touches=None)
 
     async def change(
-        self, tenant_id: TenantId, changes: Mapping[str, Any], *, system_user: bool = False
+        self,
+        tenant_id: TenantId,
+        changes: Mapping[str, Any],
+        *,
+        system_user: bool = False,
+        users: UserLimitsChange | None = None,
     ) -> Tenant:
         """Replace some fields of a tenant. Jobs that run keep running, whatever the new limits."""
         if system_user:
@@ -70,7 +81,8 @@ class TenantCommands:
         await self._check_user(changes)
 
         def decide(state: State) -> Decision[Tenant]:
-            tenant = _checked(replace(tenant_use(state, tenant_id).tenant, **changes))
+            before = tenant_use(state, tenant_id).tenant
+            tenant = _checked(_with(replace(before, **changes), users))
             if "run_as" in changes:
                 self._run_as.check_unique(state, [tenant])
             return Decision(tenant, [TenantSet(self._clock.now(), tenant)])
@@ -174,6 +186,10 @@ def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> 
         if owner == tenant_id and queue in (None, name):
             used += usage
     return used
+
+
+def _with(tenant: Tenant, users: UserLimitsChange | None) -> Tenant:
+    return tenant if users is None else users.applied(tenant)
 
 
 def _checked(tenant: Tenant) -> Tenant:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 
 from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tenant, Tier, Window
+from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tenant, Tier, UserLimits, Window
 from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.settings.fields import NOT_BOOL, ON_OR_OFF, FilePath, SecretText, Section
 from tgpu.settings.notices import NoticeSettings
@@ -680,6 +680,24 @@ class BudgetSettings(Section):
         return Budget(amount, Window(self.window), OverBudget(self.action))
 
 
+class UserLimitsSettings(Section):
+    """What one user of a tenant may have of it; a limit left out does not limit."""
+
+    max_gpus: GpuAmount | None = Field(default=None, description="GPUs at once.")
+    max_concurrent_jobs: Amount | None = Field(default=None, description="Jobs running at once.")
+    max_gpu_hours_per_day: (
+        Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
+    ) = Field(default=None, description="GPU-hours from midnight to midnight, UTC.")
+
+    def to_limits(self) -> UserLimits:
+        hours = self.max_gpu_hours_per_day
+        return UserLimits(
+            _millis_or_none(self.max_gpus),
+            self.max_concurrent_jobs,
+            None if hours is None else round(hours * GPU_HOUR),
+        )
+
+
 class TenantSettings(Section):
     """A tenant and what its running jobs may have together; a limit left out does not limit."""
 
@@ -744,6 +762,19 @@ class TenantSettings(Section):
         "too. Changing them is for their owners, administrators of the tenant and operators.",
     )
 
+    user_limits: UserLimitsSettings = Field(
+        default=UserLimitsSettings(),
+        description="What each of its users may have: max_gpus, max_concurrent_jobs, "
+        "max_gpu_hours_per_day.",
+    )
+    users: dict[
+        Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s/]+$")],
+        UserLimitsSettings,
+    ] = Field(
+        default={},
+        description="The same for some by name, in the place of what each may have.",
+    )
+
     def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
         """The same in the integers that the core counts with."""
         by_type = sorted(self.max_gpus_by_type.items())
@@ -767,6 +798,10 @@ class TenantSettings(Section):
             max_priority=self.max_priority,
             run_as=self.run_as,
             members_see=MembersSee(self.members_see),
+            user_limits=self.user_limits.to_limits(),
+            limits_by_user=tuple(
+                (user, each.to_limits()) for user, each in sorted(self.users.items())
+            ),
         )
 
 

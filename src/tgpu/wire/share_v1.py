@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from tgpu.wire.user_limits_v1 import UserUseModel
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -24,6 +26,7 @@ class UserShareModel(ShareModel):
     """Of a tenant's share. Its users weigh alike."""
 
     user: str
+    limits: UserUseModel | None = None  # what they may have, where they have GPUs or limits
 
 
 class TenantShareModel(ShareModel):

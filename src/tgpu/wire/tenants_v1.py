@@ -13,11 +13,17 @@ from pydantic import (
 )
 
 from tgpu.wire.bounds import NO_NUL, WIDEST, BoundedModel, RequestModel, Word, at_most
+from tgpu.wire.user_limits_v1 import (
+    Amount,
+    Gpus,
+    UserLimitsModel,
+    UsersByName,
+    UserUseModel,
+    UserWord,
+)
 
 TierName = Literal["low", "normal", "high", "urgent"]
-Amount = Annotated[int, Field(ge=0, le=WIDEST)]
 Priority = Annotated[int, Field(ge=-WIDEST, le=WIDEST)]
-Gpus = Annotated[float, Field(ge=0, le=100_000)]
 # A kind of GPU for each of these; a cluster has a handful.
 GpusByType = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=64)], Gpus],
@@ -100,6 +106,8 @@ class TenantCreate(TenantLimits):
     run_as: UserName = ""
     system_user: bool = False  # make a user for its jobs, in place of naming one
     members_see: MembersSeeName = "jobs"
+    user_limits: UserLimitsModel = UserLimitsModel()  # of each of its users …
+    users: UsersByName = {}  # … but for these
 
 
 class TenantPatch(RequestModel):
@@ -129,6 +137,9 @@ class TenantPatch(RequestModel):
     run_as: UserName = ""
     system_user: bool = False
     members_see: MembersSeeName = "jobs"
+    user_limits: UserLimitsModel = UserLimitsModel()
+    # Those that are named; null: what each user has
+    users: Annotated[dict[UserWord, UserLimitsModel | None], BeforeValidator(at_most(1000))] = {}
 
 
 class UsageModel(_Model):
@@ -156,6 +167,8 @@ class TenantModel(TenantLimits):
     cohort: str = ""
     run_as: str = ""
     members_see: MembersSeeName = "jobs"
+    user_limits: UserLimitsModel = UserLimitsModel()
+    users: dict[str, UserLimitsModel] = {}  # that have limits of their own
     active: bool
     created_at: str
     current_gpus: float
@@ -281,6 +294,8 @@ class QuotaModel(_Model):
     enforce_quota: bool
     provider: str
     synced_at: str
+    user_limits: UserLimitsModel = UserLimitsModel()  # of each user who has none by name
+    users: list[UserUseModel] = []
 
 
 class SchedulerInfo(_Model):

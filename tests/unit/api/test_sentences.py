@@ -14,6 +14,7 @@ FACTS: dict[str, int | str] = {
     "resource": "gpus",
     "requested": 3000,
     "current": 2000,
+    "user": "ann",
     "tenant": "vision",
     "gpu_type": "A100",
     "types": "A100, H100",

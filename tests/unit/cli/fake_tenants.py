@@ -34,6 +34,12 @@ TENANT: Json = {
     "cohort": "science",
     "run_as": "research-jobs",
     "members_see": "jobs",
+    "user_limits": {
+        "max_gpus": 4.0,
+        "max_concurrent_jobs": None,
+        "max_gpu_hours_per_day": 24.0,
+    },
+    "users": {"ada": {"max_gpus": 8.0, "max_concurrent_jobs": 2, "max_gpu_hours_per_day": None}},
     "max_borrow_gpus": 4.0,
     "max_lend_gpus": None,
     "budget": {"gpu_hours": 500.0, "cost": 1000.0, "window": "month", "action": "hold"},
@@ -83,6 +89,24 @@ QUOTA: Json = {
     "enforce_quota": False,
     "provider": "ldap",
     "synced_at": "2023-11-14T22:12:20Z",
+    "user_limits": {"max_gpus": 4.0, "max_concurrent_jobs": 10, "max_gpu_hours_per_day": 24.0},
+    "users": [
+        {
+            "user": "ada",
+            "max_gpus": 8.0,
+            "max_concurrent_jobs": None,
+            "max_gpu_hours_per_day": 1.0,
+            "by_name": True,
+            "current_gpus": 4.5,
+            "current_jobs": 3,
+            "gpu_hours_today": 1.25,
+        },
+    ],
+}
+USERS: Json = {
+    "tenant_id": "research",
+    "user_limits": QUOTA["user_limits"],
+    "users": QUOTA["users"],
 }
 
 
@@ -109,6 +133,8 @@ class FakeTenants(FakeService):
             case "GET", ["tenants", owner, "usage"]:
                 days = [{"date": "2023-11-14", **USAGE}]
                 return httpx.Response(200, json={"tenant_id": owner, "total": USAGE, "days": days})
+            case _, ["tenants", _, "users"]:
+                return httpx.Response(200, json=USERS)
             case _, ["tenants", *_]:
                 return httpx.Response(200, json=self.tenant)
             case "GET", ["queues"]:

@@ -142,3 +142,36 @@ def test_bad_input_is_refused_before_anything_is_sent(tgpu, service, arguments):
 def test_every_command_has_help_with_examples(tgpu, words):
     out = tgpu(*words, "--help").out
     assert f"tgpu {' '.join(words)}" in out.partition("Examples")[2]
+
+
+def test_users_of_a_tenant_are_shown_with_what_they_have(tgpu):
+    shown = tgpu("quota", "user", "research").out
+    assert shown == (
+        "each user: 4 GPUs and 10 jobs at once, 24 GPU-hours a day\n"
+        "USER      GPUS  JOBS  GPU-HOURS TODAY\n"
+        "ada   4.5 of 8     3        1.25 of 1  own limits\n"
+    )
+    assert shown in tgpu("quota", "show", "research").out
+    assert json.loads(tgpu("quota", "user", "research", "--json").out)["users"] == QUOTA["users"]
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (["--gpus", "4"], {"user_limits": {"max_gpus": 4.0}}),
+        (["ada", "--jobs", "2"], {"users": {"ada": {"max_concurrent_jobs": 2}}}),
+        (["ada", "--hours-a-day", "none"], {"users": {"ada": {"max_gpu_hours_per_day": None}}}),
+        (["ada", "--default"], {"users": {"ada": None}}),
+    ],
+)
+def test_limits_of_users_are_sent_as_they_were_given(tgpu, service, words, body):
+    assert tgpu("quota", "user", "research", *words).code == 0
+    assert service.bodies == [body]
+    assert service.requests == [("PATCH", "/tenants/research/users")]
+
+
+@pytest.mark.parametrize("words", [["--default"], ["ada", "--default", "--gpus", "1"]])
+def test_default_names_one_user_and_no_limits(tgpu, words):
+    refused = tgpu("quota", "user", "research", *words)
+    assert refused.code == 2
+    assert "name the user" in refused.err

@@ -19,8 +19,8 @@ SHARE: dict[str, Any] = {
     "is_even": False,
     "even_at": "2023-11-14T23:12:20.000Z",
 }
-ANN = {**SHARE, "user": "ann", "weight": 1.0, "standing": 1.5, "even_at": None}
-BOB = {**SHARE, "user": "", "weight": 1.0, "standing": 0.5, "is_even": True}
+ANN = {**SHARE, "user": "ann", "weight": 1.0, "standing": 1.5, "even_at": None, "limits": None}
+BOB = {**SHARE, "user": "", "weight": 1.0, "standing": 0.5, "is_even": True, "limits": None}
 ANSWER: dict[str, Any] = {
     "policy": "fairshare",
     "half_life_hours": 168.0,
@@ -59,6 +59,23 @@ def test_one_tenant_is_shown_with_its_users_in_the_order_of_service(tgpu, asked)
     assert lines[2].endswith("now")
     assert lines[3].endswith("not at this rate")
     assert asked == ["/api/v1/share?tenant_id=vision"]
+
+
+def test_what_users_may_have_is_shown_beside_their_share(tgpu, asked, monkeypatch):
+    limits = {
+        "user": "ann",
+        "max_gpus": 1.0,
+        "max_concurrent_jobs": 2,
+        "max_gpu_hours_per_day": 24.0,
+        "by_name": False,
+        "current_gpus": 1.0,
+        "current_jobs": 1,
+        "gpu_hours_today": 0.5,
+    }
+    monkeypatch.setitem(ANN, "limits", limits)
+    lines = tgpu("share", "vision").out.splitlines()
+    assert lines[0].endswith("MAY HAVE")
+    assert lines[3].endswith("1 GPU and 2 jobs at once, 24 GPU-hours a day")
 
 
 def test_another_policy_is_said_not_to_decide_by_it(tgpu, asked, monkeypatch):

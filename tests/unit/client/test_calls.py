@@ -25,6 +25,7 @@ from tgpu.wire.tenants_v1 import (
     TenantCreate,
     TenantPatch,
 )
+from tgpu.wire.user_limits_v1 import UserLimitsPatch
 from tgpu.wire.v1 import SubmitRequest
 
 PLAIN = PlainJobRequest(
@@ -92,6 +93,8 @@ EXAMPLES: list[Call[object]] = [
     calls.get_quota("t"),
     calls.change_quota("t", QuotaPatch(gpu_quota=4)),
     calls.sync_quota("t"),
+    calls.get_users("t"),
+    calls.change_users("t", UserLimitsPatch(users={"ada": None})),
     calls.whoami(),
     calls.list_keys(),
     calls.create_key(KeyCreate(name="ci")),

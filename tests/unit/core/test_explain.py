@@ -30,7 +30,7 @@ from tgpu.core.node import Node
 from tgpu.core.policies import order_policy
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.state import State
-from tgpu.core.tenant import Budget, OverBudget
+from tgpu.core.tenant import Budget, OverBudget, UserLimits
 
 
 def why(state: State, job_id: str = "j") -> Reason:
@@ -292,6 +292,14 @@ def _beside(other: Job, job: Job, node: Node) -> State:
     return state
 
 
+def _had_all_day() -> State:
+    tenant = a_tenant(user_limits=UserLimits(max_gpu_millis_ms_a_day=1000))
+    state = a_state(a_job("a", user="ann"), a_job("j", user="ann"), tenants=[tenant])
+    start(state, "a", 0)
+    state.apply(TimePassed(1))
+    return state
+
+
 def _lent() -> State:
     tenants = [a_tenant(gpus=1, cohort="lab"), a_tenant("other", gpus=0, cohort="lab")]
     state = a_state(a_job("a", "other"), a_job("j"), tenants=tenants)
@@ -328,6 +336,10 @@ WORLDS: dict[ReasonCode, Callable[[], State]] = {
         a_job("j", queue="q"), queues=[a_queue("q", max_running_jobs=0)]
     ),
     ReasonCode.TENANT_QUOTA: lambda: a_state(a_job("j"), tenants=[a_tenant(gpus=0)]),
+    ReasonCode.USER_LIMIT: lambda: a_state(
+        a_job("j", user="ann"), tenants=[a_tenant(user_limits=UserLimits(max_running_jobs=0))]
+    ),
+    ReasonCode.USER_DAY: _had_all_day,
     ReasonCode.QUOTA_LENT: _lent,
     ReasonCode.BORROW_LIMIT: lambda: a_state(
         a_job("j"), tenants=[a_tenant(gpus=0, cohort="lab", borrow_millis=0)]

@@ -75,6 +75,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("PATCH", "/api/v1/tenants/{tenant_id}"): _TENANTS,
     ("DELETE", "/api/v1/tenants/{tenant_id}"): _TENANTS,
     ("GET", "/api/v1/tenants/{tenant_id}/usage"): _READ,
+    ("GET", "/api/v1/tenants/{tenant_id}/users"): _READ,
+    ("PATCH", "/api/v1/tenants/{tenant_id}/users"): Permission.MANAGE_USERS,
     ("GET", "/api/v1/queues"): _READ,
     ("POST", "/api/v1/queues"): _QUEUES,
     ("GET", "/api/v1/queues/{queue_id}"): _READ,

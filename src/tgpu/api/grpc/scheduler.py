@@ -17,6 +17,7 @@ from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
 from tgpu.api.rest.pausing import pause_named
 from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.tenants import core_fields, tenant_model
+from tgpu.api.rest.user_limits import users_change
 from tgpu.api.rest.view import folded_model, iso
 from tgpu.api.streams import Streams
 from tgpu.core.errors import InvalidRequest, Unavailable
@@ -114,8 +115,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         patch = TenantPatch.model_validate(_lifted(given.pop("lift", [])) | given)
         price = service.settings.cost_per_gpu_hour
         given = patch.model_dump(exclude_unset=True, exclude={"system_user"})
+        users = users_change(given)
         changes = core_fields(given, price)
-        await service.tenants.change(tenant_id, changes, system_user=patch.system_user)
+        await service.tenants.change(tenant_id, changes, system_user=patch.system_user, users=users)
         return fill(pb.Tenant(), tenant_model(service, tenant_use(service.state, tenant_id)))
 
     @answering

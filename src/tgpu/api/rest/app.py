@@ -37,6 +37,7 @@ from tgpu.api.rest import (
     share,
     sizes,
     tenants,
+    user_limits,
 )
 from tgpu.api.rest.description import DescribedApi
 from tgpu.api.rest.problem import Problem
@@ -80,6 +81,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         preemptions.router,
         receipt.router,
         tenants.router,
+        user_limits.router,
         share.router,
         sizes.router,
         jobs_file.router,

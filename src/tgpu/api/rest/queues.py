@@ -15,6 +15,7 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.standing import check_queue_priority
 from tgpu.api.rest.tenants import core_fields
+from tgpu.api.rest.user_limits import user_list
 from tgpu.api.rest.view import iso
 from tgpu.core.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest, NotFound
@@ -23,6 +24,7 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import QUEUE_NAMES
 from tgpu.core.tenant import TenantQueue
 from tgpu.core.units import GPU, SECOND
+from tgpu.service.identity import Principal
 from tgpu.service.quota_gate import quota_info
 from tgpu.service.service import Service
 from tgpu.service.tenants import queue_of, queues_of, tenant_use, usage_total
@@ -80,7 +82,7 @@ async def get_quota(request: Request, project_id: Name) -> QuotaModel:
     """A project's quota and how much of it is in use."""
     service = service_of(request)
     visible_tenant(service, caller_of(request), project_id)
-    return _quota_model(service, TenantId(project_id))
+    return _quota_model(service, caller_of(request), TenantId(project_id))
 
 
 @router.patch("/api/v1/queues/quota/{project_id}")
@@ -94,13 +96,13 @@ async def change_quota(request: Request, project_id: Name, body: QuotaPatch) -> 
         gibibytes = fields.pop("memory_quota")
         fields["max_memory_mb"] = None if gibibytes is None else math.floor(gibibytes * _GIB)
     await service.tenants.change(TenantId(project_id), core_fields(fields))
-    return _quota_model(service, TenantId(project_id))
+    return _quota_model(service, caller_of(request), TenantId(project_id))
 
 
 @router.post("/api/v1/queues/quota/{project_id}/sync")
 async def sync_quota(request: Request, project_id: Name) -> QuotaModel:
     """Read a project's quota anew from its provider. Local quotas are always in step."""
-    return _quota_model(service_of(request), TenantId(project_id))
+    return _quota_model(service_of(request), caller_of(request), TenantId(project_id))
 
 
 @router.get("/api/v1/queues/{queue_id}")
@@ -228,13 +230,14 @@ def _pending(service: Service, queue: TenantQueue) -> int:
     return live - _running(service, queue)
 
 
-def _quota_model(service: Service, tenant_id: TenantId) -> QuotaModel:
+def _quota_model(service: Service, caller: Principal, tenant_id: TenantId) -> QuotaModel:
     """As the provider has it; where that knows nothing of the project, as our own books have it."""
     local = quota_info(tenant_use(service.state, tenant_id))
     quota = service.gate.quota(tenant_id) or local
     cpu = _parts(quota.cpu_quota, quota.used_cpu)
     memory = _parts(quota.memory_quota, quota.used_memory)
     gpu = _parts(quota.gpu_quota, quota.used_gpu)
+    users = user_list(service, caller, tenant_id)
     return QuotaModel(
         project_id=tenant_id,
         cpu_quota=quota.cpu_quota,
@@ -254,6 +257,8 @@ def _quota_model(service: Service, tenant_id: TenantId) -> QuotaModel:
         enforce_quota=quota.enforce_quota,
         provider=service.gate.name,
         synced_at=iso(service.clock.now()),
+        user_limits=users.user_limits,
+        users=users.users,
     )
 
 

@@ -4,11 +4,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.rest.access import caller_of, service_of, visible_tenant
+from tgpu.api.rest.access import caller_of, service_of, sight, visible_tenant
 from tgpu.api.rest.parameters import Name
+from tgpu.api.rest.user_limits import user_models
 from tgpu.api.rest.view import iso
 from tgpu.core.share import MILLION, Share, TenantShare, shares
 from tgpu.core.units import GPU
+from tgpu.service.ownership import Sight
+from tgpu.service.service import Service
 from tgpu.wire.share_v1 import ShareList, TenantShareModel, UserShareModel
 
 router = APIRouter(prefix="/api/v1/share", tags=["tenants"])
@@ -23,9 +26,9 @@ async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
     caller = caller_of(request)
     if tenant_id is not None:
         visible_tenant(service, caller, tenant_id)
-    now = service.clock.now()
+    now, seen = service.clock.now(), sight(service, caller)
     found = [
-        _tenant_model(each, now)
+        _tenant_model(service, seen, each, now)
         for each in shares(service.state, now)
         if caller.sees(each.tenant_id) and tenant_id in (None, each.tenant_id)
     ]
@@ -37,8 +40,14 @@ async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
     )
 
 
-def _tenant_model(found: TenantShare, now: int) -> TenantShareModel:
-    users = [UserShareModel(user=user, **_fields(each, now)) for user, each in found.users]
+def _tenant_model(service: Service, seen: Sight, found: TenantShare, now: int) -> TenantShareModel:
+    """With the users whose jobs the caller sees."""
+    limits = {u.user: u for u in user_models(service, found.tenant_id)}
+    users = [
+        UserShareModel(user=user, limits=limits.get(user), **_fields(each, now))
+        for user, each in found.users
+        if seen.sees(found.tenant_id, user)
+    ]
     return TenantShareModel(tenant_id=found.tenant_id, users=users, **_fields(found.share, now))
 
 

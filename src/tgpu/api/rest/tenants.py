@@ -14,6 +14,7 @@ from tgpu.api.rest.access import (
 )
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
+from tgpu.api.rest.user_limits import limits_model, users_change
 from tgpu.api.rest.view import iso
 from tgpu.core.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest
@@ -58,8 +59,11 @@ async def create(request: Request, body: TenantCreate) -> TenantModel:
     service = service_of(request)
     tenant_id = None if body.id is None else TenantId(body.id)
     given = body.model_dump(exclude={"id", "system_user"})
+    users = users_change(given)
     fields = core_fields(given, service.settings.cost_per_gpu_hour)
-    tenant = await service.tenants.create(tenant_id, system_user=body.system_user, **fields)
+    tenant = await service.tenants.create(
+        tenant_id, system_user=body.system_user, users=users, **fields
+    )
     return tenant_model(service, tenant_use(service.state, tenant.tenant_id))
 
 
@@ -83,8 +87,11 @@ async def change(request: Request, tenant_id: Name, body: TenantPatch) -> Tenant
     """Change some fields of a tenant."""
     service = service_of(request)
     given = body.model_dump(exclude_unset=True, exclude={"system_user"})
+    users = users_change(given)
     changes = core_fields(given, service.settings.cost_per_gpu_hour)
-    await service.tenants.change(TenantId(tenant_id), changes, system_user=body.system_user)
+    await service.tenants.change(
+        TenantId(tenant_id), changes, system_user=body.system_user, users=users
+    )
     return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
 
 
@@ -161,6 +168,8 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         cohort=tenant.cohort,
         run_as=tenant.run_as,
         members_see=tenant.members_see.value,
+        user_limits=limits_model(tenant.user_limits),
+        users={user: limits_model(each) for user, each in tenant.limits_by_user},
         max_borrow_gpus=_of(tenant.borrow_millis, GPU),
         max_lend_gpus=_of(tenant.lend_millis, GPU),
         budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),

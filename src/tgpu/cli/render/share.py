@@ -4,11 +4,13 @@ from typing import Final
 
 from tgpu.cli.durations import duration_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
+from tgpu.cli.render.user_limits import limits_text
 from tgpu.cli.render.words import instant_ms, number_text
 from tgpu.wire.share_v1 import ShareList, ShareModel
 
 _TENANT: Final = Column("TENANT", least=8)
 _USER: Final = Column("USER", least=8)
+_LIMITS: Final = Column("MAY HAVE", least=12)
 _AMOUNTS: Final = (
     Column("WEIGHT", right=True, leave_out=3),
     Column("ENTITLED", right=True),
@@ -28,13 +30,20 @@ def share_grid(found: ShareList, *, with_users: bool) -> Grid:
         return Grid((_TENANT, *_AMOUNTS), tuple(tenants))
     rows = []
     for tenant in found.tenants:
-        rows.append((Cell(clean(tenant.tenant_id)), Cell(""), *_amounts(tenant, now_ms)))
+        rows.append((Cell(clean(tenant.tenant_id)), Cell(""), *_amounts(tenant, now_ms), Cell("")))
         users = sorted(tenant.users, key=lambda user: (user.standing or 0, user.user))
         rows += [
-            (Cell(""), Cell(clean(user.user) or "(nobody)"), *_amounts(user, now_ms))
+            (
+                Cell(""),
+                Cell(clean(user.user) or "(nobody)"),
+                *_amounts(user, now_ms),
+                Cell("" if user.limits is None else limits_text(user.limits)),
+            )
             for user in users
         ]
-    return Grid((_TENANT, _USER, *_AMOUNTS), tuple(rows))
+    if not any(row[-1].text for row in rows):
+        return Grid((_TENANT, _USER, *_AMOUNTS), tuple(row[:-1] for row in rows))
+    return Grid((_TENANT, _USER, *_AMOUNTS, _LIMITS), tuple(rows))
 
 
 def share_line(found: ShareList) -> str:

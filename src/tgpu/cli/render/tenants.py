@@ -5,6 +5,7 @@ from typing import Final
 
 from tgpu.cli.durations import duration_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
+from tgpu.cli.render.user_limits import limits_text
 from tgpu.cli.render.words import gpus_text, mebibytes_text, number_text
 from tgpu.wire.tenants_v1 import (
     BudgetModel,
@@ -59,6 +60,7 @@ def tenant_grid(tenants: Sequence[TenantModel]) -> Grid:
 
 def tenant_facts(tenant: TenantModel) -> list[Line]:
     by_type = {**dict.fromkeys(tenant.max_gpus_by_type, 0.0), **tenant.current_gpus_by_type}
+    users = sorted(tenant.users.items())
     pairs = [
         ("tenant", clean(tenant.id)),
         ("name", clean(tenant.name)),
@@ -77,6 +79,8 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ("cohort", _cohort(tenant)),
         ("runs as", clean(tenant.run_as)),
         ("members see", _MEMBERS_SEE[tenant.members_see]),
+        ("each user", limits_text(tenant.user_limits)),
+        *((f"user {clean(user)}", limits_text(each) or "no limits") for user, each in users),
         ("on loan", _on_loan(tenant)),
         ("budget", _budget(tenant.budget)),
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),

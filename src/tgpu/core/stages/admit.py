@@ -20,9 +20,34 @@ def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
     if books.over_budget and job_class.tenant_id in books.over_budget:
         return books.over_budget[job_class.tenant_id]
     refused = _queue_refuses(books, job_class) if books.queues else None
+    if refused is None and use.limits_users and job_class.user:
+        refused = over_user_limits(books, use, job_class)
     if refused is not None or not use.is_limited:
         return refused
     return _over_quota(books, use, job_class)
+
+
+def over_user_limits(books: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
+    """What its user may have of the tenant, at once and today."""
+    user, request = job_class.user, job_class.request
+    limits = use.tenant.limits_of(user)
+    checks = (
+        ("gpus", request.gpu_millis, limits.max_gpu_millis, use.gpu_millis_by_user),
+        ("jobs", 1, limits.max_running_jobs, use.jobs_by_user),
+    )
+    for resource, requested, limit, held in checks:
+        current = held.get(user, 0)
+        if limit is not None and requested and current + requested > limit:
+            return reason(
+                ReasonCode.USER_LIMIT,
+                tenant=use.tenant.tenant_id,
+                user=user,
+                resource=resource,
+                requested=requested,
+                limit=limit,
+                current=current,
+            )
+    return books.over_day.get((use.tenant.tenant_id, user))
 
 
 def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:

@@ -127,17 +127,22 @@ def _with_its_quota(state: State, entry: Entry, found: Reason) -> list[Entry]:
         case ReasonCode.SERVICE_CAP:
             return state.placed()
         case ReasonCode.ARRAY_CAP:
-            array_id = class_of(job).array_id
-            return [one for one in state.placed() if class_of(one.job).array_id == array_id]
+            mine = (job.tenant_id, class_of(job).array_id)  # another tenant's may have its name
+            return [
+                e for e in state.placed() if (e.job.tenant_id, class_of(e.job).array_id) == mine
+            ]
         case ReasonCode.QUEUE_CAP:
             mine = (job.tenant_id, job.queue)
             return [one for one in state.placed() if (one.job.tenant_id, one.job.queue) == mine]
-        case ReasonCode.TENANT_QUOTA | ReasonCode.BORROW_LIMIT:
+        case ReasonCode.TENANT_QUOTA | ReasonCode.BORROW_LIMIT | ReasonCode.USER_LIMIT:
             _, _, gpu_type = str(dict(found.facts).get("resource", "")).partition(":")
+            of_user = found.code is ReasonCode.USER_LIMIT
             return [
                 one
                 for one in state.placed()
-                if one.job.tenant_id == job.tenant_id and gpu_type in ("", _type(one))
+                if one.job.tenant_id == job.tenant_id
+                and gpu_type in ("", _type(one))
+                and (not of_user or one.job.options.user == job.options.user)
             ]
         case ReasonCode.COHORT_QUOTA | ReasonCode.QUOTA_LENT:
             members = set(books.cohorts.get(tenant.cohort, ()))

@@ -208,7 +208,7 @@ def _less_beside(books: Ledger, job: Job, found: Reason) -> Iterator[Change]:
 def _left(found: Reason) -> int:
     """What the reason says could be had of what is short; 0 where that is not its matter."""
     facts = dict(found.facts)
-    if found.code is ReasonCode.TENANT_QUOTA:
+    if found.code in (ReasonCode.TENANT_QUOTA, ReasonCode.USER_LIMIT):
         return max(0, int(facts["limit"]) - int(facts["current"]))
     if found.code in (ReasonCode.CPU_BUSY, ReasonCode.MEMORY_BUSY):
         return max(0, int(facts["free"]))
