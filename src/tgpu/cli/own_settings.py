@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tgpu.cli.options import Json, examples
+from tgpu.cli.options import Json, complete_tenants, examples
 
 SET_EPILOG = examples("tgpu config set tenant vision", "tgpu whoami    # shows which applies")
 GET_EPILOG = examples("tgpu config get tenant")
@@ -25,7 +25,12 @@ Key = Annotated[
 
 def set_own(
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The tenant to submit for.")],
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE", help="The tenant to submit for.", autocompletion=complete_tenants
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Choose something for all your commands: the tenant that you submit for.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tgpu.cli.options import ApiUrl, Json, complete_jobs, examples
+from tgpu.cli.options import ApiUrl, Json, complete_jobs, complete_tenants, examples
 
 EPILOG = examples(
     "tgpu submit -- python train.py",
@@ -239,6 +239,7 @@ def submit(
             "--tenant-id",
             metavar="ID",
             help="Whose quota it counts for; without it TGPU_TENANT, else your only one.",
+            autocompletion=complete_tenants,
             rich_help_panel=_SETTING,
         ),
     ] = None,

@@ -142,7 +142,7 @@ class AsyncClient:
 
     async def submit(self, request: SubmitRequest) -> SubmitAnswer:
         """Queue a job. After `Lost` it may be queued or not: only a `job_id` makes a retry safe."""
-        return await self.send(calls.submit(request))
+        return await self.send(calls.submit(self._connection.for_tenant(request)))
 
     async def list_jobs(
         self, *, limit: int = 100, cursor: int | None = None, **wanted: Unpack[JobFilter]
@@ -212,7 +212,7 @@ class AsyncClient:
 
     async def estimate(self, request: SubmitRequest) -> EstimateAnswer:
         """When a submission would start, and what would start it sooner; nothing is queued."""
-        return await self.send(calls.estimate(request))
+        return await self.send(calls.estimate(self._connection.for_tenant(request)))
 
     async def accuracy(self, days: float = 30, tenant_id: str | None = None) -> AccuracyAnswer:
         """How often jobs that had to wait started when they were told they would."""

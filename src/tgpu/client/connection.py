@@ -14,7 +14,7 @@ from tgpu.client.call import Call
 from tgpu.client.errors import BadAnswer, ClientError, Lost, NoService, refusal
 from tgpu.client.target import Target, parse_target
 from tgpu.wire.complaints import remedy_of
-from tgpu.wire.v1 import ErrorAnswer
+from tgpu.wire.v1 import ErrorAnswer, SubmitRequest
 
 ANSWER_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 5.0
@@ -47,12 +47,14 @@ class Connection:
         timeout_seconds: float,
         verify: Verify,
     ) -> None:
+        self._tenant: str | None = None
         if target is None:
             # Not at the top: who names an address need not load the means to find one.
             from tgpu.client.surroundings import surroundings
 
             found = surroundings()
             target, api_key = found.target, api_key or found.api_key
+            self._tenant = found.tenant
             verify = found.ca_file or True if verify is True else verify
         self.target = parse_target(target) if isinstance(target, str) else target
         self._timeout_seconds = timeout_seconds
@@ -69,6 +71,12 @@ class Connection:
             "verify": self.verification(),
             "limits": LIMITS,
         }
+
+    def for_tenant(self, request: SubmitRequest) -> SubmitRequest:
+        """For the tenant that TGPU_TENANT chooses, where it names none."""
+        if self._tenant is None or request.tenant_id is not None:
+            return request
+        return request.model_copy(update={"tenant_id": self._tenant})
 
     def verification(self) -> bool | ssl.SSLContext:
         if self.target.is_plain:

@@ -17,6 +17,7 @@ class Surroundings:
     target: Target
     api_key: str | None  # for this target only: no other service is shown it
     ca_file: str | None  # certificate authorities to trust instead of the system's
+    tenant: str | None = None  # of jobs that name none
 
 
 def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
@@ -26,7 +27,8 @@ def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
     variables = process_environ() if environ is None else environ
     url, key = variables.get("TGPU_URL"), variables.get("TGPU_API_KEY")
     target = parse_target(url) if url else PersonalService(data_dir(variables)).target()
-    return Surroundings(target, key or None, variables.get("TGPU_CA_FILE") or None)
+    tenant = variables.get("TGPU_TENANT") or None
+    return Surroundings(target, key or None, variables.get("TGPU_CA_FILE") or None, tenant)
 
 
 def data_dir(environ: Mapping[str, str]) -> Path:

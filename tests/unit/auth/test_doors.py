@@ -1,12 +1,16 @@
 """Who is served without a key, by the connection they come over."""
 
+import threading
+
 import pytest
 
+from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules, NotServed, behind_gateway
 from tgpu.app.doors import door_rules
 from tgpu.app.refusal import CannotServe
 from tgpu.core.errors import Unauthenticated
 from tgpu.peers.peer import UNIX, Origin, Peer
+from tgpu.service.memberships import Membership, Memberships
 from tgpu.settings import Settings
 
 ROOT, OWNER, OTHER = 0, 4001, 4002
@@ -137,3 +141,22 @@ def test_what_would_serve_the_wrong_people_does_not_start(uid, sections, sentenc
 )
 def test_what_settings_say_about_callers(uid, sections, expected):
     assert door_rules(settings(**sections), uid) == expected
+
+
+async def test_a_stranger_whose_name_the_system_does_not_tell_is_refused_by_number() -> None:
+    """And keeps nobody waiting: names are looked up off the loop, and not for ever."""
+    hangs = threading.Event()
+
+    def look_up(uid: int) -> Membership:
+        hangs.wait()
+        return Membership("late")
+
+    rules = DoorRules(OWNER, enabled=False)
+    authenticator = Authenticator(lambda: None, rules)
+    authenticator._names = Memberships(look_up, patience=0.05)
+    try:
+        for _ in range(2):
+            with pytest.raises(NotServed, match=f"cannot run jobs as {OTHER};"):
+                await authenticator.authenticate({}, unix(OTHER))
+    finally:
+        hangs.set()

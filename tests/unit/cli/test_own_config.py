@@ -2,10 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tgpu.cli import connect
+from tgpu.cli.options import complete_tenants
 from tgpu.cli.own_config import Chosen, chosen, config_file
 from tgpu.cli.render.whoami import whoami_lines
 from tgpu.wire.keys_v1 import WhoAmI
@@ -111,6 +116,19 @@ def test_a_half_written_file_is_never_there(tgpu, monkeypatch):
     assert tgpu("config", "set", "tenant", "speech").code != 0
     assert os.listdir(config_file().parent) == ["config.toml"]
     assert chosen("tenant", None) == Chosen("vision", str(config_file()))
+
+
+def test_tenants_are_completed_and_a_scheduler_that_is_away_costs_nothing(monkeypatch):
+    told = SimpleNamespace(tenants=[SimpleNamespace(id="vision"), SimpleNamespace(id="speech")])
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(list_tenants=lambda: told)
+
+    monkeypatch.setattr(connect, "open_client", opened)
+    assert complete_tenants("v") == ["vision"]
+    monkeypatch.setattr(connect, "open_client", lambda *_, **__: 1 / 0)
+    assert complete_tenants("v") == []
 
 
 def who(**fields: object) -> WhoAmI:

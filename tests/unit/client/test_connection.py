@@ -20,6 +20,7 @@ from tgpu.client.errors import (
 from tgpu.client.http import Client
 from tgpu.client.surroundings import data_dir, surroundings
 from tgpu.client.target import unix_target
+from tgpu.wire.v1 import SubmitRequest
 
 
 def options(target: str, *, api_key=None, verify=True):
@@ -91,6 +92,17 @@ def test_a_client_without_arguments_asks_the_surroundings(monkeypatch):
     monkeypatch.setenv("TGPU_URL", "http://127.0.0.1:4711")
     with Client() as client:
         assert str(client.target) == "http://127.0.0.1:4711"
+
+
+def test_jobs_that_name_no_tenant_are_for_the_one_of_the_environment(monkeypatch):
+    monkeypatch.setenv("TGPU_URL", "http://127.0.0.1:4711")
+    monkeypatch.setenv("TGPU_TENANT", "vision")
+    ours = Connection(None, None, 30, True)
+    assert ours.for_tenant(SubmitRequest(command=["true"])).tenant_id == "vision"
+    named = SubmitRequest(command=["true"], tenant_id="speech")
+    assert ours.for_tenant(named).tenant_id == "speech"
+    elsewhere = Connection("http://gpu.example", None, 30, True)
+    assert elsewhere.for_tenant(SubmitRequest(command=["true"])).tenant_id is None
 
 
 def test_the_key_of_the_environment_is_shown_to_no_service_that_was_named(monkeypatch):

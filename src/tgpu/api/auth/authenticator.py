@@ -12,6 +12,7 @@ from tgpu.core.errors import Unauthenticated, Unavailable
 from tgpu.peers.peer import Origin, Peer
 from tgpu.service.clock import WallClock
 from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.memberships import Memberships
 from tgpu.service.service import Service
 
 _BEARER: Final = "bearer "
@@ -33,6 +34,7 @@ class Authenticator:
         self._rules = rules
         self._tokens = tokens or Tokens(TokenRules())
         self._jobs = JobCallers(rules.own_uid)
+        self._names = Memberships()
         self._ring: tuple[Service, KeyRing] | None = None
 
     async def authenticate(self, headers: Mapping[str, str], origin: Origin) -> Principal:
@@ -43,7 +45,7 @@ class Authenticator:
         """
         shown = _credential(headers) if self._rules.enabled else None
         if shown is None:
-            peer = self._rules.peer(origin, headers)
+            peer = self._rules.peer(origin, headers, await self._stranger(origin))
             principal = LOCAL if peer is None else await self._of_peer(peer)
             # Both ends of a gateway: or a job would name another's socket to pass for its owner. A
             # gateway is the owner's, so what others say of one is their own invention.
@@ -109,6 +111,15 @@ class Authenticator:
             return Principal(await self._owner_name(peer.uid), Role.ADMIN, uid=peer.uid, kind="uid")
         found = await self._opened().run_as.users.of(peer.uid)
         return Principal(found.name, found.role, found.tenants, peer.uid, "uid", how=found.how)
+
+    async def _stranger(self, origin: Origin) -> str | None:
+        """The name of somebody who will be refused, found off the loop: they may call often."""
+        if origin.peer is None or self._rules.serves(origin.peer.uid):
+            return None
+        try:
+            return (await self._names.of(origin.peer.uid)).name
+        except Unavailable:
+            return str(origin.peer.uid)
 
     async def _owner_name(self, uid: int) -> str:
         """Whatever the system's lists are doing: it is the owner who would have to mend them."""

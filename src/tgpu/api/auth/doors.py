@@ -36,10 +36,12 @@ class DoorRules:
     local_users: bool = False  # every user of this machine is served under their own name
     strangers: bool = False  # --insecure-listen: callers of other machines are served unseen
 
-    def peer(self, origin: Origin, headers: Mapping[str, str]) -> Peer | None:
+    def peer(
+        self, origin: Origin, headers: Mapping[str, str], their_name: str | None = None
+    ) -> Peer | None:
         """The process whose user the caller is; None for an unseen caller who is served anyway.
 
-        Raises Unauthenticated, or NotServed.
+        Raises Unauthenticated, or NotServed, with `their_name` where that is known already.
         """
         passed_on = any(name in headers for name in _PASSED_ON) or (
             self.enabled and _GATEWAY in headers
@@ -50,20 +52,20 @@ class DoorRules:
                 raise Unauthenticated(HOW)
         elif found is None and (origin.is_here or not self.strangers):
             raise NotServed(self._of_the_unseen(passed_on=passed_on))
-        if found is not None and not self._serves(found.uid):
-            raise NotServed(self._of_another(found.uid))
+        if found is not None and not self.serves(found.uid):
+            raise NotServed(self._of_another(their_name or user_name(found.uid)))
         return found
 
     def is_owner(self, uid: int) -> bool:
         """Root could be the service's user whenever it likes."""
         return uid in (0, self.own_uid)
 
-    def _serves(self, uid: int) -> bool:
+    def serves(self, uid: int) -> bool:
         # The jobs of others would run as us, with all our files in reach, unless we are root.
         return self.is_owner(uid) or (self.own_uid == 0 and (self.local_users or self.enabled))
 
-    def _of_another(self, uid: int) -> str:
-        name, owner = user_name(uid), user_name(self.own_uid)
+    def _of_another(self, name: str) -> str:
+        owner = user_name(self.own_uid)
         remedy = (
             "show an API key" if self.enabled else "have it ask for API keys (auth.enabled: true)"
         )
