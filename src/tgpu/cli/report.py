@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tgpu.cli.failures import bad_input
+from tgpu.cli.failures import bad_input, bad_option
 from tgpu.cli.journals import (
     Config,
     Database,
@@ -18,13 +18,17 @@ from tgpu.cli.journals import (
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tgpu.report.page import Picture
+    from tgpu.report.prices import Prices
 
 EPILOG = examples(
     "tgpu report",
     "tgpu report --since 30d --out november",
     "tgpu report --since 2026-11-01 --until 2026-12-01 --tenant vision",
     "tgpu report journal.ndjson.gz --since 7d",
+    "tgpu report --price A100=1.80 --price H100=3.20 --currency €",
     "tgpu report --json | jq .idle_percent",
 )
 
@@ -47,13 +51,22 @@ def report(
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="ID", help="Only the jobs of this tenant.")
     ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]N",
+            help="Of a GPU for an hour: 2.5, or H100=4 for one type; may be given several times. "
+            "Default: billing.cost_per_gpu_hour.",
+        ),
+    ] = None,
+    currency: Annotated[str, typer.Option(metavar="SIGN", help="Of the prices: €, $, EUR, …")] = "",
     database: Database = None,
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Write a page with plots of what happened: use, waits, jobs on GPUs, failures.
+    """Write a page of what happened: use by tenant and user, waits, jobs on GPUs, failures.
 
     The page needs nothing else and can be mailed. Each plot is also written as a PNG file, where
     the extra `report` is installed. With --json the numbers are printed and nothing is written.
@@ -66,6 +79,7 @@ def report(
     from tgpu.report.figures import figures
     from tgpu.report.page import page, pictures
 
+    prices = _prices(price or [], currency)
     source = Source(journal, api_url, database, config, data_dir)
     with opened(source) as found, reading(found.header.last_seq, is_shown=not as_json) as tell:
         # A file is about the time before it was written, and a manual clock has its own.
@@ -75,12 +89,23 @@ def report(
         if begin >= end:
             raise bad_input("--since is not before --until", "turn them around")
         collected = collect(found, begin, end, tenant, tell)
-    numbers = figures(collected)
+    numbers = figures(collected, prices(collected.price))
     if as_json:
         show_json(document(numbers))
         return
     drawn = pictures(collected, numbers)
     _write(out, page(collected, numbers, drawn), drawn)
+
+
+def _prices(texts: list[str], currency: str) -> "Callable[[float], Prices]":
+    """By the price that was set. What is wrong is said before a long journal is read."""
+    from tgpu.report.prices import parse_prices
+
+    try:
+        parse_prices(texts, currency, 0.0)
+    except ValueError as error:
+        raise bad_option("--price", error) from error
+    return lambda usual: parse_prices(texts, currency, usual)
 
 
 def _write(folder: Path, text: str, drawn: "list[Picture]") -> None:

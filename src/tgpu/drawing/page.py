@@ -5,7 +5,7 @@ from html import escape
 from string import Template
 from typing import Final
 
-SERIES: Final = 8  # colours for things side by side; the last is for all others
+from tgpu.drawing.palette import colours
 
 _LIGHT: Final = {
     "ink": "#1c2430",
@@ -16,14 +16,7 @@ _LIGHT: Final = {
     "a": "#2563a8",
     "b": "#c2571a",
     "bad": "#c62828",
-    "c0": "#2563a8",
-    "c1": "#d0722a",
-    "c2": "#2f8f5b",
-    "c3": "#8a4fb0",
-    "c4": "#b8902a",
-    "c5": "#2a9aa8",
-    "c6": "#b0435f",
-    "c7": "#9aa3ae",
+    **colours(dark=False),
 }
 _DARK: Final = {
     "ink": "#e4e8ee",
@@ -34,14 +27,7 @@ _DARK: Final = {
     "a": "#6ea8e6",
     "b": "#eb955c",
     "bad": "#ff6b6b",
-    "c0": "#6ea8e6",
-    "c1": "#eb955c",
-    "c2": "#67c28f",
-    "c3": "#c08be0",
-    "c4": "#dfba59",
-    "c5": "#5cc4d1",
-    "c6": "#e58099",
-    "c7": "#6b7685",
+    **colours(dark=True),
 }
 # Families by name as well: whoever makes pictures may not know what system-ui is.
 _FONT: Final = 'system-ui, "Helvetica Neue", Arial, "Liberation Sans", "DejaVu Sans", sans-serif'
@@ -53,10 +39,10 @@ text { font-family: $font; font-size: 11px; fill: $soft; }
 polyline { fill: none; stroke-width: 1.8; }
 .a { stroke: $a; } .b { stroke: $b; } .bar { fill: $a; } .busy { fill: $a; } .empty { fill: $card; }
 .waits { stroke: $b; opacity: .55; } .runs { stroke: $a; } .bad { fill: $bad; }
-.area { stroke: none; } .piece { stroke: $page; stroke-width: .5; }
+.area { stroke: $page; stroke-width: .4; } .piece { stroke: $page; stroke-width: .5; }
 .title { font-size: 15px; font-weight: bold; fill: $ink; }
 """
-    + " ".join(f".c{n} {{ fill: $c{n}; }}" for n in range(SERIES))
+    + " ".join(f".{name} {{ fill: ${name}; }}" for name in colours(dark=False))
 )
 _PAGE: Final = Template(
     """
@@ -68,7 +54,7 @@ pre { background: $card; border-radius: .4rem; padding: .6rem .9rem; overflow-x:
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
 td, th { padding: .2rem .9rem .2rem 0; font-size: .92rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid $line; font-variant-numeric: tabular-nums; }
-td:first-child, th:first-child { text-align: left; }
+td:first-child, th:first-child, .w { text-align: left; }
 svg { width: 100%; height: auto; display: block; }
 .key-a { color: $a; } .key-b { color: $b; } .key-bad { color: $bad; }
 .cards { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; padding: 0; list-style: none; }
@@ -97,12 +83,18 @@ def picture_style() -> str:
     return _PLOTS.substitute(_LIGHT, font=_FONT)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{escape(text)}</th>" for text in head)
-    lines = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """The first `words` columns are words, the rest numbers."""
+    titles = "".join(_cells("th", head, words))
+    lines = "".join(f"<tr>{''.join(_cells('td', row, words))}</tr>" for row in rows)
     return f"<div class='wide'><table><tr>{titles}</tr>{lines}</table></div>"
+
+
+def _cells(tag: str, texts: Sequence[str], words: int) -> list[str]:
+    return [
+        f"<{tag}{' class=w' if 0 < number < words else ''}>{escape(text)}</{tag}>"
+        for number, text in enumerate(texts)
+    ]
 
 
 def cards(facts: Sequence[tuple[str, str]]) -> str:

@@ -48,6 +48,8 @@ class Run(NamedTuple):
     until: int
     state: JobState  # that it left its GPUs for; running where it has them still
     gpus: tuple[Held, ...]
+    user: str = ""  # "" where nobody said
+    array_id: str = ""  # of the array or sweep it is an element of
 
     @property
     def gpu_millis_ms(self) -> int:
@@ -72,6 +74,9 @@ class Collected:
     gpus: dict[GpuName, str] = field(default_factory=dict)  # all that were there, and their types
     capacity: list[tuple[int, int]] = field(default_factory=list)  # GPUs there are, from then on
     is_whole: bool = True  # whether the journal was read to its end
+    # All that the journal names, as they came, whatever of it the report is about.
+    tenants_seen: dict[str, None] = field(default_factory=dict)
+    users_seen: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -153,6 +158,7 @@ class _Reader:
 
     def restore(self, job: Job, progress: Progress) -> None:
         """A job that was there before the journal began."""
+        self._see(job)
         if not self._counts(job):
             return
         live = self._live[job.job_id] = _Live(job, started=progress.attempt > 0)
@@ -173,10 +179,15 @@ class _Reader:
                 found.waiting += 1
         found.runs = [run._replace(since=max(run.since, found.since)) for run in found.runs]
 
+    def _see(self, job: Job) -> None:
+        self._found.tenants_seen.setdefault(str(job.tenant_id))
+        self._found.users_seen.setdefault(job.options.user)
+
     def _counts(self, job: Job) -> bool:
         return self._tenant_id is None or job.tenant_id == self._tenant_id
 
     def _submitted(self, job: Job, name: str) -> None:
+        self._see(job)
         if not self._counts(job):
             return
         self._live[job.job_id] = _Live(job, name)
@@ -222,7 +233,17 @@ class _Reader:
             return
         job = live.job
         until = max(until, live.since)
-        run = Run(job.job_id, live.name, job.tenant_id, live.since, until, state, live.gpus)
+        run = Run(
+            job.job_id,
+            live.name,
+            job.tenant_id,
+            live.since,
+            until,
+            state,
+            live.gpus,
+            job.options.user,
+            "" if job.array is None else job.array.array_id,
+        )
         self._found.runs.append(run)
 
     def _node(self, at: int, node: Node) -> None:

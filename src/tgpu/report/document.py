@@ -11,5 +11,6 @@ def document(numbers: Figures) -> dict[str, object]:
     for name in ("since", "until"):
         found[name] = datetime.fromtimestamp(getattr(numbers, name) / 1000, UTC).isoformat()
     found["failures"] = dict(numbers.failures)
-    found["tenants"] = [asdict(each) for each in numbers.tenants]
+    for name in ("tenants", "users", "top_jobs"):
+        found[name] = [asdict(each) for each in getattr(numbers, name)]
     return found

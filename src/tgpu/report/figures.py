@@ -1,6 +1,6 @@
 """The numbers of a report: totals, and what was in use in each step of time. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -8,7 +8,9 @@ from typing import Final
 from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU, GPU_HOUR
-from tgpu.report.collect import Collected, GpuName, totals
+from tgpu.report.collect import Collected, GpuName, Run, totals
+from tgpu.report.consumers import JobFigures, UserFigures, by_user, top_jobs
+from tgpu.report.prices import Prices
 
 _STEPS_MS: Final = tuple(
     1000 * seconds
@@ -19,6 +21,7 @@ _STEPS_MS: Final = tuple(
     )
 )
 _MOST_STEPS: Final = 180
+TOP_JOBS: Final = 20
 
 
 class Series:
@@ -98,12 +101,19 @@ class Figures:
     preemptions: int
     failures: tuple[tuple[str, int], ...]  # by kind, the most frequent first
     tenants: tuple[TenantFigures, ...]  # by use, the most first
+    users: tuple[UserFigures, ...]  # the same
+    top_jobs: tuple[JobFigures, ...]  # that used most, an array or sweep as one
+    currency: str = ""
 
 
-def figures(found: Collected) -> Figures:
+def figures(found: Collected, prices: Prices | None = None) -> Figures:
+    """Without `prices`, at the one that was set last."""
+    prices = Prices(found.price) if prices is None else prices
     used: dict[TenantId, int] = {}
+    costs: dict[TenantId, float] = {}
     for run in found.runs:
         used[run.tenant_id] = used.get(run.tenant_id, 0) + run.gpu_millis_ms
+        costs[run.tenant_id] = costs.get(run.tenant_id, 0.0) + prices.of(found, run)
     waits = sorted(wait for each in found.waits_ms.values() for wait in each)
     ended, in_all = totals(found.ended), sum(used.values())
     there = capacity_ms(found)
@@ -119,7 +129,7 @@ def figures(found: Collected) -> Figures:
         jobs_waiting=found.waiting,
         gpus=found.capacity[-1][1] if found.capacity else 0,
         gpu_hours=_hours(in_all),
-        cost=_cost(found, in_all),
+        cost=round(sum(costs.values()), 2) if prices.is_known else None,
         mean_wait_s=_mean_s(waits),
         median_wait_s=_part_s(waits, 0.5),
         p90_wait_s=_part_s(waits, 0.9),
@@ -129,7 +139,10 @@ def figures(found: Collected) -> Figures:
         failures=tuple(
             sorted(((fault.value, n) for fault, n in found.failures.items()), key=_most_first)
         ),
-        tenants=_tenants(found, used),
+        tenants=_tenants(found, used, costs if prices.is_known else None),
+        users=by_user(found, prices),
+        top_jobs=top_jobs(found, prices, TOP_JOBS),
+        currency=prices.currency if prices.is_known else "",
     )
 
 
@@ -161,13 +174,15 @@ def edges_of(found: Collected) -> list[int]:
     ]
 
 
-def use_by_tenant(found: Collected, tenants: Sequence[TenantId]) -> list[list[float]]:
+def use_by(
+    found: Collected, owners: Sequence[str], owner: Callable[[Run], str]
+) -> list[list[float]]:
     """GPUs in use by each of these, and by all others, in each step."""
-    places = {tenant_id: number for number, tenant_id in enumerate(tenants)}
-    series = [Series(found.since, found.until) for _ in range(len(tenants) + 1)]
+    places = {name: number for number, name in enumerate(owners)}
+    series = [Series(found.since, found.until) for _ in range(len(owners) + 1)]
     for run in found.runs:
         amount = sum(held.millis for held in run.gpus)
-        series[places.get(run.tenant_id, len(tenants))].add(run.since, run.until, amount)
+        series[places.get(owner(run), len(owners))].add(run.since, run.until, amount)
     return [[mean / GPU for mean in each.means()] for each in series]
 
 
@@ -189,7 +204,9 @@ def use_by_gpu(found: Collected) -> dict[GpuName, list[float]]:
     }
 
 
-def _tenants(found: Collected, used: dict[TenantId, int]) -> tuple[TenantFigures, ...]:
+def _tenants(
+    found: Collected, used: dict[TenantId, int], costs: dict[TenantId, float] | None
+) -> tuple[TenantFigures, ...]:
     names = {*found.submitted, *used, *found.waits_ms, *(tenant_id for tenant_id, _ in found.ended)}
     rows = []
     for tenant_id in sorted(names, key=lambda name: (-used.get(name, 0), name)):
@@ -203,7 +220,7 @@ def _tenants(found: Collected, used: dict[TenantId, int]) -> tuple[TenantFigures
                 found.ended[tenant_id, JobState.FAILED],
                 found.ended[tenant_id, JobState.CANCELLED],
                 _hours(amount),
-                _cost(found, amount),
+                None if costs is None else round(costs.get(tenant_id, 0.0), 2),
                 _mean_s(waits),
                 _part_s(waits, 0.9),
             )
@@ -213,10 +230,6 @@ def _tenants(found: Collected, used: dict[TenantId, int]) -> tuple[TenantFigures
 
 def _hours(gpu_millis_ms: int) -> float:
     return round(gpu_millis_ms / GPU_HOUR, 6)
-
-
-def _cost(found: Collected, gpu_millis_ms: int) -> float | None:
-    return round(found.price * gpu_millis_ms / GPU_HOUR, 2) if found.price else None
 
 
 def _mean_s(waits_ms: Sequence[int]) -> float | None:

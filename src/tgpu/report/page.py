@@ -1,19 +1,23 @@
 """A report as one HTML page, and its plots one by one for whoever makes pictures of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
 
 from tgpu.drawing import axes, plots
-from tgpu.drawing.page import SERIES, cards, html_page, keys, table
-from tgpu.report.collect import Collected
-from tgpu.report.figures import Figures, edges_of, use_by_gpu, use_by_tenant
-from tgpu.report.plan import Colours, gantt, gpu_rows
+from tgpu.drawing.page import cards, html_page, keys, table
+from tgpu.drawing.palette import OTHERS
+from tgpu.report.collect import Collected, Run
+from tgpu.report.consumers import largest_ids
+from tgpu.report.figures import Figures, edges_of, use_by, use_by_gpu
+from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
+from tgpu.report.tables import amount, jobs_table, money, users_table
 from tgpu.simulate.durations import span
 from tgpu.simulate.measures import distribution
 
 _MOST_TENANTS: Final = 40
+_HOVERED: Final = 8  # jobs that a title names
 _FAULTS: Final[Mapping[str, str]] = {
     "user_error": "the program itself",
     "cuda_out_of_memory": "GPU memory",
@@ -36,10 +40,12 @@ class Picture(NamedTuple):
 
 
 def pictures(found: Collected, numbers: Figures) -> list[Picture]:
-    colours = Colours(numbers)
+    colours = Colours.of_tenants(found, numbers)
     use = use_by_gpu(found)
+    users = Colours.of_users(found, numbers)
     return [
-        _tenant_use(found, numbers, colours),
+        _owner_use(found, numbers, colours, "tenant", lambda run: str(run.tenant_id)),
+        _owner_use(found, numbers, users, "user", lambda run: user_name(run.user)),
         _gpu_use(found, use),
         _waits(found),
         _gantt(found, use, colours),
@@ -55,6 +61,8 @@ def page(found: Collected, numbers: Figures, drawn: Sequence[Picture]) -> str:
         f"<p>{escape(_what(numbers))}</p>{cut}",
         cards(_cards(numbers)),
         _tenants(numbers),
+        *([f"<h2>Users</h2>{users_table(numbers)}"] if numbers.users else []),
+        *([f"<h2>Top consumers</h2>{jobs_table(numbers)}"] if numbers.top_jobs else []),
     ]
     for one in drawn:
         key = keys(one.keys) if one.keys else ""
@@ -80,13 +88,13 @@ def _cards(numbers: Figures) -> list[tuple[str, str]]:
         ("completed", f"{numbers.jobs_completed:,}"),
         ("failed", f"{numbers.jobs_failed:,}"),
         ("cancelled", f"{numbers.jobs_cancelled:,}"),
-        ("GPU-hours", _amount(numbers.gpu_hours)),
+        ("GPU-hours", amount(numbers.gpu_hours)),
         ("idle GPU time", "-" if idle is None else f"{idle:.1f} %"),
         ("mean wait", _span(numbers.mean_wait_s)),
         ("p90 wait", _span(numbers.p90_wait_s)),
     ]
     if numbers.cost is not None:
-        found.append(("cost", f"{numbers.cost:,.2f}"))
+        found.append(("cost", money(numbers, numbers.cost)))
     if numbers.preemptions:
         found.append(("times that jobs gave way", f"{numbers.preemptions:,}"))
     return found
@@ -102,8 +110,8 @@ def _tenants(numbers: Figures) -> str:
         [
             str(each.tenant_id),
             *(f"{n:,}" for n in (each.submitted, each.completed, each.failed, each.cancelled)),
-            _amount(each.gpu_hours),
-            *([f"{each.cost or 0:,.2f}"] if priced else []),
+            amount(each.gpu_hours),
+            *([money(numbers, each.cost or 0)] if priced else []),
             _span(each.mean_wait_s),
             _span(each.p90_wait_s),
         ]
@@ -113,19 +121,32 @@ def _tenants(numbers: Figures) -> str:
     return table(head, rows) + (f"<p>And {more:,} more tenants.</p>" if more > 0 else "")
 
 
-def _tenant_use(found: Collected, numbers: Figures, colours: Colours) -> Picture:
-    title, name = "GPUs in use, by tenant", "use-by-tenant"
+def _owner_use(
+    found: Collected, numbers: Figures, colours: Colours, kind: str, owner: Callable[[Run], str]
+) -> Picture:
+    title, name = f"GPUs in use, by {kind}", f"use-by-{kind}"
     if not found.runs:
         return Picture(name, title, "", "", nothing="No job had a GPU.")
-    amounts = use_by_tenant(found, colours.tenants)
-    css = [*(colours.of(each) for each in colours.tenants), f"c{SERIES - 1}"]
-    names = [*(str(each) for each in colours.tenants), "others"]
+    amounts = use_by(found, colours.names, owner)
+    css = [*(colours.of(each) for each in colours.names), OTHERS]
+    names = [*(_with_jobs(found, colours.names, owner)), "others"]
     layers = [plots.Layer(*each) for each in zip(names, amounts, css, strict=True)]
     most = max((sum(step) for step in zip(*amounts, strict=True)), default=0.0)
     y = axes.linear(max(most, float(numbers.gpus), 1e-3), lambda n: f"{n:g}")
     edges = [edge / 1000 for edge in edges_of(found)]
-    svg = plots.stacked(layers, edges, _time(found), y, "GPUs in use over time, by tenant")
+    svg = plots.stacked(layers, edges, _time(found), y, f"GPUs in use over time, by {kind}")
     return Picture(name, title, "", svg, colours.keys())
+
+
+def _with_jobs(found: Collected, names: Sequence[str], owner: Callable[[Run], str]) -> list[str]:
+    """Each with the jobs of it that used most, to be read under the pointer."""
+    largest = largest_ids(found, owner, _HOVERED + 1)
+    told = []
+    for name in names:
+        ids = [str(job_id) for job_id in largest.get(name, [])]
+        more = ", …" if len(ids) > _HOVERED else ""
+        told.append(f"{name}: job{'s' * (len(ids) != 1)} {', '.join(ids[:_HOVERED])}{more}")
+    return told
 
 
 def _gpu_use(found: Collected, use: dict[tuple[str, int], list[float]]) -> Picture:
@@ -191,7 +212,3 @@ def _instant(at: int) -> str:
 
 def _span(seconds: float | None) -> str:
     return "-" if seconds is None else span(seconds)
-
-
-def _amount(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:,.2f}"

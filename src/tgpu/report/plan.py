@@ -1,16 +1,16 @@
 """What a report draws, and how much of it: a page with a million bars opens nowhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
-from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU
-from tgpu.drawing.page import SERIES
+from tgpu.drawing.palette import OTHERS, SERIES, colours_of
 from tgpu.drawing.plots import Bar, Row, Track
 from tgpu.report.collect import Collected, GpuName, Run
 from tgpu.report.figures import Figures
+from tgpu.simulate.durations import span
 
 MOST_ROWS: Final = 64
 MOST_BARS: Final = 4_000
@@ -18,19 +18,39 @@ _BAD: Final = frozenset({JobState.FAILED})
 
 
 class Colours:
-    """The tenants that use most have one each; all others share the last."""
+    """Those that use most have one each, the same in every report, and all others share one."""
 
-    def __init__(self, numbers: Figures) -> None:
-        self.tenants = [each.tenant_id for each in numbers.tenants if each.gpu_hours][: SERIES - 1]
-        self._place = {tenant_id: number for number, tenant_id in enumerate(self.tenants)}
-        self.has_others = sum(1 for each in numbers.tenants if each.gpu_hours) > len(self.tenants)
+    def __init__(self, used: Mapping[str, float], seen: Iterable[str]) -> None:
+        """`used`: by name, the most first; `seen`: all there ever were, as they came."""
+        self._colours = colours_of(seen)
+        self._named = [name for name, much in used.items() if much]
+        self.names = self._named[: SERIES - 1]
+        self._has_others = len(self._named) > len(self.names)
 
-    def of(self, tenant_id: TenantId) -> str:
-        return f"c{self._place.get(tenant_id, SERIES - 1)}"
+    @classmethod
+    def of_tenants(cls, found: Collected, numbers: Figures) -> "Colours":
+        used = {str(each.tenant_id): each.gpu_hours for each in numbers.tenants}
+        return cls(used, found.tenants_seen)
+
+    @classmethod
+    def of_users(cls, found: Collected, numbers: Figures) -> "Colours":
+        used: dict[str, float] = {}
+        for each in numbers.users:
+            name = user_name(each.user)
+            used[name] = used.get(name, 0.0) + each.gpu_hours
+        most_first = dict(sorted(used.items(), key=lambda item: (-item[1], item[0])))
+        return cls(most_first, map(user_name, found.users_seen))
+
+    def of(self, name: str) -> str:
+        return self._colours.get(name, OTHERS) if name in self.names else OTHERS
 
     def keys(self) -> list[tuple[str, str]]:
-        others = [(f"c{SERIES - 1}", "others")] if self.has_others else []
-        return [*((self.of(tenant_id), str(tenant_id)) for tenant_id in self.tenants), *others]
+        others = [(OTHERS, "others")] if self._has_others else []
+        return [*((self.of(name), name) for name in self.names), *others]
+
+
+def user_name(user: str) -> str:
+    return user or "nobody named"
 
 
 class Drawn(NamedTuple):
@@ -110,7 +130,7 @@ def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
                 run.until / 1000,
                 low,
                 low + high,
-                colours.of(run.tenant_id),
+                colours.of(str(run.tenant_id)),
                 run.state in _BAD,
             )
         )
@@ -119,4 +139,6 @@ def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
 
 def _title(run: Run) -> str:
     name = f" {run.name}" if run.name else ""
-    return f"job {run.job_id}{name}, {run.tenant_id}, {run.state.value}"
+    whose = f"{run.user} of {run.tenant_id}" if run.user else str(run.tenant_id)
+    ran = span((run.until - run.since) / 1000)
+    return f"job {run.job_id}{name}, {whose}, {run.state.value}, {ran}"

@@ -45,7 +45,7 @@ def test_a_drained_node_keeps_jobs_waiting_with_the_reason(shared_box: Box) -> N
     assert "paused: drained: new driver" in box.ok("status", "--detailed")
     box.ok("drain", "--undo")
     assert box.tgpu("wait", "last").returncode == 0
-    assert json.loads(box.ok("gpus", "--json"))["gpus"][3]["paused"] == "fan is loud"
+    assert json.loads(box.ok("gpus", "--json"))["gpus"][3]["paused"].startswith("fan is loud")
     box.ok("resume-gpu", "3")
 
 

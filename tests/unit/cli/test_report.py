@@ -12,7 +12,10 @@ from tgpu.core.lifecycle import JobState
 from tgpu.journal.lines import end_line, header_line, row_line
 from tgpu.store import codec
 
-PLOTS = {f"{name}.png" for name in ("use-by-tenant", "use-by-gpu", "waits", "gantt", "failures")}
+PLOTS = {
+    f"{name}.png"
+    for name in ("use-by-tenant", "use-by-user", "use-by-gpu", "waits", "gantt", "failures")
+}
 
 
 @pytest.fixture
@@ -85,3 +88,15 @@ def test_a_file_that_is_no_journal_is_named(tgpu, tmp_path):
     outcome = tgpu("report", str(tmp_path / "x"))
     assert outcome.code == 2
     assert "header of a journal" in outcome.err
+
+
+def test_prices_and_their_sign_are_options(tgpu, journal):
+    found = json.loads(
+        tgpu("report", str(journal), "--json", "--price", "A100=2.5", "--currency", "€").out
+    )
+    assert (found["cost"], found["currency"]) == (5.0, "€")
+    assert [each["gpu_hours"] for each in found["top_jobs"]] == [1, 1]
+    assert json.loads(tgpu("report", str(journal), "--json").out)["cost"] is None
+    refused = tgpu("report", str(journal), "--price", "dear")
+    assert refused.code == 2
+    assert "'dear' is no price" in refused.err

@@ -8,7 +8,7 @@ from tgpu.core import lifecycle
 from tgpu.core.cause import Fault
 from tgpu.core.events import Event, JobMoved, JobsSubmitted, NodeSet
 from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Detail, Job, Request
+from tgpu.core.job import Array, Detail, Job, Options, Request
 from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
@@ -20,8 +20,8 @@ HOUR = 3_600_000
 T0 = 1_762_000_000_000  # some day of 2025
 
 
-def a_node(name: str = "local", gpus: int = 4) -> Node:
-    made = tuple(Gpu(n, f"GPU-{name}-{n}", "A100", 80_000) for n in range(gpus))
+def a_node(name: str = "local", gpus: int = 4, gpu_type: str = "A100") -> Node:
+    made = tuple(Gpu(n, f"GPU-{name}-{n}", gpu_type, 80_000) for n in range(gpus))
     return Node(NodeId(name), made, 1000, 1000)
 
 
@@ -48,8 +48,24 @@ def nodes(*made: Node, at: int = T0) -> list[Event]:
 class Story:
     """One job, step by step."""
 
-    def __init__(self, job_id: str, at: int, gpus: int = 1000, tenant: str = "vision") -> None:
-        self.job = Job(JobId(job_id), TenantId(tenant), 500, at, Request(gpus))
+    def __init__(
+        self,
+        job_id: str,
+        at: int,
+        gpus: int = 1000,
+        tenant: str = "vision",
+        user: str = "",
+        array: Array | None = None,
+    ) -> None:
+        self.job = Job(
+            JobId(job_id),
+            TenantId(tenant),
+            500,
+            at,
+            Request(gpus),
+            options=Options(user=user),
+            array=array,
+        )
         self.progress = PENDING
         self.events: list[Event] = [JobsSubmitted(at, (self.job,))]
 

@@ -9,13 +9,17 @@ import pytest
 from tests.unit.report.journals import DAY, HOUR, T0, Story, a_journal, a_node, in_order, nodes
 from tests.unit.simulate.test_page import Checker
 from tgpu.core.cause import Fault
+from tgpu.core.job import Array
 from tgpu.core.lifecycle import JobState
+from tgpu.drawing.page import picture_style
+from tgpu.drawing.palette import colours_of
 from tgpu.drawing.plots import framed
 from tgpu.report.collect import collect
 from tgpu.report.figures import figures, use_by_gpu
 from tgpu.report.page import page, pictures
 from tgpu.report.plan import MOST_BARS, MOST_ROWS, Colours, gantt, gpu_rows
 from tgpu.report.png import NoLibrary, png
+from tgpu.report.prices import parse_prices
 
 EVIL = "<script>alert(1)</script>"
 
@@ -33,7 +37,9 @@ def made(found) -> str:
 def some() -> list[Story]:
     return [
         Story("1", T0).start(T0 + HOUR, [0, 1]).end(T0 + 3 * HOUR),
-        Story("2", T0, tenant="nlp").start(T0, [2]).end(T0 + HOUR, JobState.FAILED, Fault.XID),
+        Story("2", T0, tenant="nlp", user="ada")
+        .start(T0, [2])
+        .end(T0 + HOUR, JobState.FAILED, Fault.XID),
         Story("3", T0).start(T0 + 9 * HOUR),
     ]
 
@@ -42,8 +48,9 @@ def test_the_page_is_well_formed_and_has_every_plot():
     checker = Checker()
     checker.feed(made(read(*some())))
     assert checker.open == []
-    assert checker.seen.count("h2") == 5
-    assert checker.seen.count("svg") == 5 + 4  # and the colours of two tenants, twice
+    assert checker.seen.count("h2") == 6 + 2
+    # And the colours of two tenants, twice, and of two users.
+    assert checker.seen.count("svg") == 6 + 4 + 2
 
 
 def test_the_page_loads_nothing_and_runs_nothing():
@@ -78,7 +85,7 @@ def test_an_empty_window_says_that_nothing_was_there():
 
 def test_names_cannot_break_the_page():
     found = read(
-        Story("1", T0, tenant=EVIL).start(T0, node=EVIL).end(T0 + HOUR),
+        Story("1", T0, tenant=EVIL, user=EVIL).start(T0, node=EVIL).end(T0 + HOUR),
         made=[a_node(EVIL)],
         names={"1": EVIL},
     )
@@ -108,7 +115,7 @@ def many(jobs: int, machines: int, gpus: int):
 
 def test_of_many_stretches_the_longest_are_drawn_and_the_page_says_so():
     found = many(MOST_BARS + 500, 2, 4)
-    drawn = gantt(found, use_by_gpu(found), Colours(figures(found)))
+    drawn = gantt(found, use_by_gpu(found), Colours.of_tenants(found, figures(found)))
     assert sum(len(track.bars) for track in drawn.tracks) == MOST_BARS
     assert drawn.note == "Shown are the 4,000 longest of 4,500 stretches."
     assert drawn.note in made(found)
@@ -134,7 +141,7 @@ def test_jobs_that_share_a_gpu_lie_on_each_other():
         Story(str(n), T0, 500).start(T0 + n, millis=500).end(T0 + HOUR + n) for n in range(2)
     ]
     found = read(*stories)
-    (track, *_) = gantt(found, use_by_gpu(found), Colours(figures(found))).tracks
+    (track, *_) = gantt(found, use_by_gpu(found), Colours.of_tenants(found, figures(found))).tracks
     assert [(bar.low, bar.high) for bar in track.bars] == [(0.0, 0.5), (0.5, 1.0)]
 
 
@@ -143,7 +150,7 @@ def test_a_place_that_is_free_again_is_used_again():
     second = Story("2", T0, 500).start(T0 + 1, millis=500).end(T0 + 3 * HOUR)
     third = Story("3", T0, 500).start(T0 + 2 * HOUR, millis=500).end(T0 + 3 * HOUR)
     found = read(first, second, third)
-    (track, *_) = gantt(found, use_by_gpu(found), Colours(figures(found))).tracks
+    (track, *_) = gantt(found, use_by_gpu(found), Colours.of_tenants(found, figures(found))).tracks
     assert [bar.low for bar in track.bars] == [0.0, 0.5, 0.0]
 
 
@@ -151,9 +158,99 @@ def test_tenants_beyond_the_colours_share_one():
     stories = [
         Story(str(n), T0, tenant=f"t{n:02}").start(T0, [n % 4]).end(T0 + HOUR) for n in range(12)
     ]
-    colours = Colours(figures(read(*stories)))
-    assert len(colours.tenants) == 7
-    assert colours.keys()[-1] == ("c7", "others")
+    found = read(*stories)
+    colours = Colours.of_tenants(found, figures(found))
+    assert len(colours.names) == 7
+    assert colours.keys()[-1] == ("rest", "others")
+
+
+def key_of(found, which) -> dict[str, str]:
+    return {name: css for css, name in which(found, figures(found)).keys()}  # noqa: SIM118
+
+
+def test_a_name_has_its_colour_in_every_report():
+    """Whoever comes later, whichever part of the time it is about, and of one tenant alone."""
+    stories = [
+        Story(str(n), T0 + n, tenant=f"t{n}", user=f"u{n}").start(T0 + n, [n % 4]).end(T0 + HOUR)
+        for n in range(7)
+    ]
+    events = [*nodes(a_node()), *in_order(*stories)]
+    until = T0 + 10 * HOUR
+    whole = collect(a_journal(events, until=until), T0, until)
+    early = collect(a_journal(events[:9], until=until), T0, until)
+    only = collect(a_journal(events, until=until), T0, until, "t3")
+    for which in (Colours.of_tenants, Colours.of_users):
+        colours = key_of(whole, which)
+        assert len(set(colours.values())) == 7
+        for other in (key_of(early, which), key_of(only, which)):
+            assert other
+            assert other.items() <= colours.items()
+
+
+def test_the_choice_of_colours_stays_what_it_is():
+    assert colours_of(["vision", "nlp", "ada"]) == {"vision": "n7", "nlp": "n3", "ada": "n10"}
+    assert ".n7 { fill: #" in picture_style()
+    assert len(set(colours_of(map(str, range(16))).values())) == 16
+    assert len(colours_of(map(str, range(40)))) == 40
+
+
+def test_job_ids_are_under_the_pointer():
+    text = made(read(*some(), names={"1": "train"}))
+    assert "<title>job 1 train, vision, completed, 2.0 h</title>" in text
+    assert "<title>job 2, ada of nlp, failed, 60 min</title>" in text
+    assert "<title>vision: jobs 1, 3</title>" in text
+    assert "<title>ada: job 2</title>" in text
+
+
+def test_users_and_top_consumers_have_tables():
+    sweep = [
+        Story(f"7.{n}", T0, user="bob", array=Array("7", n)).start(T0, [n]).end(T0 + HOUR)
+        for n in (1, 2)
+    ]
+    found = read(*some(), *sweep, names={"1": "train"})
+    numbers = figures(found)
+    assert [(u.user, u.tenant_id, u.jobs, u.gpu_hours) for u in numbers.users] == [
+        ("", "vision", 2, 5),
+        ("bob", "vision", 2, 2),
+        ("ada", "nlp", 1, 1),
+    ]
+    assert [(j.job_id, j.jobs, j.gpu_hours) for j in numbers.top_jobs] == [
+        ("1", 1, 4),
+        ("7", 2, 2),
+        ("2", 1, 1),
+        ("3", 1, 1),
+    ]
+    text = page(found, numbers, pictures(found, numbers))
+    assert "<h2>Users</h2>" in text
+    assert "<td class=w>bob</td><td class=w>vision</td><td>2</td><td>2.00</td>" in text
+
+
+def test_money_has_its_sign_and_types_their_prices():
+    stories = [
+        Story("1", T0).start(T0).end(T0 + HOUR),
+        Story("2", T0).start(T0, node="h").end(T0 + HOUR),
+    ]
+    found = read(*stories, made=[a_node(), a_node("h", gpu_type="H100")])
+    numbers = figures(found, parse_prices(["h100=4", "1.5"], "€", 0))
+    assert (numbers.cost, numbers.tenants[0].cost, numbers.users[0].cost) == (5.5, 5.5, 5.5)
+    assert "<b>€5.50</b><span>cost" in page(found, numbers, [])
+    only = figures(found, parse_prices(["H100=4"], "EUR", 0))
+    assert "<b>4.00 EUR</b><span>cost" in page(found, only, [])
+
+
+def test_without_a_price_there_are_gpu_hours_alone():
+    found = read(*some())
+    numbers = figures(found, parse_prices([], "€", 0))
+    assert numbers.cost is None
+    text = page(found, numbers, [])
+    assert "€" not in text
+    assert "cost" not in text
+
+
+@pytest.mark.parametrize("text", ["dear", "=3", "A100=", "-1", "A100=nan", "1e9"])
+def test_what_is_no_price_is_refused(text):
+    with pytest.raises(ValueError, match=r"price|type of GPU"):
+        parse_prices([text], "", 0)
 
 
 # -- pictures ------------------------------------------------------------------------------------
@@ -172,7 +269,7 @@ def test_a_png_has_the_colours_of_the_style():
     found = read(*some())
     (use, *_) = pictures(found, figures(found))
     plain = png(framed(use.svg, "", ()))
-    bare = png(framed(use.svg.replace("c0", "none"), "", ()))
+    bare = png(framed(use.svg.replace("area n7", "area none"), "", ()))
     assert plain != bare
 
 
