@@ -495,6 +495,8 @@ class JobCommands:
     ) -> Submission:
         """What to submit to run a job again."""
         job, env_id = stored.job, stored.detail.env_id
+        if detail is not None and not with_environment:
+            self._check_nothing_lost(detail)
         return Submission(
             request=job.request,
             tenant_id=job.tenant_id,
@@ -511,6 +513,18 @@ class JobCommands:
             return self._sealer.unsealed(detail)
         except CannotUnseal as error:
             raise _unreadable(error) from None
+
+    def _check_nothing_lost(self, detail: Detail) -> None:
+        """Before somebody else runs it again."""
+        try:
+            lost = self._sealer.lost(detail)
+        except CannotUnseal as error:
+            raise _unreadable(error) from None
+        if lost:
+            raise Conflict(
+                "a secret of its owner stands in its command, name or parameters, so nobody else "
+                "can run it again: submit it anew with a secret of your own"
+            )
 
     async def _variables(self, env_id: str | None) -> Mapping[str, str]:
         try:

@@ -145,6 +145,17 @@ class Sealer:
         swept = tuple((n, tuple(work.parameter(n, value) for value in vs)) for n, vs in params)
         return made, swept
 
+    def lost(self, detail: Detail) -> bool:
+        """Whether something sealed in what is said of a job would be readable in another's record:
+        it was known by the owner's variables alone, which the other has not."""
+        again, _ = self.sealed(self.unsealed(detail), (), {})
+        return not self._hidden_in(detail) <= self._hidden_in(again)
+
+    def _hidden_in(self, detail: Detail) -> set[str]:
+        texts = (detail.name, detail.cwd, detail.image, *detail.argv)
+        texts += tuple(value for _, value in detail.params)
+        return {self.unseal(found[0]) for text in texts for found in SEALED.finditer(text)}
+
     def readable(self, detail: Detail) -> Detail:
         """The same where it can be; else as it is."""
         try:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.auth.door import OURS, Door, a_door, as_role
+from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
 from tgpu.core.ids import TenantId
 from tgpu.core.tenant import Tenant
 
@@ -57,6 +57,21 @@ async def test_the_job_has_it_and_so_has_a_rerun_of_its_owner() -> None:
             assert launch.env["PLAIN"] == WORD
             assert launch.argv[-1] == f"--speed={WORD}"
             assert launch.secrets == (WORD,)
+
+
+async def test_a_rerun_of_somebody_else_has_it_not() -> None:
+    async with a_box() as door:
+        await submitted(door, name="run", command=["x"], environment={})
+        await submitted(door, job_id="k", hold=True)
+        await door.box.run("j", 1000)
+        other = bearer(a_token("admin", [OURS], sub="eve"))
+        answer = await door.post("/api/v1/jobs/j/rerun", headers=other)
+        assert answer.status_code == 201, answer.text
+        await door.box.tick(2000)
+        assert "PLAIN" not in door.box.engine.launched[-1].env
+        refused = await door.post("/api/v1/jobs/k/rerun", headers=other)
+        assert refused.status_code == 409
+        assert "a secret of its owner stands in its command" in refused.text
 
 
 @pytest.mark.parametrize(

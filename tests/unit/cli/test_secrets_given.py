@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tgpu.cli.failures import Failure
+from tgpu.cli.render.jobs import queued_lines
 from tgpu.cli.secrets_given import read_secrets
 from tgpu.cli.submission import Submitter, Typed, build_request
+from tgpu.wire.v1 import SubmitAnswer, SubmitRequest
 
 
 def test_a_name_takes_the_value_from_the_environment() -> None:
@@ -48,6 +50,12 @@ def test_a_secret_is_sent_as_one_and_not_in_the_environment_as_well() -> None:
     )
     assert request.secrets == {"TOKEN": "hunter2"}
     assert request.base_environment == {"PATH": "/bin"}
+
+
+def test_what_is_said_of_a_queued_job_has_no_secret_in_it() -> None:
+    request = SubmitRequest(command=["x", "--speed=hunter2"], secrets={"WORD": "hunter2"})
+    answer = SubmitAnswer(job_id="1", job_ids=["1"], message="")
+    assert queued_lines(answer, request)[0] == "job 1 queued: 1 GPU, x '--speed=******'"
 
 
 def test_the_refusal_names_the_option() -> None:

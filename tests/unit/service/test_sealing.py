@@ -14,6 +14,26 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@pytest.mark.parametrize(
+    ("detail", "base", "lost"),
+    [
+        (Detail(argv=("x", "plainword"), secrets=(("WORD", "plainword"),)), {}, True),
+        (Detail(argv=("x", "pl4inw0rd"), env=(("MY_TOKEN", "pl4inw0rd"),)), {}, True),
+        (Detail(argv=("x", "pl4inw0rd")), {"MY_TOKEN": "pl4inw0rd"}, True),
+        (Detail(name="plainword", secrets=(("WORD", "plainword"),)), {}, True),
+        (Detail(argv=("x", "--password", "plainword")), {}, False),
+        (Detail(argv=("x",), secrets=(("WORD", "plainword"),)), {}, False),
+        (Detail(argv=("x", "plainword")), {}, False),
+    ],
+)
+def test_what_only_its_owner_s_variables_told_is_lost_to_another(
+    detail: Detail, base: dict[str, str], lost: bool
+) -> None:
+    sealed, _ = Sealer([OTHER]).sealed(detail, (), base)
+    anothers = replace(sealed, env=(), secrets=())
+    assert Sealer([KEY, OTHER]).lost(anothers) is lost
+
+
 @given(texts)
 def test_what_is_sealed_is_read_again(value: str) -> None:
     sealer = Sealer([KEY])

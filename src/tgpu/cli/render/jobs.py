@@ -23,6 +23,7 @@ from tgpu.cli.render.words import (
     sentence_text,
     since,
 )
+from tgpu.wire.masking import given_values, mask_values
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
 
 STATES: Final = (
@@ -117,7 +118,9 @@ def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
     if request.workers > 1:
         gpus = f"{request.workers} workers of {gpus}"
     many = len(answer.job_ids) > 1
-    what = command_text([*request.command, *request.args]) if request.command else "a lease"
+    hidden = given_values(request.secrets.items())
+    words = [mask_values(word, hidden) for word in (*request.command, *request.args)]
+    what = command_text(words) if request.command else "a lease"
     state = "held" if request.hold else "queued"
     if many:
         head = (
