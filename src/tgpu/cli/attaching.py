@@ -81,11 +81,13 @@ def _sit(job: str, api_url: str | None) -> int | None:
     from tgpu.cli.failures import Failure, bad_input
     from tgpu.cli.running import sit_in_front, terminal_name
     from tgpu.cli.terminal.seat import NoTerminal
-    from tgpu.client.errors import ClientError
+    from tgpu.client.errors import ClientError, Denied
 
     with open_client(api_url) as client:
         try:
-            model = client.get_job(job)
+            model = client.get_job(job, to="attach")
+        except Denied:
+            raise
         except ClientError:
             return None  # sessions are found without a service
         name = terminal_name(model.command) if model.state == "running" else None

@@ -72,6 +72,8 @@ def create(
         show_json(made)
         return
     say(made.key)
+    for warning in made.warnings:
+        note(f"warning: {warning}")
     note(f"keep it safe: it is not shown again; `tgpu keys revoke {made.id}` shuts it out")
 
 

@@ -73,7 +73,7 @@ def _running_job(job: str, api_url: str | None) -> "JobModel":
                 "run this on the job's own machine, without --api-url or with unix:/path.sock",
                 code="NOT_LOCAL",
             )
-        model = client.get_job(job)
+        model = client.get_job(job, to="shell")
     if model.state != "running":
         raise _not_here(model, f"job {model.job_id} is {model.state}, not running")
     if not model.command or model.pid is None:

@@ -155,8 +155,9 @@ class AsyncClient:
         """Page through the jobs that match, newest first, `limit` of them at most."""
         return self._iterate(steps.iter_jobs(limit, **wanted))
 
-    async def get_job(self, job_id: str) -> JobModel:
-        return await self.send(calls.get_job(job_id))
+    async def get_job(self, job_id: str, *, to: str | None = None) -> JobModel:
+        """`to`: "shell" or "attach" where it is about to be entered; Denied if it is not yours."""
+        return await self.send(calls.get_job(job_id, to))
 
     async def select(self, request: SelectionRequest) -> SelectionAnswer:
         """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""

@@ -153,8 +153,8 @@ def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Ca
     return Call("GET", "/api/v1/jobs", a(JobList), query)
 
 
-def get_job(job_id: str) -> Call[JobModel]:
-    return Call("GET", path_of("jobs", job_id), a(JobModel))
+def get_job(job_id: str, to: str | None = None) -> Call[JobModel]:
+    return Call("GET", path_of("jobs", job_id), a(JobModel), {"to": to})
 
 
 def select(request: SelectionRequest) -> Call[SelectionAnswer]:

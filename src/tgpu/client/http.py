@@ -162,8 +162,9 @@ class Client:
         """Page through the jobs that match, newest first, `limit` of them at most."""
         return self._iterate(steps.iter_jobs(limit, **wanted))
 
-    def get_job(self, job_id: str) -> JobModel:
-        return self.send(calls.get_job(job_id))
+    def get_job(self, job_id: str, *, to: str | None = None) -> JobModel:
+        """`to`: "shell" or "attach" where it is about to be entered; Denied if it is not yours."""
+        return self.send(calls.get_job(job_id, to))
 
     def select(self, request: SelectionRequest) -> SelectionAnswer:
         """Change many jobs at once, all in one commit: cancel, hold, release, priority, rerun."""

@@ -55,6 +55,7 @@ class KeyModel(_Answer):
 
 class KeyCreated(KeyModel):
     key: str  # shown this once
+    warnings: list[str] = []  # what its holder cannot do yet, and what to set
 
 
 class KeyList(_Answer):

@@ -220,7 +220,11 @@ def test_two_tenants_never_get_one_user(shared: Shared) -> None:
 
 def test_a_tenant_without_a_user_runs_no_job_of_a_key_and_says_what_to_set(shared: Shared) -> None:
     shared.admin("POST", "/api/v1/tenants", {"id": "green", "name": "green"})
-    shared.keys["green"] = shared._key("green")
+    made = shared.admin("POST", "/api/v1/keys", {"name": "green", "tenants": ["green"]})
+    (warning,) = made["warnings"]
+    assert warning.startswith("its jobs are refused for tenant green: no user is set")
+    assert "never run as root" in warning
+    shared.keys["green"] = made["key"]
     body = {"command": ["id"], "tenant_id": "green"}
     answer = shared.call("green", "POST", "/api/v1/jobs", json=body)
     assert answer.status_code == 422

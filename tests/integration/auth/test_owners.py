@@ -65,6 +65,17 @@ async def test_the_owner_the_tenants_admins_and_operators_do(headers: dict[str, 
             assert answer.status_code in (200, 201), answer.text
 
 
+@pytest.mark.parametrize("to", ["shell", "attach"])
+async def test_who_enters_a_job_is_its_owner(to: str) -> None:
+    async with a_door(tenants=tenants(MembersSee.LOGS)) as door:
+        await submitted(door, "ada", "hers")
+        answers = [
+            (await door.get(f"/api/v1/jobs/hers?to={to}", headers=headers)).status_code
+            for headers in (who("ada"), who("pi", "admin"), who("bob"), who("eve", "viewer"))
+        ]
+        assert answers == [200, 200, 403, 403]
+
+
 async def test_the_plain_paths_ask_the_same() -> None:
     async with a_door(tenants=tenants()) as door:
         plain = {"job_id": "p", "tenant_id": OURS, "gpu_type": "A100", "gpus": 1, "priority": 1}

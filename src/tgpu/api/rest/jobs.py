@@ -99,11 +99,17 @@ async def list_jobs(
 
 
 @router.get("/{job}")
-async def get_job(request: Request, job: Name) -> JobModel:
-    """A job as it stands. `last` names the newest one, here and everywhere below."""
+async def get_job(
+    request: Request, job: Name, to: Literal["see", "shell", "attach"] = "see"
+) -> JobModel:
+    """A job as it stands. `last` names the newest one, here and everywhere below.
+
+    With `to`, for those who are about to enter it on its machine: 403 where it is not theirs.
+    """
     service = service_of(request)
     await service.look_ahead()
-    return predicted_job_model(service, await visible_job(service, caller_of(request), job))
+    stored = await visible_job(service, caller_of(request), job, Action[to.upper()])
+    return predicted_job_model(service, stored)
 
 
 @router.delete("/{job}")

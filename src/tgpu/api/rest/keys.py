@@ -9,13 +9,15 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
 from tgpu.service.clock import WallClock
-from tgpu.service.identity import Role
+from tgpu.service.identity import Permission, Role
+from tgpu.service.service import Service
 from tgpu.service.tenant_choice import default_tenant, tenants_of
 from tgpu.wire.keys_v1 import KeyCreate, KeyCreated, KeyList, KeyModel, WhoAmI
 
 router = Router(tags=["identity"])
 
 _DAY_MS = 86_400_000
+_NAMED = 3  # tenants that a warning names
 _HOW = {
     "local": "the connection: this service is yours and asks nobody who they are",
     "key": "the API key that was shown",
@@ -36,7 +38,8 @@ async def create(request: Request, body: KeyCreate) -> KeyCreated:
         created_by=caller_of(request).actor,
         expires_at=None if days is None else WallClock().now() + round(days * _DAY_MS),
     )
-    return KeyCreated(**_model(key).model_dump(), key=text)
+    warnings = _warnings(service_of(request), key)
+    return KeyCreated(**_model(key).model_dump(), key=text, warnings=warnings)
 
 
 @router.get("/api/v1/keys")
@@ -66,6 +69,22 @@ async def whoami(request: Request) -> WhoAmI:
         how=caller.how or _HOW.get(caller.kind, ""),
         problem=no_tenant_advice(service, caller) if is_nowhere else "",
     )
+
+
+def _warnings(service: Service, key: ApiKey) -> list[str]:
+    """Tenants whose jobs could only run as the service: those of this key are refused."""
+    caller = key.principal
+    if service.engine is None or not caller.may(Permission.CHANGE_JOBS):
+        return []
+    bare = [name for name in sorted(service.run_as.without_user()) if caller.sees(name)]
+    if not bare:
+        return []
+    more = f" and {len(bare) - _NAMED} more" if len(bare) > _NAMED else ""
+    return [
+        f"its jobs are refused for tenant {', '.join(bare[:_NAMED])}{more}: no user is set that "
+        f"they could run as, and they never run as root; set one with: tgpu tenants change "
+        f"{bare[0]} --run-as USER (or --system-user, which makes one)"
+    ]
 
 
 def _ring(request: Request) -> KeyRing:
