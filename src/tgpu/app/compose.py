@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
 from tgpu.app.run_as import run_as_rules
 from tgpu.app.scheduling import Foresight, Scheduling, recorded_values
@@ -82,9 +83,9 @@ def make_service(
         labels=tuple(sorted(settings.devices.labels.items())),
     )
     disk = _disk(settings, data_dir)
-    return Service(
+    service = Service(
         store=_make_store(settings, disk),
-        engine=_engine(settings, data_dir),
+        engine=with_hooks(_engine(settings, data_dir), settings),
         watch=DeviceWatch(detected.provider, settings.devices.driver_timeout_seconds),
         hardware=hardware,
         clock=clock,
@@ -142,6 +143,8 @@ def make_service(
         predictions=predictions,
         disk=disk,
     )
+    connect_hooks(service)
+    return service
 
 
 def scheduling_of(settings: Settings, foresight: Foresight) -> Scheduling:

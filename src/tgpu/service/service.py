@@ -147,6 +147,7 @@ class Service:
     reruns: RerunSelections  # once it is open
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
+    engine_problems: Callable[[], list[str]] = staticmethod(list)  # of what stands around it
     _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
     editing: Editing  # once it is open, as `jobs`
     _urgent: UrgentStops | None = None  # while it is open, where there is an engine
@@ -420,6 +421,7 @@ class Service:
             found.append(f"engine: {self._attempts.trouble}")
         if self._attempts is not None:
             found += self._attempts.strangers.problems()
+        found += self.engine_problems()
         if self._policy_trouble:
             name = self.settings.policy.name
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
@@ -560,6 +562,13 @@ class Service:
             if self._urgent is None:
                 raise
             return await self._urgent.stop_all(job_ids, selection.states, error)
+
+    async def hold_node(self, why: str) -> None:
+        """Start no further jobs on this machine, as `tgpu drain` does, which undoes it too."""
+        use = self.state.ledger.nodes.get(self.hardware.node_id)
+        for gpu in () if use is None else use.node.gpus:
+            if gpu.paused is None:
+                await self.pause_gpu(gpu.index, f"drained: {why}")
 
     async def pause_gpu(self, index: int, reason: str | None) -> None:
         await self.hardware.pause(index, reason, self.writer, self.clock)

@@ -642,6 +642,26 @@ class EngineSettings(Section):
         description="Run every job in a session of GNU screen, to which people can attach.",
     )
     tmux: bool = Field(default=False, description="The same in tmux; one of the two.")
+    prolog: Annotated[tuple[str, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Program and arguments that run on this machine before each attempt, as the "
+        "service's user.",
+    )
+    epilog: Annotated[tuple[str, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="The same behind each attempt, however it ended, before its GPUs go to others.",
+    )
+    hook_timeout_seconds: Annotated[
+        float, Field(gt=0, le=86_400, allow_inf_nan=False), NOT_BOOL
+    ] = Field(default=60, description="A prolog or epilog that takes longer is killed: it failed.")
+    prolog_failures: Annotated[int, Field(ge=0, le=1000), NOT_BOOL] = Field(
+        default=3,
+        description="When so many prologs in a row have failed, this machine takes no new jobs; 0 "
+        "for never.",
+    )
+    epilog_holds: bool = Field(
+        default=False, description="One epilog that fails keeps new jobs off this machine."
+    )
     fence_gpus: Annotated[Literal["auto", "on", "off"], ON_OR_OFF] = Field(
         default="auto",
         description="The kernel lets a job open no GPUs but its own: auto where it can, on starts "
