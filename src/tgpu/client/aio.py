@@ -475,7 +475,7 @@ class AsyncClient:
         try:
             answer = await self._http.send(request)
         except httpx.HTTPError as error:
-            raise self._connection.failure(error) from error
+            raise await asyncio.to_thread(self._connection.failure, error) from error
         return self._connection.result(call, answer)
 
     @contextlib.asynccontextmanager
@@ -489,7 +489,7 @@ class AsyncClient:
                 self._connection.check(answer)
                 yield answer.aiter_bytes()
         except httpx.HTTPError as error:
-            raise self._connection.failure(error) from error
+            raise await asyncio.to_thread(self._connection.failure, error) from error
 
     async def _run(self, wanted: Steps[T]) -> T:
         walk = Walk(wanted)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tgpu.client.call import Call
 from tgpu.client.errors import BadAnswer, ClientError, Lost, NoService, refusal
+from tgpu.client.problems import problem_of
 from tgpu.client.target import Target, parse_target
 from tgpu.wire.complaints import remedy_of
 from tgpu.wire.v1 import ErrorAnswer, SubmitRequest
@@ -120,14 +121,17 @@ class Connection:
         try:
             error = ErrorAnswer.model_validate_json(answer.content, extra="ignore").error
         except ValidationError:
-            problem = f"HTTP {answer.status_code} {answer.reason_phrase}".strip()
+            problem = f"it answered with HTTP status {answer.status_code}"
             raise BadAnswer(str(self.target), problem, answer.status_code) from None
         raise refusal(error.code, error.message, error.details, answer.status_code)
 
     def failure(self, error: httpx.HTTPError) -> ClientError:
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol):
-            return NoService(str(self.target), _problem(error))
-        return Lost(str(self.target), _problem(error))
+        """Blocks for a second at most, to look who stands there."""
+        problem = problem_of(self.target, error)
+        never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
+        if problem.is_stranger or isinstance(error, never_sent):
+            return NoService(str(self.target), problem.sentence)
+        return Lost(str(self.target), problem.sentence)
 
     def _timeout(self, poll_seconds: float) -> httpx.Timeout:
         answer = poll_seconds + _POLL_MARGIN_SECONDS if poll_seconds else 0
@@ -135,10 +139,3 @@ class Connection:
             max(self._timeout_seconds, answer),
             connect=min(self._timeout_seconds, _CONNECT_SECONDS),
         )
-
-
-def _problem(error: httpx.HTTPError) -> str:
-    text = str(error).removeprefix("[Errno ").partition("] ")[2] or str(error)
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    return (text or type(error).__name__).lower()

@@ -48,7 +48,7 @@ def test_an_error_answer_keeps_code_sentence_and_details():
 
 
 def test_a_page_that_is_not_ours_is_a_bad_answer():
-    with answering("<html>", 404) as client, pytest.raises(BadAnswer, match="HTTP 404"):
+    with answering("<html>", 404) as client, pytest.raises(BadAnswer, match="HTTP status 404"):
         client.health()
 
 
