@@ -5,7 +5,8 @@ from collections.abc import Callable
 from tgpu.api.gpu_words import free_text
 from tgpu.core.instants import utc_text
 from tgpu.core.reasons import Reason, ReasonCode
-from tgpu.core.units import GPU_HOUR, gpus_text
+from tgpu.core.units import GPU_HOUR, gpus_text, memory_text
+from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import ReasonModel
 
 _Sentence = tuple[str, str]  # what is, and what to do about it
@@ -45,8 +46,9 @@ def _backing_off(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _service_cap(reason: Reason, _: str) -> _Sentence:
+    most = plural(reason.fact("limit"), "job")
     return (
-        f"{reason.fact('running')} of at most {reason.fact('limit')} jobs run on this service",
+        f"{reason.fact('running')} of at most {most} run on this service",
         "tgpu list --state running",
     )
 
@@ -55,22 +57,24 @@ def _array_cap(reason: Reason, job_id: str) -> _Sentence:
     running, limit = reason.fact("running"), reason.fact("limit")
     array_id = job_id.split(".", maxsplit=1)[0]
     return (
-        f"{running} of at most {limit} elements of its array run",
+        f"{running} of at most {plural(str(limit), 'element')} of its array run",
         f"tgpu list --array {array_id}",
     )
 
 
 _RESOURCES = {
     "gpus": "GPUs",
-    "gpu_memory_mib": "MB of GPU memory",
+    "gpu_memory_mib": "of GPU memory",
     "cpu_millis": "CPU cores",
-    "memory_mib": "MB of memory",
+    "memory_mib": "of memory",
     "jobs": "running jobs",
     "workers": "workers",
 }
 
 
 def _amount(resource: str, amount: int | str) -> str:
+    if resource in ("gpu_memory_mib", "memory_mib"):
+        return memory_text(int(amount))
     in_thousandths = resource.startswith("gpus") or resource == "cpu_millis"
     return gpus_text(int(amount)) if in_thousandths else str(amount)
 
@@ -126,7 +130,7 @@ def _quota_lent(reason: Reason, _: str) -> _Sentence:
     )
     tenant, cohort = reason.fact("tenant"), reason.fact("cohort")
     return (
-        f"tenant {tenant} has {current} of its {nominal} GPUs in use, and this job needs "
+        f"tenant {tenant} has {current} of its {plural(nominal, 'GPU')} in use, and this job needs "
         f"{requested}; others of cohort {cohort} have {lent} on loan",
         f"tgpu tenants show {tenant}",
     )
@@ -138,8 +142,8 @@ def _borrow_limit(reason: Reason, _: str) -> _Sentence:
     )
     tenant = reason.fact("tenant")
     return (
-        f"tenant {tenant} has {current} GPUs in use, and this job needs {requested}; it has "
-        f"{nominal} of its own and may borrow {borrow}",
+        f"tenant {tenant} has {plural(current, 'GPU')} in use, and this job needs {requested}; "
+        f"it has {nominal} of its own and may borrow {borrow}",
         f"tgpu list --tenant {tenant} --state running",
     )
 
@@ -150,8 +154,8 @@ def _cohort_quota(reason: Reason, _: str) -> _Sentence:
     )
     tenant, cohort = reason.fact("tenant"), reason.fact("cohort")
     return (
-        f"tenant {tenant} has {current} GPUs in use with {nominal} of its own, this job needs "
-        f"{requested}, and cohort {cohort} has {free} left to lend",
+        f"tenant {tenant} has {plural(current, 'GPU')} in use with {nominal} of its own, this job "
+        f"needs {requested}, and cohort {cohort} has {free} left to lend",
         f"tgpu tenants show {tenant}",
     )
 
@@ -187,8 +191,9 @@ def _queue_disabled(reason: Reason, _: str) -> _Sentence:
 
 def _queue_cap(reason: Reason, _: str) -> _Sentence:
     queue, tenant = reason.fact("queue"), reason.fact("tenant")
+    most = plural(reason.fact("limit"), "job")
     return (
-        f"{reason.fact('running')} of at most {reason.fact('limit')} jobs of queue {queue} run",
+        f"{reason.fact('running')} of at most {most} of queue {queue} run",
         f"tgpu list --tenant {tenant} --state running",
     )
 
@@ -263,9 +268,11 @@ def _cpu_busy(reason: Reason, _: str) -> _Sentence:
 
 
 def _memory_busy(reason: Reason, _: str) -> _Sentence:
-    requested, free, total = (reason.fact(name) for name in ("requested", "free", "total"))
+    requested, free, total = (
+        memory_text(int(reason.fact(name))) for name in ("requested", "free", "total")
+    )
     return (
-        f"needs {requested} MB of memory; {free} of {total} are free",
+        f"needs {requested} of memory; {free} of {total} are free",
         "tgpu list --state running",
     )
 

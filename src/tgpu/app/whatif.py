@@ -15,6 +15,7 @@ from tgpu.journal.past import Past, read_past
 from tgpu.journal.rebuild import Foresight
 from tgpu.settings import Settings
 from tgpu.simulate.durations import span
+from tgpu.wire.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +115,4 @@ def _stops(past: Past) -> list[bool]:
 
 
 def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+    return plural(f"{count:,}", "job")

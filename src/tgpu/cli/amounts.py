@@ -7,6 +7,7 @@ from typing import Final
 
 _MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
+_PROVIDERS: Final = ("nvml", "nvidia", "sim", "auto")  # what `tgpu serve --gpus` takes
 _MOST_GPU_IDS: Final = 4096  # a slip of the finger, not a machine
 
 
@@ -33,7 +34,10 @@ def parse_gpu_count(text: str) -> int | float:
     except InvalidOperation:
         count = Decimal("NaN")
     if not count.is_finite():
-        raise ValueError(f"{text!r} is no number of GPUs: write one like 1, 2 or 0.5")
+        elsewhere = ""
+        if text.strip().lower().startswith(_PROVIDERS):
+            elsewhere = "; which GPUs the service uses is said when it starts: tgpu start --gpus"
+        raise ValueError(f"{text!r} is no number of GPUs: write one like 1, 2 or 0.5{elsewhere}")
     return int(count) if count == count.to_integral_value() else float(count)
 
 

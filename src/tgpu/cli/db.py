@@ -12,6 +12,7 @@ from tgpu.cli import pair as pairing
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir, Json, examples, read_option
 from tgpu.cli.output import note, say, show_json
+from tgpu.wire.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,9 +174,9 @@ def rotate_key(
         file = str(done.file)
         show_json({"key": done.key_name, "file": file, "rows": done.rows, "lost": done.lost})
         return
-    say(f"{done.rows:,} rows are encrypted with key {done.key_name} now")
+    say(f"encrypted {plural(f'{done.rows:,}', 'row')} with key {done.key_name}")
     if done.lost:
-        note(f"{done.lost:,} texts are lost; jobs that need them fail when they start")
+        note(f"lost {plural(f'{done.lost:,}', 'text')}; jobs that need them fail when they start")
     note(f"keep a copy of {done.file} apart from copies of the database")
 
 

@@ -61,6 +61,7 @@ def import_jobs(
     from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, say, show_json
     from tgpu.cli.submission import Typed
+    from tgpu.wire.plurals import plural
 
     found = _read(file, form, shell)
     if found.mistakes:
@@ -88,7 +89,9 @@ def import_jobs(
     if as_json:
         show_json({"jobs": sent})
     else:
-        say(f"queued {len(sent)} jobs: {sent[0]['job_id']} to {sent[-1]['job_id']}")
+        made = [str(each["job_id"]) for each in sent]
+        span = made[0] if len(made) == 1 else f"{made[0]} to {made[-1]}"
+        say(f"queued {plural(len(sent), 'job')}: {span}")
 
 
 def _read(file: str, form: Form, by_shell: bool) -> "Imported":
@@ -146,15 +149,15 @@ def _submit(
 ) -> str:
     from tgpu.cli.failures import Failure
     from tgpu.cli.send import Answering, build, submit
+    from tgpu.wire.plurals import plural
 
     request, _ = build(typed, Answering(cwd, None, False, True, False), lambda job_id: job_id)
     try:
         return submit(client, request).job_id
     except Failure as failure:
+        queued = f"{plural(before, 'line')} before it {'is' if before == 1 else 'are'} queued"
         failure.message = f"line {job.line}: {failure.message}"
-        failure.remedy = "; ".join(
-            [*([failure.remedy] if failure.remedy else []), f"{before} lines before it are queued"]
-        )
+        failure.remedy = "; ".join([*([failure.remedy] if failure.remedy else []), queued])
         raise
 
 

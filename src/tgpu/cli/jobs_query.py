@@ -11,6 +11,7 @@ from tgpu.cli.render.grid import Cell, Line, lay_out
 from tgpu.cli.render.job_table import COLUMNS, counts_text, in_order, job_grid
 from tgpu.cli.render.jobs import ENDED, ON_GPUS, STATES, WAITING
 from tgpu.client.http import Client
+from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import JobModel
 
 _LIVE_SHOWN: Final = 500  # more than anyone reads; --all shows the rest
@@ -108,7 +109,7 @@ def list_frame(client: Client, filters: Filters, width: int | None, shape: Shape
 
 
 def more_note(found: Found) -> str:
-    rows = f"{len(found.jobs)} row{'s' * (len(found.jobs) != 1)}"
+    rows = plural(len(found.jobs), "row")
     return f"{rows} shown; there are more: tgpu list --all"
 
 

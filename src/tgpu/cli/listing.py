@@ -84,6 +84,7 @@ def list_jobs(
     from tgpu.cli.connect import connected
     from tgpu.cli.jobs_query import Filters, Shape, find_jobs, read_columns, read_states
     from tgpu.cli.output import show_json
+    from tgpu.cli.unknown_tenant import refuse_unknown_tenant
     from tgpu.wire.v1 import JobList
 
     folds = (not as_json and array is None) if fold is None else fold
@@ -91,6 +92,8 @@ def list_jobs(
     shape = Shape(read_columns(columns), wide)
     with connected(api_url) as client:
         found = find_jobs(client, filters)
+        if not found.jobs:
+            refuse_unknown_tenant(client, tenant)
         if as_json:
             show_json(JobList(jobs=found.jobs, next_cursor=None))
         else:

@@ -162,7 +162,10 @@ def _report_drained(changed: "Sequence[GpuModel]", found: "GpuList", as_json: bo
         return
     paused = len(found.gpus) - len(changed)
     before = f" ({paused} paused before)" if paused else ""
-    say(f"node {found.node} takes no new jobs: {len(changed)} of {len(found.gpus)} GPUs{before}")
+    from tgpu.wire.plurals import plural
+
+    gpus = plural(len(found.gpus), "GPU")
+    say(f"node {found.node} takes no new jobs: {len(changed)} of {gpus}{before}")
     _note_running(changed)
     note("let jobs start there again with: tgpu drain --undo")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tgpu.cli.failures import bad_input
+from tgpu.wire.plurals import plural
 
 if TYPE_CHECKING:
     from tgpu.simulate.rows import Rows
@@ -26,7 +27,7 @@ def rows_of(trace: str) -> "Rows":
     with opened(Source(Path(trace))) as journal, reading(journal.header.last_seq) as tell:
         rows = read_rows(journal, tell)
     if rows.left_out:
-        note(f"left out {rows.left_out:,} jobs that are not over, or never started")
+        note(f"left out {plural(f'{rows.left_out:,}', 'job')} not over, or never started")
     if not journal.is_whole:
         note(f"{rows.file} was cut off: its last line is missing")
     return rows

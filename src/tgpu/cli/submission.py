@@ -15,6 +15,7 @@ from tgpu.cli.durations import parse_duration
 from tgpu.cli.failures import Failure, bad_input, of_validation
 from tgpu.cli.instants import parse_instant
 from tgpu.cli.mail_types import parse_mail_types
+from tgpu.cli.one_word import refuse_one_word
 from tgpu.cli.options import read_option
 from tgpu.cli.secrets_given import Ask, read_secrets
 from tgpu.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
@@ -235,6 +236,8 @@ def read_command(words: Sequence[str], lease: bool) -> list[str]:
         return []
     if not command or not command[0].strip():
         raise bad_input("there is no command to run", _NO_COMMAND)
+    if len(command) == 1:
+        refuse_one_word(command[0])
     return [_text("the command", word) for word in command]
 
 

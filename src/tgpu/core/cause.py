@@ -102,9 +102,44 @@ def of_hardware(cause: str) -> Finding:
     return Finding(Fault.XID if "Xid" in cause else Fault.LOST_GPU, cause)
 
 
+_SIGNALS: Final = {
+    1: "HUP",
+    2: "INT",
+    3: "QUIT",
+    4: "ILL",
+    6: "ABRT",
+    7: "BUS",
+    8: "FPE",
+    9: "KILL",
+    10: "USR1",
+    11: "SEGV",
+    12: "USR2",
+    13: "PIPE",
+    14: "ALRM",
+    15: "TERM",
+    24: "XCPU",
+    25: "XFSZ",
+}
+_OF_SHELLS: Final = {126: "cannot be executed", 127: "command not found"}
+
+
+def how_it_ended(exit_code: int | None, signal: int | None) -> str:
+    """ "exit code 127 (command not found)", "signal 9 (KILL)": numbers with what they mean."""
+    if signal:
+        return f"signal {signal}" + (f" ({_SIGNALS[signal]})" if signal in _SIGNALS else "")
+    told = f"exit code {exit_code}"
+    if exit_code in _OF_SHELLS:
+        return f"{told} ({_OF_SHELLS[exit_code]})"
+    # What a shell says of a command of its own that a signal has ended.
+    inner = (exit_code or 0) - 128
+    return f"{told} (signal {inner}, {_SIGNALS[inner]})" if inner in _SIGNALS else told
+
+
 def sentence(finding: Finding, how: str) -> str:
-    """For people: `how` is "exit code 1" or "signal 9"."""
+    """For people: `how` is "exit code 1" or "signal 9 (KILL)"."""
     detail = f": {finding.detail}" if finding.detail else ""
+    if finding.fault is not Fault.USER_ERROR:
+        how = how.replace(" (", ", ").removesuffix(")")  # it stands in brackets itself
     match finding.fault:
         case Fault.CUDA_OUT_OF_MEMORY:
             return f"out of GPU memory ({how}){detail}"

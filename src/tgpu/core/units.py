@@ -34,3 +34,15 @@ def gpus_text(millis: int) -> str:
     """Thousandths as people write them: 2000 is "2", 500 is "0.5"."""
     whole, rest = divmod(millis, GPU)
     return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
+
+
+def memory_text(mib: int) -> str:
+    """As a person would say it: 40960 is "40 GiB", 10485760 is "10 TiB". Never rounded: 81921 is
+    "81921 MiB", because whoever reads of two amounts must see which is larger."""
+    amount, unit = Decimal(mib), "MiB"
+    for larger in ("GiB", "TiB", "PiB"):
+        above = amount / 1024
+        if abs(above) < 1 or above != round(above, 2):
+            break
+        amount, unit = above, larger
+    return f"{amount.normalize():f} {unit}"

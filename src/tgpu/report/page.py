@@ -15,6 +15,7 @@ from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
 from tgpu.report.tables import amount, jobs_table, money, users_table
 from tgpu.simulate.durations import span
 from tgpu.simulate.measures import distribution
+from tgpu.wire.plurals import plural
 
 _MOST_TENANTS: Final = 40
 _HOVERED: Final = 8  # jobs that a title names
@@ -118,7 +119,8 @@ def _tenants(numbers: Figures) -> str:
         for each in numbers.tenants[:_MOST_TENANTS]
     ]
     more = len(numbers.tenants) - _MOST_TENANTS
-    return table(head, rows) + (f"<p>And {more:,} more tenants.</p>" if more > 0 else "")
+    others = f"<p>And {plural(f'{more:,}', 'tenant')} more.</p>" if more > 0 else ""
+    return table(head, rows) + others
 
 
 def _owner_use(

@@ -31,6 +31,7 @@ from tgpu.service.clock import Clock
 from tgpu.service.tenants import NAME_RULE
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import Store
+from tgpu.wire.plurals import plural
 
 KIND: Final = "booking"  # documents: a booking as it stands, by its id
 _NUMBER: Final = "booking_number"  # documents: the last numbers given out
@@ -168,7 +169,9 @@ class BookingCommands:
             )
         if starts_at > now + self._limits.ahead_ms:
             days = self._limits.ahead_ms // _DAY
-            raise InvalidRequest("starts_at", utc_text(starts_at), f"at most {days} days ahead")
+            raise InvalidRequest(
+                "starts_at", utc_text(starts_at), f"at most {plural(days, 'day')} ahead"
+            )
         starts_at = max(starts_at, now)
         unused_ms = self._limits.unused_ms if wish.unused_ms is None else wish.unused_ms
         return BookingRequest(
@@ -196,7 +199,7 @@ class BookingCommands:
             raise InvalidRequest("minutes", wish.length_ms / 60_000, "at least a second")
         if wish.length_ms > self._limits.longest_ms:
             hours = self._limits.longest_ms // _HOUR
-            remedy = f"at most {hours} hours, which scheduler.booking_max_hours allows"
+            remedy = f"at most {plural(hours, 'hour')}, which scheduler.booking_max_hours allows"
             raise InvalidRequest("minutes", wish.length_ms / 60_000, remedy)
 
 
@@ -265,7 +268,7 @@ def _never(wanted: BookingRequest, why: Unbookable) -> InvalidRequest:
         remedy = f"there is no such GPU here; there are: {there}"
         return InvalidRequest("gpu_type", wanted.gpu_type, remedy)
     kind = wanted.gpu_type or "equal"
-    remedy = f"no machine has more than {why.limit} {kind} GPUs, and all must be on one"
+    remedy = f"no machine has more than {plural(why.limit, f'{kind} GPU')}, and all must be on one"
     return InvalidRequest("gpus", wanted.gpus, remedy)
 
 

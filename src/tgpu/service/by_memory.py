@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tgpu.core.node import Node
 from tgpu.core.stages.place import allows_node, allows_type
-from tgpu.core.units import GPU, GPU_STEP, gpus_text
+from tgpu.core.units import GPU, GPU_STEP, gpus_text, memory_text
 from tgpu.service.submission import Submission
 
 
@@ -34,8 +34,8 @@ def counted_by_memory(submission: Submission, nodes: Iterable[Node]) -> tuple[Su
     if needed <= asked:
         return submission, ""
     note = (
-        f"{memory} of {largest} MB is {gpus_text(needed)} of a GPU, so the job counts as that; "
-        f"it computes with {gpus_text(asked)} of it"
+        f"{memory_text(memory)} of {memory_text(largest)} is {gpus_text(needed)} of a GPU, so the "
+        f"job counts as that; it computes with {gpus_text(asked)} of it"
     )
     counted = replace(request, gpu_millis=needed * request.workers)
     options = replace(submission.options, compute_millis=asked)

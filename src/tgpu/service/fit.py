@@ -8,10 +8,12 @@ from tgpu.core.errors import InvalidRequest, QuotaExceeded
 from tgpu.core.explain import never_reason
 from tgpu.core.job import Job, JobClass, Request
 from tgpu.core.ledger import Ledger, NodeUse, TenantUse
+from tgpu.core.node import Gpu
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.stages.place import allows_type, could_ever_hold, memory_each
 from tgpu.core.state import State
-from tgpu.core.units import GPU, GPU_STEP, gpus_text
+from tgpu.core.units import GPU, GPU_STEP, gpus_text, memory_text
+from tgpu.wire.plurals import plural
 
 
 def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
@@ -33,7 +35,7 @@ def _check_booking(state: State, job_class: JobClass) -> None:
     booking = state.ledger.bookings.get(job_class.booking or "")
     if booking is None:
         return
-    request, has = job_class.request, f"{len(booking.gpus)} {booking.gpu_type} GPUs"
+    request, has = job_class.request, plural(len(booking.gpus), f"{booking.gpu_type} GPU")
     remedy = f"reservation {booking.booking_id} has {has}"
     if request.gpu_millis > len(booking.gpus) * GPU:
         raise InvalidRequest("gpu_count", gpus_text(request.gpu_millis), remedy)
@@ -52,15 +54,25 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
     request = job_class.request
     open_to_all = replace(request, where=replace(request.where, gpus=()))
     if request.where.gpus and _could_hold(uses, job_class._replace(request=open_to_all)):
-        there = ", ".join(str(index) for index in sorted({gpu.index for gpu in gpus}))
-        remedy = f"too few of these would do; there are: {there}"
-        return InvalidRequest("allowed_gpus", list(request.where.gpus), remedy)
+        return InvalidRequest("allowed_gpus", list(request.where.gpus), _too_few(request, gpus))
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]
         remedy = _too_much_memory(request, sizes)
-        return InvalidRequest("gpu_memory_mb", request.gpu_mem_mib, remedy)
+        return InvalidRequest("gpu_memory_mb", memory_text(request.gpu_mem_mib), remedy)
     return None
+
+
+def _too_few(request: Request, gpus: list[Gpu]) -> str:
+    """Which of the GPUs that a job names are not there, or that they are not enough."""
+    there = sorted({gpu.index for gpu in gpus})
+    missing = [str(index) for index in request.where.gpus if index not in there]
+    whole = there == list(range(len(there))) and len(there) > 1
+    span = f"0 to {there[-1]}" if whole else ", ".join(map(str, there))
+    are = f"there {'is' if len(there) == 1 else 'are'} {len(there)}: {span}"
+    if missing:
+        return f"there is no GPU {', '.join(missing)}; {are}"
+    return f"too few of these would do; {are}"
 
 
 def _too_much_memory(request: Request, sizes: list[int]) -> str:
@@ -69,10 +81,12 @@ def _too_much_memory(request: Request, sizes: list[int]) -> str:
     needed = -(-request.gpu_mem_mib * GPU // (request.workers * largest))
     least = -(-needed // GPU_STEP) * GPU_STEP
     if request.gpu_millis // request.workers < least <= GPU:
-        rule = f"a part of a GPU has that part of its memory, and the largest has {largest} MB"
+        has = f"the largest has {memory_text(largest)}"
+        rule = f"a part of a GPU has that part of its memory, and {has}"
         return f"{rule}: ask for {gpus_text(least)} GPU, or for less memory"
     enough = sum(size >= each for size in sizes)
-    return f"that is {each} MB a GPU; {enough} here have it, and the largest has {largest}"
+    have = f"{enough} here have it" if enough else "no GPU here has it"
+    return f"that is {memory_text(each)} a GPU; {have}, and the largest has {memory_text(largest)}"
 
 
 def _check_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> None:
@@ -150,11 +164,11 @@ def _too_large(why: Reason) -> InvalidRequest:
     if resource == "workers":
         each = f" of one type ({why.fact('by_type')})" if why.fact("by_type") else ""
         return InvalidRequest("workers", requested, f"all machines together hold {largest}{each}")
-    shown = gpus_text if resource == "cpu_millis" else str
-    unit = "cores" if resource == "cpu_millis" else "MB"
-    return InvalidRequest(
-        _FIELDS[resource], shown(requested), f"the largest machine has {shown(largest)} {unit}"
-    )
+    if resource == "cpu_millis":
+        remedy = f"the largest machine has {gpus_text(largest)} cores"
+        return InvalidRequest(_FIELDS[resource], gpus_text(requested), remedy)
+    remedy = f"the largest machine has {memory_text(largest)}"
+    return InvalidRequest(_FIELDS[resource], memory_text(requested), remedy)
 
 
 def _which(why: Reason, noun: str) -> str:

@@ -54,6 +54,7 @@ from tgpu.service.tenants import queues_of
 from tgpu.service.writer import Decide, Decision, StateApart, Writer
 from tgpu.store.api import JobQuery, Store, StoredJob, StoreUnavailable
 from tgpu.store.codec import decode_event
+from tgpu.wire.plurals import plural
 
 # As many as a request may name one by one: each job keeps the list of those it waits for.
 _MOST_DEPENDENCIES: Final = 10_000
@@ -800,7 +801,8 @@ def _inactive_tenant(tenant_id: str) -> Conflict:
 
 def _queue_full(limit: int) -> Unavailable:
     return Unavailable(
-        f"the queue is full: {limit} jobs wait (scheduler.max_queue_size); try again later"
+        f"the queue is full: it holds {plural(limit, 'job')} (scheduler.max_queue_size); "
+        "try again later"
     )
 
 

@@ -3,7 +3,15 @@
 from msgspec.structs import replace
 
 from tgpu.core import lifecycle
-from tgpu.core.cause import NO_EVIDENCE, Evidence, Fault, of_exit, of_hardware, sentence
+from tgpu.core.cause import (
+    NO_EVIDENCE,
+    Evidence,
+    Fault,
+    how_it_ended,
+    of_exit,
+    of_hardware,
+    sentence,
+)
 from tgpu.core.events import JobMoved
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
@@ -107,7 +115,7 @@ def _exited(
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
     finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
-    how = f"signal {seen.signal}" if seen.signal else f"exit code {seen.exit_code}"
+    how = how_it_ended(seen.exit_code, seen.signal)
     # A line of its log may be in it, and causes travel further than logs.
     cause, fault = mask_text(sentence(finding, how)), finding.fault
     if hardware is not None and options.requeue:

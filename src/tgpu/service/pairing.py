@@ -18,6 +18,7 @@ from tgpu.core.errors import Unavailable
 from tgpu.core.lifecycle import PLACED
 from tgpu.engines.api import Engine, EngineUnavailable, Observation, Pairing, Phase
 from tgpu.store.api import Loaded, Record, Store
+from tgpu.wire.plurals import plural
 
 _log = structlog.get_logger("gpu_scheduler.pairing")
 
@@ -184,7 +185,8 @@ def _copied(sides: Sides, loaded: Loaded) -> str:
     host = f" {partner.host}" if partner is not None and partner.host else ""
     names = ", ".join(jobs[:_SHOWN]) + (" …" if len(jobs) > _SHOWN else "")
     return (
-        f"this data directory was copied from another machine{host}, on which {len(jobs)} jobs may"
+        f"this data directory was copied from another machine{host}, on which "
+        f"{plural(len(jobs), 'job')} may"
         f" still run ({names}): they would be started again here. Nothing was changed. Go on there;"
         " or, once nothing of it runs there any more, declare what ran there lost:"
         f" {_command(sides.engine)} --take-over"

@@ -7,6 +7,7 @@ job starts, as its user.
 from dataclasses import replace
 
 from tgpu.core.errors import InvalidRequest
+from tgpu.core.units import memory_text
 from tgpu.engines.api import Capability, Engine
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.run_in import checked
@@ -61,8 +62,8 @@ class Preparation:
         most = self._launch.limits.memory_bytes
         asked = submission.request.mem_mib
         if most is not None and asked * _MIB > most:
-            remedy = f"at most {most // _MIB}, by security.max_memory_per_job_gb"
-            raise InvalidRequest("memory_mb", asked, remedy)
+            remedy = f"at most {memory_text(most // _MIB)}, by security.max_memory_per_job_gb"
+            raise InvalidRequest("memory_mb", memory_text(asked), remedy)
 
     def _check_mail(self, addresses: tuple[str, ...]) -> None:
         domains = self._mail_domains

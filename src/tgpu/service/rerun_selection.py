@@ -18,6 +18,7 @@ from tgpu.service.jobs import JobCommands, Submitted, lowered, not_found
 from tgpu.service.selection import Refusal, Selection, elements_of, raise_refused
 from tgpu.service.submission import MAX_CHARACTERS, MAX_ELEMENTS, TOO_MUCH, Submission
 from tgpu.store.api import JobQuery, Store, StoredJob
+from tgpu.wire.plurals import plural
 
 _PAGE: Final = 1_000
 
@@ -82,7 +83,7 @@ class RerunSelections:
             trail = audit.current()
             if trail is not None and found:
                 trail.target = wanted.selection.told()
-                trail.detail = f"rerun: {len(found)} jobs"
+                trail.detail = f"rerun: {plural(len(found), 'job')}"
             submitted = await self._jobs.submit_together(submissions) if found else []
         for (of, group), each in zip(groups.items(), submitted, strict=True):
             done.reruns.append(Rerun(of, each, bool(group[0][0])))

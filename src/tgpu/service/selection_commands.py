@@ -17,6 +17,7 @@ from tgpu.service.clock import Clock
 from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.selection import Selection
 from tgpu.service.writer import Decision, Writer
+from tgpu.wire.plurals import plural
 
 
 class Change(StrEnum):
@@ -92,7 +93,7 @@ class SelectionCommands:
                 leases += is_over and entry.progress.state in PLACED
             if trail is not None and events:
                 trail.target = selection.told()
-                trail.detail = f"{change}: {len(events)} jobs"
+                trail.detail = f"{change}: {plural(len(events), 'job')}"
             return Decision(Changed(moved, left, leases), events)
 
         return await self._writer.do(decide, touches=None)

@@ -19,6 +19,7 @@ from tgpu.service.run_as import RunAs
 from tgpu.service.system_users import SystemUsers
 from tgpu.service.user_limits import UserLimitsChange
 from tgpu.service.writer import Decision, Writer
+from tgpu.wire.plurals import plural
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 NAME_RULE: Final = "1 to 128 letters, digits, '.', '_' or '-', starting with none of '.' and '-'"
@@ -133,8 +134,8 @@ class TenantCommands:
             live = state.waiting.members(tenant_id, name)
             if live:
                 raise Conflict(
-                    f"queue {name} of tenant {tenant_id} has {live} jobs that are not over; "
-                    "cancel them or wait"
+                    f"queue {name} of tenant {tenant_id} has {plural(live, 'job')} not over yet; "
+                    "cancel what is left or wait"
                 )
             if name == DEFAULT_QUEUE:
                 raise Conflict("every tenant has a default queue; it cannot be removed")

@@ -18,6 +18,7 @@ from tgpu.core.units import GPU
 from tgpu.simulate.problems import Problem
 from tgpu.simulate.rows import Row, Rows
 from tgpu.simulate.world import ONE_POOL, Arrival, Cluster
+from tgpu.wire.plurals import plural
 
 
 class Limits(StrEnum):
@@ -59,7 +60,8 @@ class Jobs:
         job = self._job(row, partition, digits)
         if not self._could_run(job, partition):
             gpus = f"{row.gpu_millis / GPU:g}"
-            text = f"{gpus} GPUs never fit onto the cluster{_of(partition)}, even if it were empty"
+            where = f"the cluster{_of(partition)}, even if it were empty"
+            text = f"{plural(gpus, 'GPU')} never fit onto {where}"
             self.problems.append(Problem(row.line, "gpus", text, "larger than the cluster"))
             return
         self.arrivals.append(Arrival(job, row.run_ms, partition))

@@ -8,6 +8,7 @@ from tgpu.drawing import axes, plots
 from tgpu.drawing.page import html_page, table
 from tgpu.simulate.durations import span
 from tgpu.simulate.result import Result
+from tgpu.wire.plurals import plural
 
 MOST_STRIPES: Final = 3_000
 
@@ -44,8 +45,10 @@ def _what(document: Mapping[str, Any]) -> str:
     run, found = document["run"], document["summary"]
     skipped = f", {run['skipped']:,} bad lines left out" if run["skipped"] else ""
     never = f", {found['unfinished']:,} never start" if found["unfinished"] else ""
+    jobs = plural(f"{found['jobs']:,}", "job")
+    nodes = plural(f"{document['nodes']:,}", "node")
     return (
-        f"{found['jobs']:,} jobs{never}{skipped} on {document['nodes']:,} nodes with "
+        f"{jobs}{never}{skipped} on {nodes} with "
         f"{document['gpus']:,} GPUs; passing {run['passing']}, placement {run['placement']}, "
         f"time limits {run['limits']}. Simulated."
     )
@@ -120,7 +123,8 @@ def _fairness(tenants: list[Mapping[str, Any]]) -> str:
         (
             one["tenant"],
             one["mean_wait_s"],
-            f"{span(one['mean_wait_s'])}, {one['jobs']:,} jobs, {one['gpu_hours']:,.0f} GPU-hours",
+            f"{span(one['mean_wait_s'])}, {plural(format(one['jobs'], ','), 'job')}, "
+            f"{one['gpu_hours']:,.0f} GPU-hours",
         )
         for one in most
     ]

@@ -13,6 +13,7 @@ from tgpu.store.sqlite import SqliteStore
 from tgpu.store.sqlite_tables import SqliteTables
 from tgpu.store.tables import TABLES, Table
 from tgpu.store.thread import READ_SECONDS
+from tgpu.wire.plurals import plural
 
 Batch = list[tuple[Value, ...]]
 Progress = Callable[[str, int, int], None]  # table, rows done, rows in all
@@ -153,7 +154,8 @@ def _check_empty(target: Tables) -> None:
     for table in TABLES:
         if count := target.count(table):
             raise Conflict(
-                f"{target.name} is not empty ({count} rows in {table.name}): name an empty database"
+                f"{target.name} is not empty ({plural(count, 'row')} in {table.name}): "
+                "name an empty database"
             )
 
 

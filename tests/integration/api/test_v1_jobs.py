@@ -286,7 +286,7 @@ async def test_a_finished_job_shows_how_it_ended(api: Api) -> None:
     api.box.engine.finish(await api.box.run(job_id), 137)
     await api.box.until(job_id, JobState.FAILED)
     found = await job(api, job_id)
-    assert (found["exit_code"], found["signal"], found["cause"]) == (137, 9, "signal 9")
+    assert (found["exit_code"], found["signal"], found["cause"]) == (137, 9, "signal 9 (KILL)")
     assert found["ended_at"] is not None
 
 

@@ -89,7 +89,7 @@ async def test_a_command_that_may_not_be_run_is_an_exit_with_126(box: Box) -> No
     engine = await box.engine()
     await engine.launch([box.launch("j", "./script")])
     end = await box.end(engine, "j")
-    assert (end.exit_code, box.text("j", "stderr.log")) == (126, "./script: Permission denied\n")
+    assert (end.exit_code, box.text("j", "stderr.log")) == (126, "./script: permission denied\n")
 
 
 async def test_a_missing_directory_means_not_started_for_good(box: Box) -> None:

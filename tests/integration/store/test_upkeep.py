@@ -134,7 +134,7 @@ async def test_a_target_that_is_not_empty_is_refused(
     await there.open()
     await there.commit(submission("mine"))
     await there.close()
-    with pytest.raises(Conflict, match=r"is not empty \(1 rows in journal\): name an empty"):
+    with pytest.raises(Conflict, match=r"is not empty \(1 row in journal\): name an empty"):
         copy(sqlite, postgres, quiet)
     assert status(postgres).counts["jobs"] == 1
 

@@ -20,7 +20,7 @@ def test_strangers_have_one_row_in_a_while_and_the_next_tells_of_the_rest():
     clock.now = 60.0
     later = refusals.row(trail, "UNAUTHENTICATED", "who are you")
     assert later is not None
-    assert "41 more calls of strangers" in later.detail
+    assert "41 calls of strangers more" in later.detail
 
 
 def test_every_refusal_is_counted():

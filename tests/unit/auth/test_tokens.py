@@ -246,7 +246,7 @@ def test_a_set_without_an_rsa_key_is_refused(text):
     ("settings", "problem"),
     [
         ({"jwt_secret_file": "short"}, "must have 32 bytes or more"),
-        ({"jwt_secret_file": "missing"}, "No such file"),
+        ({"jwt_secret_file": "missing"}, "there is no such file"),
         ({"jwt_jwks_file": "short"}, "jwt_jwks_file"),
         ({"jwt_jwks_url": "http://id.example/keys"}, "must begin with https://"),
         ({"jwt_jwks_url": "https://id.example/", "jwt_jwks_file": "short"}, "not both"),

@@ -45,7 +45,7 @@ def test_the_scripts_own_cuda_is_set_to_the_gpus_it_gets(tgpu, service, script):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nope.py",), "SCRIPT: 'nope.py' cannot be read: no such file"),
+        (("nope.py",), "SCRIPT: 'nope.py' cannot be read: there is no such file"),
         (("script.py", "--priority", "3"), "--priority: priority must be 0 (high)"),
         (("script.py", "--gpus", "a"), "--gpus: allowed GPUs must be like 0-3"),
         (("script.py", "--args", "'"), "--args: No closing quotation"),

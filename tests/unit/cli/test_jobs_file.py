@@ -65,7 +65,7 @@ def test_a_file_without_bad_lines_is_fine(tgpu, tmp_path):
 def test_a_file_that_is_not_there_is_said_so(tgpu, tmp_path):
     outcome = tgpu("jobs-file", "check", str(tmp_path / "nope"))
     assert outcome.code == 1
-    assert "No such file" in outcome.err
+    assert "there is no such file" in outcome.err
 
 
 def test_the_watched_file_is_checked_by_default(tgpu, watched):

@@ -208,7 +208,7 @@ def test_the_simulator_reads_a_journal_and_brings_its_cluster_along(tgpu, tmp_pa
     path = str(a_file(tmp_path))
     outcome = tgpu("sim", "run", "--trace", path, "--policy", "fifo", "--passing", "greedy")
     assert outcome.code == 0, outcome.err
-    assert "journal.ndjson on its own cluster: 1 nodes, 2 GPUs" in outcome.out
+    assert "journal.ndjson on its own cluster: 1 node, 2 GPUs" in outcome.out
     outcome = tgpu("sim", "run", "--trace", path, "--cluster", "2x2", "--json")
     assert json.loads(outcome.out)["summary"]["wait_s"]["max"] == 0.0
 

@@ -2,6 +2,10 @@
 
 import pytest
 
+from tests.unit.cli.fake_tenants import FakeTenants
+from tgpu.cli import connect
+from tgpu.wire.plurals import plural
+
 # Words of libraries and of the system that no sentence of ours has.
 FOREIGN = (
     "Input should be",
@@ -38,6 +42,11 @@ FOREIGN = (
         (
             "import x --format nonsense",
             "--format: must be one of 'auto', 'commands', 'task-spooler'",
+        ),
+        (
+            "submit --gpus nvml -- true",
+            "--gpus: 'nvml' is no number of GPUs: write one like 1, 2 or 0.5; which GPUs the "
+            "service uses is said when it starts: tgpu start --gpus",
         ),
         ("nosuch", "there is no command 'nosuch'"),
         ("lsit", "there is no command 'lsit'; did you mean list?"),
@@ -80,3 +89,48 @@ def test_a_bad_settings_file_is_told_in_our_words(tgpu, tmp_path, name, text, se
     assert sentence in outcome.err
     assert str(file) in outcome.err
     assert [words for words in FOREIGN if words in outcome.err] == []
+
+
+def test_a_whole_command_in_quotes_is_told_how_to_be_written(tgpu, service):
+    outcome = tgpu("submit", "--", "sh train.sh --x 1")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "tgpu: 'sh train.sh --x 1' is one word, because of the quotes around it, and no program is "
+        "called that",
+        "  write: tgpu submit -- sh train.sh --x 1",
+        "  or, for pipes and $: tgpu submit -- sh -c 'sh train.sh --x 1'",
+    ]
+
+
+def test_a_program_whose_name_has_spaces_is_no_mistake(tgpu, service, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sh my job").touch()
+    assert tgpu("submit", "--", "sh my job").code == 0
+    assert tgpu("submit", "--", "no-such-program x").code == 0  # the scheduler may have it
+
+
+@pytest.mark.parametrize(
+    ("count", "word", "text"),
+    [
+        (1, "job", "1 job"),
+        (0, "job", "0 jobs"),
+        (2, "job", "2 jobs"),
+        ("1", "GPU", "1 GPU"),
+        ("0.5", "GPU", "0.5 GPU"),
+        ("1.5", "GPU", "1.5 GPUs"),
+        ("1,000", "row", "1,000 rows"),
+        (2, "entry", "2 entries"),
+    ],
+)
+def test_one_is_not_many(count, word, text):
+    assert plural(count, word) == text
+
+
+def test_a_tenant_that_is_not_there_is_named_with_those_that_are(tgpu, monkeypatch):
+    monkeypatch.setattr(connect, "open_client", lambda *_, **__: FakeTenants().client())
+    for flags in ((), ("--json",)):
+        outcome = tgpu("list", "--tenant", "nobody", *flags)
+        assert outcome.code == 2
+        told = "--tenant: there is no tenant 'nobody'; there are: research"
+        assert told in outcome.err + outcome.out
+    assert "no such jobs" in tgpu("list", "--tenant", "research").err

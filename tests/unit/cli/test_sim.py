@@ -20,7 +20,7 @@ def a_trace(tmp_path, text=TRACE):
 def test_a_run_prints_the_figures(tgpu, tmp_path):
     outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8")
     assert outcome.code == 0, outcome.err
-    assert "jobs.csv on 1x8: 1 nodes, 8 GPUs" in outcome.out
+    assert "jobs.csv on 1x8: 1 node, 8 GPUs" in outcome.out
     assert "wait, mean s" in outcome.out
 
 

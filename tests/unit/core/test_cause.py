@@ -8,6 +8,7 @@ from tgpu.core.cause import (
     Fault,
     Finding,
     KernelKill,
+    how_it_ended,
     of_exit,
     of_hardware,
     sentence,
@@ -131,3 +132,20 @@ def test_a_detail_is_one_short_line_without_control_characters() -> None:
     detail = found("\x1b[31mCUDA out of memory" + "x" * 5000).detail
     assert len(detail) == 200
     assert detail.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "signal", "told"),
+    [
+        (1, None, "exit code 1"),
+        (126, None, "exit code 126 (cannot be executed)"),
+        (127, None, "exit code 127 (command not found)"),
+        (137, None, "exit code 137 (signal 9, KILL)"),
+        (143, None, "exit code 143 (signal 15, TERM)"),
+        (200, None, "exit code 200"),
+        (137, 9, "signal 9 (KILL)"),
+        (162, 34, "signal 34"),
+    ],
+)
+def test_numbers_are_told_with_what_they_mean(exit_code, signal, told) -> None:
+    assert how_it_ended(exit_code, signal) == told

@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from tgpu.core.units import gpu_millis, gpus_text
+from tgpu.core.units import gpu_millis, gpus_text, memory_text
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,20 @@ def test_what_cannot_be_is_refused_with_a_sentence(amount, sentence: str) -> Non
 )
 def test_thousandths_are_shown_as_people_write_them(millis: int, text: str) -> None:
     assert gpus_text(millis) == text
+
+
+@pytest.mark.parametrize(
+    ("mib", "text"),
+    [
+        (0, "0 MiB"),
+        (500, "500 MiB"),
+        (40_960, "40 GiB"),
+        (1536, "1.5 GiB"),
+        (10_485_760, "10 TiB"),
+        (2_097_152, "2 TiB"),
+        (81_921, "81921 MiB"),
+        (100_000, "100000 MiB"),
+    ],
+)
+def test_memory_is_told_in_the_largest_unit_that_is_exact(mib: int, text: str) -> None:
+    assert memory_text(mib) == text

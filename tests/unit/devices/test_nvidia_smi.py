@@ -217,7 +217,7 @@ def test_a_program_that_hangs_later_is_a_problem_and_is_ended(nvidia_smi: FakeNv
 
 
 def test_a_missing_program_is_no_driver(tmp_path: Path) -> None:
-    with pytest.raises(NoDriver, match=r"cannot run .*nvidia-smi: No such file"):
+    with pytest.raises(NoDriver, match=r"cannot run .*nvidia-smi: there is no such file"):
         NvidiaSmiProvider((str(tmp_path / "nvidia-smi"),))
 
 

@@ -19,7 +19,8 @@ def test_a_part_with_more_memory_than_its_part_counts_by_its_memory() -> None:
     millis, compute, note = counted(gpu_mem_mib=40_000)
     assert (millis, compute) == (500, 250)
     assert note == (
-        "40000 of 80000 MB is 0.5 of a GPU, so the job counts as that; it computes with 0.25 of it"
+        "40000 MiB of 80000 MiB is 0.5 of a GPU, so the job counts as that; "
+        "it computes with 0.25 of it"
     )
 
 

@@ -47,29 +47,29 @@ def accept(state: State, job: Job) -> None:
             "gpu_type: there is no such GPU here; there are: A100, H100 (got 'B200')",
         ),
         (a_job(cpus=17), "cpu_cores: the largest machine has 16 cores (got '17')"),
-        (a_job(mem_mib=1001), "memory_mb: the largest machine has 1000 MB (got '1001')"),
+        (a_job(mem_mib=1001), "memory_mb: the largest machine has 1000 MiB (got '1001 MiB')"),
         (
             a_job(gpu_mem_mib=100_000),
-            "gpu_memory_mb: that is 100000 MB a GPU; 0 here have it, and the largest has 90000 "
-            "(got 100000)",
+            "gpu_memory_mb: that is 100000 MiB a GPU; no GPU here has it, and the largest has "
+            "90000 MiB (got '100000 MiB')",
         ),
         (
             a_job(gpus=3, gpu_mem_mib=3 * 85_000),
-            "gpu_memory_mb: that is 85000 MB a GPU; 2 here have it, and the largest has 90000 "
-            "(got 255000)",
+            "gpu_memory_mb: that is 85000 MiB a GPU; 2 here have it, and the largest has 90000 MiB "
+            "(got '255000 MiB')",
         ),
         (
             a_job(gpus=0.25, gpu_mem_mib=40_000),
             "gpu_memory_mb: a part of a GPU has that part of its memory, and the largest has "
-            "90000 MB: ask for 0.45 GPU, or for less memory (got 40000)",
+            "90000 MiB: ask for 0.45 GPU, or for less memory (got '40000 MiB')",
         ),
         (
             a_job(allowed_gpus=(7,)),
-            "allowed_gpus: too few of these would do; there are: 0, 1, 2, 3, 4, 5 (got [7])",
+            "allowed_gpus: there is no GPU 7; there are 6: 0 to 5 (got [7])",
         ),
         (
             a_job(gpus=2, allowed_gpus=(0, 4)),
-            "allowed_gpus: too few of these would do; there are: 0, 1, 2, 3, 4, 5 (got [0, 4])",
+            "allowed_gpus: too few of these would do; there are 6: 0 to 5 (got [0, 4])",
         ),
         (
             a_job(gpus=5, workers=5),

@@ -105,7 +105,7 @@ def test_exit_code_0_completes(state: str) -> None:
 
 @pytest.mark.parametrize(
     ("code", "signal", "cause"),
-    [(1, None, "exit code 1"), (255, None, "exit code 255"), (137, 9, "signal 9")],
+    [(1, None, "exit code 1"), (255, None, "exit code 255"), (137, 9, "signal 9 (KILL)")],
 )
 def test_any_other_exit_fails_with_the_cause(code: int, signal: int | None, cause: str) -> None:
     _, entry = placed()

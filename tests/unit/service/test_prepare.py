@@ -43,7 +43,7 @@ async def test_an_environment_survives_the_store_and_a_rerun() -> None:
 async def test_more_memory_than_a_job_may_have_is_refused() -> None:
     limits = Limits(memory_bytes=2**30)
     async with a_box(launch=launch_settings(limits=limits)) as box:
-        with pytest.raises(InvalidRequest, match="at most 1024"):
+        with pytest.raises(InvalidRequest, match="at most 1 GiB"):
             await box.submit(a_submission("true", request=Request(1000, mem_mib=1025)))
         await box.submit(a_submission("true", job_id="j", request=Request(1000, mem_mib=1024)))
         await box.run("j")

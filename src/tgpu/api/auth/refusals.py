@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tgpu.service.audit import Trail
 from tgpu.store.api import AuditRow
 from tgpu.telemetry.families import counter
+from tgpu.wire.plurals import plural
 
 _SECONDS: Final = 60.0  # between two rows about strangers, whoever they are
 
@@ -41,7 +42,8 @@ class Refusals(Collector):
             self._untold += 1
             return None
         before, self._untold, self._told_at = self._untold, 0, now
-        more = f" (and {before} more calls of strangers since the last such row)" if before else ""
+        calls = plural(before, "call")
+        more = f" (and {calls} of strangers more since the last such row)" if before else ""
         return trail.row(code, f"{detail[:200]}{more}")
 
     def collect(self) -> Iterator[Metric]:

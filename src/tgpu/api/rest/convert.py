@@ -22,6 +22,7 @@ from tgpu.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from tgpu.service.submission import RunIn, SizeBy, Submission, parse_indexes
 from tgpu.wire.bounds import LONGEST_ARGUMENT, WIDEST
 from tgpu.wire.masking import MASK
+from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import LONGEST_COUNT, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -104,8 +105,9 @@ def _request(body: SubmitRequest, millis: int) -> Request:
     """The core counts the amounts of all workers together."""
     workers = body.workers
     if millis * workers > MAX_GPU_MILLIS:
-        most = f"{workers} workers of {body.gpu_count} GPUs are more than {MAX_GPU_MILLIS // GPU}"
-        raise InvalidRequest("workers", workers, f"must be fewer: {most}")
+        asked = f"{plural(workers, 'worker')} of {plural(body.gpu_count, 'GPU')}"
+        remedy = f"must be fewer: {asked} are more than {MAX_GPU_MILLIS // GPU}"
+        raise InvalidRequest("workers", workers, remedy)
     for field, each in (("memory_mb", body.memory_mb), ("gpu_memory_mb", body.gpu_memory_mb)):
         if each * workers > WIDEST:
             raise InvalidRequest(field, each, f"of {workers} workers together is too much")

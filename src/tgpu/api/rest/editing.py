@@ -20,6 +20,7 @@ from tgpu.service.service import Service
 from tgpu.service.submission import Submission
 from tgpu.store.api import JobQuery, StoredJob
 from tgpu.wire.job_change_v1 import JobChange
+from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import ActionAnswer, SubmitRequest
 
 _PAGE: Final = 1000
@@ -105,7 +106,7 @@ def _answer(name: str, elements: list[JobId], edited: Edited) -> ActionAnswer:
     if len(elements) > 1 or edited.left:
         total = len(elements)
         left = f"; {edited.left} do not wait any more and stay as they are" if edited.left else ""
-        message = f"{len(edited.changed)} of {total} jobs changed: {told}{left}"
+        message = f"{len(edited.changed)} of {plural(total, 'job')} changed: {told}{left}"
     else:
         message = f"Job changed: {told}" if edited.changes else f"Job not changed: {told}"
     notes = "".join(f"; {note}" for note in edited.notes)

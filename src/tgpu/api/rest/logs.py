@@ -12,6 +12,7 @@ from tgpu.service.file_reads import ReadTimedOut
 from tgpu.service.log_sizes import POLL_SECONDS
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
+from tgpu.wire.plurals import plural
 from tgpu.wire.system_words import system_words
 
 
@@ -83,7 +84,7 @@ def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> Attemp
     if not newest:
         raise Problem(404, "NO_LOG", f"job {job_id} has not started yet; see: tgpu why {job_id}")
     if number > newest:
-        raise Problem(404, "NO_LOG", f"job {job_id} has {newest} attempts, not {number}")
+        raise Problem(404, "NO_LOG", f"job {job_id} has {plural(newest, 'attempt')}, not {number}")
     return attempt_key(stored.job, number)
 
 

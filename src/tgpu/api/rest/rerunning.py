@@ -11,6 +11,7 @@ from tgpu.service.selection import Refusal, Selection
 from tgpu.service.service import Service
 from tgpu.service.submission import Submission
 from tgpu.store.api import StoredJob
+from tgpu.wire.plurals import plural
 from tgpu.wire.selection_v1 import (
     LeftAloneModel,
     RerunModel,
@@ -87,7 +88,7 @@ def _sentence(done: Reran, left: list[LeftAloneModel]) -> str:
         count = sum(len(rerun.submitted.job_ids) for rerun in done.reruns)
         pairs = [f"{rerun.submitted.base_id} for {rerun.of}" for rerun in done.reruns[:_TOLD]]
         more = ", …" if len(done.reruns) > _TOLD else ""
-        text = f"{count:,} jobs queued to run others again: {', '.join(pairs)}{more}"
+        text = f"{plural(f'{count:,}', 'job')} queued to run others again: {', '.join(pairs)}{more}"
     if left:
         text += f"; left alone: {_told(left)}"
     return text
@@ -97,7 +98,7 @@ def _one(rerun: Rerun) -> str:
     base_id, count = rerun.submitted.base_id, len(rerun.submitted.job_ids)
     if not rerun.is_array:
         return f"job {base_id} queued: runs job {rerun.of} again"
-    jobs = "1 job" if count == 1 else f"{count:,} jobs"
+    jobs = plural(f"{count:,}", "job")
     return f"array {base_id} queued: runs {jobs} of array {rerun.of} again"
 
 

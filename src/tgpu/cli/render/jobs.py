@@ -124,7 +124,7 @@ def queued_lines(answer: SubmitAnswer, request: SubmitRequest) -> list[str]:
     state = "held" if request.hold else "queued"
     if many:
         head = (
-            f"{len(answer.job_ids)} jobs {state}, {clean(answer.job_ids[0])} to "
+            f"{plural(len(answer.job_ids), 'job')} {state}, {clean(answer.job_ids[0])} to "
             f"{clean(answer.job_ids[-1])}: {gpus} each, {what}"
         )
         return [head, f"see them with: tgpu list --array {clean(answer.job_id)}"]

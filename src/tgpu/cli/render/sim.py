@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid
+from tgpu.wire.plurals import plural
 
 _SPREADS: Final = (
     ("submission to end", "jct_s"),
@@ -21,9 +22,10 @@ _PARTS: Final = (
 
 def headline(document: Mapping[str, Any]) -> str:
     run = document["run"]
-    nodes, gpus = document["nodes"], document["gpus"]
+    nodes, gpus = f"{document['nodes']:,}", f"{document['gpus']:,}"
+    machines = f"{plural(nodes, 'node')}, {plural(gpus, 'GPU')}"
     return (
-        f"{run['trace']} on {run['cluster']}: {nodes:,} nodes, {gpus:,} GPUs; policy "
+        f"{run['trace']} on {run['cluster']}: {machines}; policy "
         f"{run['policy']}, passing {run['passing']}, placement {run['placement']}"
     )
 

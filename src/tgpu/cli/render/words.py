@@ -8,6 +8,7 @@ from typing import Final
 from tgpu.cli.durations import duration_text, roughly_text
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.render.grid import clean
+from tgpu.wire.plurals import plural as plural
 
 _GIB: Final = 1024
 
@@ -21,10 +22,6 @@ def gpus_text(count: float, gpu_type: str | None = None) -> str:
     """ "1 GPU", "2 A100", "0.5 GPU"."""
     kind = gpu_type or ("GPU" if count <= 1 else "GPUs")
     return f"{number_text(count)} {clean(kind)}"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def command_text(command: Sequence[str]) -> str:

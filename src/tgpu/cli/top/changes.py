@@ -5,6 +5,7 @@ from typing import Final
 from tgpu.cli.render.folded import id_text, progress_of, target
 from tgpu.cli.render.jobs import action_line
 from tgpu.client.http import Client
+from tgpu.wire.plurals import plural
 from tgpu.wire.selection_v1 import ChangeName, SelectionRequest
 from tgpu.wire.v1 import GpuModel, JobModel
 
@@ -17,7 +18,8 @@ def cancel_question(job: JobModel) -> str:
     if progress is None:
         return f"Cancel job {job.job_id}?"
     over = sum(progress.states.get(state, 0) for state in ("completed", "failed", "cancelled"))
-    return f"Cancel the {progress.total - over:,} jobs of {id_text(job)} that are not over?"
+    left = plural(f"{progress.total - over:,}", "job")
+    return f"Cancel the {left} of {id_text(job)} that are not over?"
 
 
 def cancel(client: Client, job: JobModel) -> str:

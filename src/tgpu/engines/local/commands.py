@@ -58,10 +58,20 @@ def spawn_failure(name: str, stderr: int, error: OSError) -> Exception:
         code = 126
     else:
         return NotStarted(f"the command could not be started: {error.strerror}", retry=True)
-    message = f"{name}: {error.strerror}"
+    message = f"{name}: {_reason(name, error)}"
     with contextlib.suppress(OSError):
         os.write(stderr, f"{message}\n".encode(errors="surrogateescape"))
     return CommandFailed(code, message)
+
+
+def _reason(name: str, error: OSError) -> str:
+    words = name.split()
+    if error.errno in _NOT_FOUND and len(words) > 1:
+        return (
+            "command not found: it was given as one word; write it without quotes around it all "
+            f"(tgpu submit -- {name}), or have a shell take it apart (sh -c '...')"
+        )
+    return (error.strerror or "cannot be run").lower()
 
 
 def no_directory(cwd: str, error: Exception) -> str:

@@ -43,7 +43,7 @@ def test_the_exit_code_is_that_of_the_one_that_failed(codes: str, wanted: int) -
 def test_a_command_that_cannot_be_run_is_126() -> None:
     code, out = led(["/etc/passwd"], [{"RANK": "0"}, {"RANK": "1"}])
     assert code == 126
-    assert "worker 0 could not be started: /etc/passwd: Permission denied" in out
+    assert "worker 0 could not be started: /etc/passwd: permission denied" in out
 
 
 def test_workers_get_no_descriptors_but_the_standard_ones() -> None:

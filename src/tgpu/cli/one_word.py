@@ -1,0 +1,28 @@
+"""A whole command in quotes: for the system it is the name of one program, which is not there."""
+
+import os
+import shlex
+import shutil
+
+from tgpu.cli.failures import bad_input
+
+
+def refuse_one_word(word: str) -> None:
+    """Raises bad input where it is surely not meant as one word.
+
+    A program's name may have spaces, and a scheduler elsewhere may have one that is not here: so
+    only what begins with a program that is here, and is none itself, is refused at once.
+    """
+    try:
+        words = shlex.split(word)
+    except ValueError:
+        return
+    if len(words) < 2 or os.path.exists(word):
+        return
+    if shutil.which(words[0]) is None and not os.path.isfile(words[0]):
+        return
+    raise bad_input(
+        f"{word!r} is one word, because of the quotes around it, and no program is called that",
+        f"write: tgpu submit -- {shlex.join(words)}\n  or, for pipes and $: tgpu submit -- sh -c "
+        f"{shlex.quote(word)}",
+    )
