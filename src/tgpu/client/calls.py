@@ -158,7 +158,9 @@ def get_job(job_id: str, to: str | None = None) -> Call[JobModel]:
 
 
 def select(request: SelectionRequest) -> Call[SelectionAnswer]:
-    return Call("POST", "/api/v1/jobs/select", a(SelectionAnswer), body=said(request))
+    # Thousands of jobs take their time: each that is run again is checked and sealed anew.
+    body = said(request)
+    return Call("POST", "/api/v1/jobs/select", a(SelectionAnswer), body=body, poll_seconds=60)
 
 
 def get_array(array_id: str) -> Call[ArraySummary]:

@@ -41,6 +41,7 @@ from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job
 from tgpu.service.job_fields import with_edits
 from tgpu.service.job_numbers import JobNumbers
 from tgpu.service.ownership import no_job
+from tgpu.service.sealed_once import SealedOnce
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
 from tgpu.service.submission import (
@@ -226,7 +227,7 @@ class JobCommands:
         self._refuse()
         ready: list[list[Submission]] = []
         environments: dict[str, Mapping[str, str]] = {}
-        nonce, seen = secrets.token_hex(16), set[JobClass]()
+        seen, sealing = set[JobClass](), SealedOnce(self._sealed, secrets.token_hex(16))
         for group in groups:
             ready.append([])
             for submission in group:
@@ -234,7 +235,7 @@ class JobCommands:
                 made = await self._completed(made)
                 self._check_still_possible(made)
                 self._check_fit(made, seen)
-                made, added = self._sealed(made, nonce)
+                made, added = sealing.sealed(made)
                 environments |= added
                 ready[-1].append(made)
                 await asyncio.sleep(0)  # there may be thousands
@@ -493,8 +494,9 @@ class JobCommands:
         detail: Detail | None = None,
         with_environment: bool = True,
         highest: int | None = None,
+        known: dict[str, Mapping[str, str]] | None = None,
     ) -> Submission:
-        """What to submit to run a job again."""
+        """What to submit to run a job again. `known`: environments that were read before, by id."""
         job, env_id = stored.job, stored.detail.env_id
         if detail is not None and not with_environment:
             self._check_nothing_lost(detail)
@@ -506,7 +508,7 @@ class JobCommands:
             options=self._once_more(job.options),
             element_of=job.array,
             detail=self._readable(detail or replace(stored.detail, rerun_of=job.job_id)),
-            base_environment=await self._variables(env_id if with_environment else None),
+            base_environment=await self._variables(env_id if with_environment else None, known),
         )
 
     def _readable(self, detail: Detail) -> Detail:
@@ -527,12 +529,19 @@ class JobCommands:
                 "can run it again: submit it anew with a secret of your own"
             )
 
-    async def _variables(self, env_id: str | None) -> Mapping[str, str]:
+    async def _variables(
+        self, env_id: str | None, known: dict[str, Mapping[str, str]] | None = None
+    ) -> Mapping[str, str]:
+        if known is not None and (env_id or "") in known:
+            return known[env_id or ""]
         try:
             stored = await self._store.environment(env_id) if env_id else {}
-            return self._sealer.opened(stored)
+            found = self._sealer.opened(stored)
         except CannotUnseal as error:
             raise _unreadable(error) from None
+        if known is not None:
+            known[env_id or ""] = found
+        return found
 
     # -- checks -------------------------------------------------------------------------------
 

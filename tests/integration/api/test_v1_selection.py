@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api.http import Api, an_api, error_of
-from tests.integration.auth.door import OURS, THEIRS, a_door, as_role
+from tests.integration.auth.door import OURS, THEIRS, a_door, a_token, as_role, bearer
 from tests.unit.service.world import FailingStore
 from tgpu.core.lifecycle import JobState
 from tgpu.service.clock import WallClock
@@ -195,6 +195,28 @@ async def test_named_jobs_of_others_refuse_all_and_a_filter_passes_them_over() -
             f"{JOBS}/select", json=everything, headers=as_role("operator", OURS)
         )
         assert answer.json()["job_ids"] == [f"{OURS}-1"]
+
+
+@pytest.mark.parametrize("action", ["cancel", "hold", "release", "rerun"])
+async def test_a_member_acts_on_none_but_their_own_jobs(action: str) -> None:
+    async with a_door() as door:
+        body = {"tenant_id": OURS, "command": ["t"]}
+        for name in ("ada", "bob"):
+            made = body | {"job_id": f"of-{name}", "hold": True}
+            headers = bearer(a_token("user", [OURS], sub=name))
+            assert (await door.post(JOBS, json=made, headers=headers)).status_code == 201
+        ada = bearer(a_token("user", [OURS], sub="ada"))
+        before = (await door.get(JOBS, headers=ada)).json()
+        both = {"action": action, "jobs": ["of-ada", "of-bob"]}
+        answer = await door.post(f"{JOBS}/select", json=both, headers=ada)
+        message = error_of(answer, 403, "FORBIDDEN")["message"]
+        assert message.startswith("job of-bob is bob's: only bob, administrators of tenant ours")
+        assert (await door.get(JOBS, headers=ada)).json() == before
+        everything = {"action": action, "all": True, "states": ["pending"]}
+        answer = await door.post(f"{JOBS}/select", json=everything, headers=ada)
+        assert answer.json()["changed"] == (0 if action == "hold" else 1), answer.text
+        mine = (await door.get(f"{JOBS}/of-bob", headers=ada)).json()
+        assert (mine["state"], mine["held"]) == ("pending", True)
 
 
 async def test_a_store_that_fails_leaves_the_selection_whole() -> None:

@@ -1,5 +1,7 @@
 """Jobs of a selection run again: what the caller takes over, and what came of it in one line."""
 
+from collections.abc import Mapping
+
 from tgpu.api.rest.standing import highest_priority
 from tgpu.core.errors import Conflict
 from tgpu.core.lifecycle import JobState
@@ -29,10 +31,12 @@ async def rerun_selection(
     selection: Selection,
     refusal: Refusal,
 ) -> SelectionAnswer:
+    known: dict[str, Mapping[str, str]] = {}
+
     async def again(stored: StoredJob) -> Submission:
         detail, with_environment = await rerun_detail(service.run_as, caller, stored)
         highest = highest_priority(service, caller, stored.job.tenant_id)
-        return await service.jobs.once_more(stored, detail, with_environment, highest)
+        return await service.jobs.once_more(stored, detail, with_environment, highest, known)
 
     within = body.ended_within_seconds
     since = None if within is None else service.clock.now() - within * SECOND
@@ -69,7 +73,7 @@ def _left_alone(done: Reran) -> list[LeftAloneModel]:
         count = sum(done.before.values())
         names = ", ".join(list(done.before)[:_TOLD])
         more = ", …" if len(done.before) > _TOLD else ""
-        message = f"{count:,} run again already, as {names}{more}"
+        message = f"{count:,} run again already, as {names}{more} (--again runs them once more)"
         found.append(LeftAloneModel(reason="rerun", count=count, message=message, job_ids=[]))
     if done.others:
         parts = ", ".join(f"{count:,} {state}" for state, count in sorted(done.others.items()))
@@ -115,5 +119,4 @@ def _nothing(done: Reran, left: list[LeftAloneModel]) -> str:
 
 
 def _told(left: list[LeftAloneModel]) -> str:
-    text = ", ".join(part.message for part in left)
-    return f"{text} (--again runs them once more)" if left[0].reason == "rerun" else text
+    return ", ".join(part.message for part in left)
