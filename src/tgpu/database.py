@@ -25,6 +25,7 @@ from tgpu.store.upkeep import (
 
 __all__ = [
     "Address",
+    "SqliteAddress",
     "StoreStatus",
     "Table",
     "Upgraded",

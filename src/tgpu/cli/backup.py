@@ -39,10 +39,9 @@ def backup(
     from tgpu import database as databases
     from tgpu.cli.db import address_for, size
     from tgpu.core.errors import SchedulerError
-    from tgpu.store.address import SqliteAddress
 
     address = address_for(database, "--database", config, data_dir)
-    if not isinstance(address, SqliteAddress):
+    if not isinstance(address, databases.SqliteAddress):
         remedy = "pg_dump --format=custom --file=FILE DATABASE"
         raise bad_input("a PostgreSQL database is copied by its own program", remedy)
     try:
