@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -35,14 +36,13 @@ _AT_ONCE: Final = 16  # hooks that run side by side: each is a process of root's
 _FACTS: Final = "hooks.json"
 _MOST_FACTS: Final = 1 << 20
 _RETRY_SECONDS: Final = 1.0
-# Of a launch, under the name that a hook has it by.
+# Of a launch, under the name that a hook has it by: what the scheduler alone sets. USER and the
+# like are the submitter's words, and a hook of root's would act on them.
 _GIVEN: Final = {
     "TGPU_HOOK_TENANT": "TGPU_TENANT",
     "TGPU_HOOK_JOB_NAME": "TGPU_JOB_NAME",
     "TGPU_HOOK_GPUS": "TGPU_GPUS",
     "TGPU_HOOK_GPU_TYPE": "TGPU_GPU_TYPE",
-    "TGPU_HOOK_USER": "USER",
-    "TGPU_HOOK_HOME": "HOME",
 }
 
 
@@ -186,6 +186,8 @@ class HookedEngine:
         facts["TGPU_HOOK_LOG_DIR"] = self._inner.log_dir(launch.key) or ""
         if launch.user is not None:
             facts["TGPU_HOOK_UID"] = str(launch.user.uid)
+            with contextlib.suppress(KeyError):  # a user without a name
+                facts["TGPU_HOOK_USER"] = pwd.getpwuid(launch.user.uid).pw_name
         _keep(self._inner.log_dir(launch.key), _FACTS, json.dumps(facts).encode())
         return facts
 

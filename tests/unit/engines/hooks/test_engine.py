@@ -18,8 +18,8 @@ LAUNCH = Launch(
     KEY,
     ("train",),
     "/",
-    {"TGPU_GPUS": "0,3", "TGPU_TENANT": "lab", "USER": "ada", "SECRET": "x"},
-    user=RunAs(1234, 1234, ()),
+    {"TGPU_GPUS": "0,3", "TGPU_TENANT": "lab", "USER": "root", "SECRET": "x"},
+    user=RunAs(65534, 65534, ()),
 )
 
 
@@ -83,8 +83,9 @@ async def test_a_prolog_comes_before_the_launch_with_facts_and_nothing_of_the_jo
         await eventually(lambda: box.inner.launched == [LAUNCH], "the launch")
     facts = dict(line.split("=", 1) for line in box.file("facts").splitlines())
     assert facts["TGPU_HOOK_JOB_ID"] == "7"
-    assert (facts["TGPU_HOOK_GPUS"], facts["TGPU_HOOK_UID"]) == ("0,3", "1234")
-    assert (facts["TGPU_HOOK_TENANT"], facts["TGPU_HOOK_USER"]) == ("lab", "ada")
+    assert (facts["TGPU_HOOK_GPUS"], facts["TGPU_HOOK_UID"]) == ("0,3", "65534")
+    # As the machine names whom it runs as, and not as the submitter's environment says.
+    assert (facts["TGPU_HOOK_TENANT"], facts["TGPU_HOOK_USER"]) == ("lab", "nobody")
     assert not {"SECRET", "TGPU_JOB_ID", "TGPU_GPUS", "HOME"} & facts.keys()
     assert box.log("prolog.log").read_text() == "checked\n"
     assert box.log("prolog.log").stat().st_mode & 0o777 == 0o600
