@@ -7,8 +7,6 @@ from typing import Any, Final
 from tgpu.cli.failures import Failure
 from tgpu.cli.submission import Typed, option_of
 
-# How `tgpu` answers, and not what the job is: for the command line alone.
-ANSWERING: Final = frozenset({"when", "wait", "quiet", "as_json", "api_url", "by_path"})
 # Parameters of `tgpu submit` that have other names in what was typed.
 _TYPED: Final = {"param": "params", "label": "labels", "node": "nodes", "not_node": "not_nodes"}
 _DENIED: Final = {"no_env": "send_env", "no_preempt": "preemptible"}

@@ -29,6 +29,7 @@ from tgpu.cli import (
     interactive,
     jobs_file,
     keys,
+    lease,
     listing,
     logs,
     nodes,
@@ -158,6 +159,7 @@ _add("why", listing.why, listing.WHY_EPILOG, _JOBS)
 _add("logs", logs.logs, logs.LOGS_EPILOG, _JOBS)
 _add("screens", attaching.screens, attaching.SCREENS_EPILOG, _JOBS)
 _add("attach", attaching.attach, attaching.ATTACH_EPILOG, _JOBS)
+_add("lease", lease.lease, lease.EPILOG, _JOBS)
 _add("shell", shell.shell, shell.EPILOG, _JOBS)
 _add("wait", logs.wait, logs.WAIT_EPILOG, _JOBS)
 _add("cancel", actions.cancel, actions.CANCEL_EPILOG, _JOBS)

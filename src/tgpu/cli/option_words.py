@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from tgpu.cli.drafts import ANSWERING
-
+# How `tgpu` answers, and not what the job is: for the command line alone.
+ANSWERING: Final = frozenset({"when", "wait", "quiet", "as_json", "api_url", "by_path"})
 _WORDS = "tgpu.submit.words"
 
 

@@ -46,7 +46,7 @@ def run_job(typed: Typed, cwd: str | None, api_url: str | None, *, keep: bool) -
             typed = replace(typed, command=held)
         request, _ = build(typed, how, lambda job_id: real_id(client, job_id))
         job_id = submit(client, request).job_id
-        job = _started(client, job_id)
+        job = started(client, job_id)
         if job is None:
             return ExitCode.INTERRUPTED
         try:
@@ -117,7 +117,7 @@ def _stream(client: Client, job: JobModel, name: str | None) -> int:
     return exit_code_of_job(job.state, job.exit_code, job.signal)
 
 
-def _started(client: Client, job_id: str) -> JobModel | None:
+def started(client: Client, job_id: str) -> JobModel | None:
     """None where whoever waited did not want to any longer; then it is cancelled."""
     try:
         with _ended_by_signals():

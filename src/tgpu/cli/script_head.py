@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
-from tgpu.cli.drafts import ANSWERING, Draft
+from tgpu.cli.drafts import Draft
 from tgpu.cli.failures import bad_input
-from tgpu.cli.option_words import WrongWords, read_words
+from tgpu.cli.option_words import ANSWERING, WrongWords, read_words
 
 _OURS: Final = re.compile(r"#TGPU(?:\s+(.*))?$")
 _SHELL: Final = re.compile(r"(ba|da|z|k)?sh")

@@ -1,6 +1,6 @@
 """`tgpu shell`: a shell, or a command, in the surroundings of a running job."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -28,14 +28,17 @@ def shell(
     """Open a shell in the directory and the environment of a running job.
 
     It sees the job's GPUs and has its variables and its conda or virtual environment, as the user
-    it runs as. It is no part of the job: both end by themselves.
+    it runs as. It is no part of the job: both end by themselves. Of a lease, which runs nothing, it
+    is a shell here that sees its GPUs.
     """
     import os
 
     from tgpu.cli.failures import Failure
     from tgpu.cli.job_process import NotTheirs, surroundings
 
-    model = _running_job(job, api_url)
+    model, variables = _running_job(job, api_url)
+    if variables:
+        _into_lease(model, variables, command)
     assert model.pid is not None
     rank = worker if worker is not None or model.workers == 1 else 0
     try:
@@ -62,9 +65,30 @@ def shell(
         ) from None
 
 
-def _running_job(job: str, api_url: str | None) -> "JobModel":
+def _into_lease(job: "JobModel", variables: dict[str, str], command: list[str] | None) -> NoReturn:
+    """A lease has no process: this shell, here and as this user, with its GPUs."""
+    import os
+
+    from tgpu.cli import environment
+    from tgpu.cli.failures import Failure
+    from tgpu.cli.output import note
+
+    env = {**environment.variables(), **variables}
+    words = command or [env.get("SHELL") or "/bin/sh"]
+    if command is None:
+        gpus, back = variables["TGPU_GPUS"], f"tgpu complete {job.job_id}"
+        note(f"lease {job.job_id}: GPUs {gpus}; `exit` leaves and keeps them, `{back}` gives back")
+    try:
+        os.execvpe(words[0], words, env)
+    except OSError as error:
+        raise Failure(f"{words[0]}: {system_words(error)}", "name a program on your PATH") from None
+
+
+def _running_job(job: str, api_url: str | None) -> "tuple[JobModel, dict[str, str]]":
+    """The job; and for a lease, the variables that stand for its GPUs."""
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import Failure
+    from tgpu.cli.leasing import lease_variables
 
     with connected(api_url) as client:
         if client.target.socket is None:
@@ -74,11 +98,13 @@ def _running_job(job: str, api_url: str | None) -> "JobModel":
                 code="NOT_LOCAL",
             )
         model = client.get_job(job, to="shell")
-    if model.state != "running":
-        raise _not_here(model, f"job {model.job_id} is {model.state}, not running")
-    if not model.command or model.pid is None:
-        raise _not_here(model, f"job {model.job_id} is a lease: it has no process of its own")
-    return model
+        if model.state != "running":
+            raise _not_here(model, f"job {model.job_id} is {model.state}, not running")
+        if not model.command:
+            return model, lease_variables(model, client.gpus())
+    if model.pid is None:
+        raise _not_here(model, f"job {model.job_id} has no process on this machine")
+    return model, {}
 
 
 def _not_here(job: "JobModel", problem: str) -> Exception:

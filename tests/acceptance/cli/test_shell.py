@@ -77,7 +77,7 @@ def test_what_does_not_run_here_is_refused_with_a_sentence(box: Box) -> None:
     assert (waits.returncode, "is pending, not running" in waits.stderr) == (4, True)
     box.ok("submit", "-q", "--lease")
     running(box)
-    assert "is a lease" in box.tgpu("shell", "last").stderr
+    assert box.ok("shell", "last", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES") == "0\n"
     remote = box.tgpu("shell", "1", "--api-url", "http://127.0.0.1:1")
     assert (remote.returncode, "over the network" in remote.stderr) == (1, True)
 

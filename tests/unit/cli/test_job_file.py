@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from tgpu.cli.drafts import ANSWERING
 from tgpu.cli.job_schema import job_file_schema
 from tgpu.cli.main import build_command
-from tgpu.cli.option_words import options_of
+from tgpu.cli.option_words import ANSWERING, options_of
 from tgpu.cli.submission import Typed
 
 

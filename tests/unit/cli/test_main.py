@@ -25,7 +25,7 @@ COMMANDS = [
     *("config-sample", "config-schema", "job-schema", "db", "doctor", "version"),
     *("keys", "audit", "whoami"),
     *("test", "service", "screens", "attach", "import"),
-    *("priority", "edit", "run", "shell"),
+    *("priority", "edit", "run", "lease", "shell"),
     *("export", "replay", "whatif"),
     "predict",
     "sim",
