@@ -105,7 +105,8 @@ def _user_limit(reason: Reason, _: str) -> _Sentence:
     )
     tenant, user = reason.fact("tenant"), reason.fact("user")
     needs = f", and this job needs {requested}" if resource == "gpus" else ""
-    what = "GPUs in use" if resource == "gpus" else "jobs running"
+    word = "GPU" if resource == "gpus" else "job"
+    what = f"{word}{'' if limit == '1' else 's'} {'in use' if resource == 'gpus' else 'running'}"
     return (
         f"{user} has {current} of the {limit} {what} that a user of tenant {tenant} may "
         f"have{needs}; it starts when one of those ends",

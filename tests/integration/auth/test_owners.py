@@ -183,6 +183,9 @@ async def test_a_selection_changes_only_what_is_the_callers() -> None:
         refused = await selected(jobs=["adas", "bobs"])
         assert refused.status_code == 403, refused.text
         assert "is ada's" in refused.json()["error"]["message"]
+        row = (await door.audited())[0]
+        assert (row["outcome"], row["tenant_id"]) == ("FORBIDDEN", OURS)
+        assert row["target"].startswith("adas")
         assert (await selected(all=True)).json()["changed"] == 2
         left = (await door.get("/api/v1/jobs?state=pending,running", headers=who("ada"))).json()
         assert {job["user"] for job in left["jobs"]} == {"ada"}

@@ -56,6 +56,16 @@ async def test_a_user_gets_no_more_than_their_part_and_others_get_theirs() -> No
         assert await tick(door, 2) == ["a2"]
 
 
+async def test_one_is_one() -> None:
+    async with a_door() as door:
+        await limited(door, {"user_limits": {"max_concurrent_jobs": 1}})
+        await submitted(door, "ada", "a")
+        await submitted(door, "ada", "b")
+        await tick(door, 1)
+        why = (await door.get("/api/v1/jobs/b/why", headers=who("ada"))).json()
+        assert why["reason"]["message"].startswith("ada has 1 of the 1 job running that a user")
+
+
 async def test_what_a_user_may_never_have_is_refused_and_named_users_have_their_own() -> None:
     async with a_door() as door:
         await limited(door, {"user_limits": {"max_gpus": 1}, "users": {"bob": {"max_gpus": 2}}})

@@ -50,7 +50,10 @@ async def change_selection(
     selection = await _selection(service, caller, body)
 
     def refused(job: Job) -> SchedulerError | None:
-        return refusal(service, caller, body.action, job)
+        error = refusal(service, caller, body.action, job)
+        if isinstance(error, Forbidden) and body.jobs:
+            concerns(job.job_id, job.tenant_id)  # who tried it is on record with what
+        return error
 
     if body.action == "rerun":
         return await rerun_selection(service, caller, body, selection, refused)
