@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tgpu.core.events import Event, JobMoved, JobsSubmitted, UsageAdded
+from tgpu.core.events import Event, JobChanged, JobMoved, JobsSubmitted, UsageAdded
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING, Progress
@@ -38,13 +38,18 @@ def usage_events(state: State, events: Sequence[Event]) -> list[UsageAdded]:
 def meters_after(state: State, events: Sequence[Event]) -> dict[Owner, Meter]:
     """The meters that these events will change, as the state will have them."""
     latest: dict[JobId, Progress] = {}
+    edited: dict[JobId, Job] = {}  # by an event of the same commit
     found: dict[Owner, Meter] = {}
     meters = state.meters
     for event in events:
+        if isinstance(event, JobChanged):
+            edited[event.job.job_id] = event.job
         if not isinstance(event, JobMoved):
             continue
         entry = state.entry(event.job_id)
-        job = _new_job(events, event.job_id) if entry is None else entry.job
+        job = edited.get(event.job_id)
+        if job is None:
+            job = _new_job(events, event.job_id) if entry is None else entry.job
         if job is None:
             continue
         before = latest.get(event.job_id, PENDING if entry is None else entry.progress)

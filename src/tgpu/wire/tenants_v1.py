@@ -139,7 +139,11 @@ class TenantPatch(RequestModel):
     members_see: MembersSeeName = "jobs"
     user_limits: UserLimitsModel = UserLimitsModel()
     # Those that are named; null: what each user has
-    users: Annotated[dict[UserWord, UserLimitsModel | None], BeforeValidator(at_most(1000))] = {}
+    users: Annotated[
+        dict[UserWord, UserLimitsModel | None],
+        Field(max_length=1000),
+        BeforeValidator(at_most(1000)),
+    ] = {}
 
 
 class UsageModel(_Model):

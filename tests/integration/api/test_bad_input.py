@@ -185,7 +185,7 @@ async def test_truths(api: Api, field: str) -> None:
         ("gpu_type", '"B200"', "gpu_type: there is no such GPU here; there are: A100, H100"),
         ("gpu_memory_mb", "99999", "gpu_memory_mb: that is 99999 MiB a GPU; no GPU here has it"),
         ("cpu_cores", "257", "cpu_cores: the largest machine has 256 cores (got '257')"),
-        ("memory_mb", "2000001", "memory_mb: the largest machine has 2000000 MB"),
+        ("memory_mb", "2000001", "memory_mb: the largest machine has 2000000 MiB"),
         ("max_runtime", "0", "max_runtime: must be above 0 (got 0)"),
         ("max_runtime", "9e12", "max_runtime: must be at most a hundred years"),
         ("max_runtime_minutes", "9e12", "max_runtime_minutes: must be at most a hundred years"),

@@ -29,7 +29,7 @@ ROLES = ("admin", "operator", "user", "viewer")
 
 
 def a_token(role: str, tenants: Sequence[str] | None = None, **claims: Any) -> str:
-    content = {"sub": f"{role}-ada", "exp": time.time() + 600, "role": role, **claims}
+    content = {"sub": f"{role}-ada", "exp": time.time() + 86_400, "role": role, **claims}
     if tenants is not None:
         content["tenants"] = list(tenants)
     return jwt.encode(content, SECRET, "HS256")

@@ -149,6 +149,7 @@ def urls() -> list[str]:
     values = {
         "job": "ours-0",
         "job_id": "ours-0",
+        "array": "ours-0",
         "tenant_id": OURS,
         "project_id": OURS,
         "queue_id": f"{OURS}:default",

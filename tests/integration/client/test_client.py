@@ -88,7 +88,9 @@ def test_a_lease_is_given_back(client):
 
 
 def test_gpus_nodes_and_the_cluster(client):
-    assert client.pause_gpu(3, "too hot").paused == "too hot"
+    paused = client.pause_gpu(3, "too hot").paused
+    assert paused is not None
+    assert paused.startswith("too hot (by ")
     assert client.resume_gpu(3).paused is None
     assert len(client.gpus().gpus) == client.cluster_status().total_gpus == 4
     (node,) = client.nodes().nodes

@@ -161,6 +161,12 @@ def test_a_quota_is_set_and_read_in_cores_gibibytes_and_gpus(service):
         "lent_gpu": 0.0,
         "enforce_quota": True,
         "provider": "local",
+        "user_limits": {
+            "max_gpus": None,
+            "max_concurrent_jobs": None,
+            "max_gpu_hours_per_day": None,
+        },
+        "users": [],
     }
     assert service.post("/queues/quota/p1/sync")["used_gpu"] == 2
     send(service, "PATCH", "/api/v1/queues/quota/p1", {"gpu_quota": None})

@@ -67,7 +67,7 @@ def test_the_services_have_the_calls_that_are_promised():
     assert calls == {
         "SchedulerService": {
             *("SubmitJob", "CancelJob", "GetJobStatus", "ListJobs", "UpdateTenantQuota"),
-            *("GetMetrics", "GetClusterStatus", "WatchEvents"),
+            *("GetMetrics", "GetClusterStatus", "WatchEvents", "PauseJob", "ResumeJob"),
         },
         "AgentService": {"RegisterAgent", "Heartbeat", "ReportMetrics"},
     }

@@ -34,6 +34,7 @@ _ALSO: Final[dict[tuple[str, str], tuple[int, ...]]] = {
     ("get", "/api/v1/events"): (404, 410),
     ("get", "/api/v1/queues"): (404,),
     ("post", "/api/v1/adopt"): (404,),
+    ("post", "/api/v1/jobs/select"): (404,),
     ("get", "/api/v1/budgets"): (404,),
     ("get", "/api/v1/share"): (404,),
     ("post", "/api/v1/queues"): (404,),

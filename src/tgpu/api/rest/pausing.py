@@ -1,10 +1,9 @@
 """Pausing and resuming one job, or what runs of an array, over REST and gRPC alike."""
 
-from tgpu.api.rest.selection import change_selection
+from tgpu.api.rest.selection import change_named
 from tgpu.core.lifecycle import JobState
 from tgpu.service.identity import Principal
 from tgpu.service.service import Service
-from tgpu.wire.selection_v1 import SelectionRequest
 from tgpu.wire.v1 import ActionAnswer
 
 
@@ -12,8 +11,7 @@ async def pause_named(
     service: Service, caller: Principal, name: str, *, paused: bool
 ) -> ActionAnswer:
     """As a selection of one name, so that the same people may, and hear the same."""
-    body = SelectionRequest(action="pause" if paused else "resume", jobs=[name])
-    answer = await change_selection(service, caller, body)
+    answer = await change_named(service, caller, "pause" if paused else "resume", name)
     job_id = answer.job_ids[0] if len(answer.job_ids) == 1 else name
     message = answer.message.removeprefix(f"job {job_id} ")
     subject = "" if message == answer.message else "Job "

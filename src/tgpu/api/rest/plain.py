@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tgpu.api.rest.route import decode_json
+from tgpu.api.rest.route import BadJson, decode_json
 from tgpu.api.rest.wording import of_bad_json, of_msgspec
 from tgpu.core.errors import InvalidRequest, SchedulerError
 from tgpu.core.ids import JOB_ID_RULE, JobId, TenantId, is_job_id
@@ -26,7 +26,9 @@ class PlainJob(msgspec.Struct, gc=False):
     priority: Annotated[int, msgspec.Meta(ge=-(2**53 - 1), le=2**53 - 1)]
     submitted_at: _Seconds
     max_runtime: Annotated[float, msgspec.Meta(gt=0, le=_FARTHEST)] | None = None
-    image: str = ""  # known so that it is refused: other unknown fields change nothing
+    image: Annotated[str, msgspec.Meta(max_length=4096)] = (
+        ""  # known so that it is refused: other unknown fields change nothing
+    )
 
 
 _decoder = msgspec.json.Decoder(PlainJob)
@@ -120,6 +122,8 @@ def _loosely(data: bytes) -> Any:
     JSON at all, and what is JSON may have numbers that msgspec does not read."""
     try:
         return decode_json(data)
+    except BadJson as error:
+        raise NotAnObject(str(error)) from None
     except ValueError as error:
         raise NotAnObject(of_bad_json(str(error))) from None
 

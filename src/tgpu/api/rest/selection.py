@@ -3,6 +3,7 @@
 from typing import Final
 
 from fastapi import Request, Response
+from pydantic import ValidationError
 
 from tgpu.api.rest.access import caller_of, newest_of, service_of
 from tgpu.api.rest.rerunning import rerun_selection
@@ -22,11 +23,11 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import LOCAL, Principal
-from tgpu.service.ownership import Action, check
+from tgpu.service.ownership import Action, check, no_job
 from tgpu.service.selection import Picked, Selection, pick
 from tgpu.service.selection_commands import Change, Changed
 from tgpu.service.service import Service
-from tgpu.wire.selection_v1 import SelectionAnswer, SelectionRequest
+from tgpu.wire.selection_v1 import ChangeName, SelectionAnswer, SelectionRequest
 from tgpu.wire.v1 import ActionAnswer
 
 router = Router(prefix="/api/v1/jobs", tags=["jobs"])
@@ -75,10 +76,20 @@ async def change_selection(
     return _answer(body, changed, picked)
 
 
+async def change_named(
+    service: Service, caller: Principal, action: ChangeName, name: str
+) -> SelectionAnswer:
+    """A selection of one name out of an address. One that no job can have is of no job."""
+    try:
+        body = SelectionRequest(action=action, jobs=[name])
+    except ValidationError:
+        raise no_job(name) from None
+    return await change_selection(service, caller, body)
+
+
 async def cancel_array(service: Service, caller: Principal, name: str) -> ActionAnswer:
     """All that is left of an array, for those who name it where a job is expected."""
-    body = SelectionRequest(action="cancel", jobs=[name])
-    answer = await change_selection(service, caller, body)
+    answer = await change_named(service, caller, "cancel", name)
     state = JobState.RUNNING if answer.counts.get("running") else JobState.CANCELLED
     return ActionAnswer(job_id=name, status=state, message=answer.message, recorded=answer.recorded)
 
