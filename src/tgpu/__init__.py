@@ -1,3 +1,3 @@
-"""tgpu, the GPU scheduler: runs GPU jobs on one box, for many tenants, or on a cluster engine."""
+"""tgpu, the GPU scheduler: runs GPU jobs on one box, for one user or for many tenants."""
 
 __version__ = "0.1.0"

@@ -34,7 +34,9 @@ State = Annotated[
     ),
 ]
 Tenant = Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this tenant.")]
-Name = Annotated[str | None, typer.Option(metavar="TEXT", help="Only jobs of this name.")]
+Name = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Only jobs whose name contains this.")
+]
 User = Annotated[str | None, typer.Option(metavar="NAME", help="Only jobs of this user.")]
 ArrayId = Annotated[
     str | None,

@@ -67,11 +67,23 @@ JobIds = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def _typed_url(context: typer.Context, value: str | None) -> str | None:
+    """TGPU_URL yields to what was typed before the command: `tgpu --api-url URL cancel 3`."""
+    source = context.get_parameter_source("api_url")
+    if source is not None and source.name == "ENVIRONMENT":
+        typed: str | None = context.find_root().params.get("api_url")
+        return typed or value
+    return value
+
+
 ApiUrl = Annotated[
     str | None,
     typer.Option(
         "--api-url",
         envvar="TGPU_URL",
+        callback=_typed_url,
         metavar="URL",
         help="Talk to this scheduler: http://host:port or unix:/path.",
         rich_help_panel="Connection",

@@ -32,7 +32,7 @@ State = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only jobs of this name.", rich_help_panel=PANEL),
+    typer.Option(metavar="TEXT", help="Only jobs whose name contains this.", rich_help_panel=PANEL),
 ]
 User = Annotated[
     str | None,

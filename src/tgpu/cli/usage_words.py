@@ -33,10 +33,12 @@ _FILES: Final = (
 def usage_failure(error: typer.TyperException) -> Failure:
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tgpu"
-    return bad_input(_sentence(error, context), f"see: {path} --help")
+    return bad_input(usage_sentence(error), f"see: {path} --help")
 
 
-def _sentence(error: typer.TyperException, context: Any) -> str:
+def usage_sentence(error: typer.TyperException) -> str:
+    """What is wrong with the words, wherever they stood: in a command line, a file, a script."""
+    context: Any = getattr(error, "ctx", None)
     if hasattr(error, "param") or hasattr(error, "option_name"):
         return _of_parameter(error, context)
     message = error.format_message().rstrip(".").replace("\n", " ")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tgpu.core.errors import InvalidRequest, SchedulerError
+from tgpu.core.errors import InvalidRequest, NotFound, SchedulerError
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState
 from tgpu.service import audit
@@ -126,7 +126,10 @@ class RerunSelections:
                 named |= {stored.job.job_id: stored} if is_so else {}
             elif stored is None:
                 async for element in elements_of(self._store, name):
-                    is_there, error = True, error or refusal(element.job)
+                    refused_element = refusal(element.job)
+                    if isinstance(refused_element, NotFound):
+                        continue  # another tenant's: its elements are not named, nor that it is
+                    is_there, error = True, error or refused_element
                     if element.progress.state not in states:
                         done.others[element.progress.state] += 1
                     elif wanted.matches(element):

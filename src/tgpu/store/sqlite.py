@@ -26,6 +26,7 @@ from tgpu.store.api import (
 from tgpu.store.rows import Last, rows_of
 from tgpu.store.schema import migrate, migrations
 from tgpu.store.sqlite_file import (
+    OpenFile,
     check_sqlite,
     connect,
     may_be_full,
@@ -59,6 +60,7 @@ class SqliteStore:
         self._write_thread: StoreThread | None = None
         self._read_thread: StoreThread | None = None
         self._lock: int | None = None
+        self._file: OpenFile | None = None
         self._values = codec.SharedValues()  # used by the reading thread only, once open
         self._last = Last()  # changed by the writing thread only
         # Gains some room where the disk is full; called in the writing thread.
@@ -148,6 +150,7 @@ class SqliteStore:
         prepare(self.path)
         self._lock = take_lock(self.path)
         self._writer = connect(self.path, self._busy_seconds)
+        self._file = OpenFile(self.path)
         migrate(self._writer, self.path, migrations())
         self._reader = connect(self.path, self._busy_seconds)
         self._reader.execute("PRAGMA query_only = ON")
@@ -182,6 +185,7 @@ class SqliteStore:
         assert self._writer is not None
         rows = rows_of(record, self._last)
         if not rows.is_empty():
+            self._check_file()
             try:
                 write(self._writer, rows)
             except sqlite3.Error as error:
@@ -194,8 +198,14 @@ class SqliteStore:
     def _ping(self) -> None:
         """Whether somebody else holds the file. That the disk takes writes only a write shows."""
         assert self._writer is not None
+        self._check_file()
         self._writer.execute("BEGIN IMMEDIATE")
         self._writer.execute("ROLLBACK")
+
+    def _check_file(self) -> None:
+        """A file that was removed takes writes, too; what was acknowledged then would be lost."""
+        assert self._file is not None
+        self._file.check()
 
     def _interrupt(self) -> None:
         """From another thread: a query that takes too long stops working for nobody."""
@@ -214,6 +224,9 @@ class SqliteStore:
             with suppress(sqlite3.Error):  # a full disk: the log is written back at the next start
                 self._writer.close()
             self._writer = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

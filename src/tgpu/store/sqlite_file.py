@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from tgpu.store.api import StoreUnavailable
+from tgpu.store.api import StoreChanged, StoreUnavailable
 from tgpu.wire.system_words import system_words
 
 # The JSON functions are always built in from here on; STRICT tables are from 3.37.
@@ -109,6 +109,38 @@ def take_lock(path: Path) -> int:
     except OSError:
         pass  # the lock counts; the number in it is only for the sentence above, and may not fit
     return lock
+
+
+class OpenFile:
+    """The file that a store has open, to know it from what stands at its path later.
+
+    Held without opening it for reading or writing: closing such a descriptor would give up the
+    locks that SQLite has on the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+    def check(self) -> None:
+        """Raises StoreChanged once it is certain that what is written can be found by nobody.
+
+        That the path cannot be looked at proves nothing: the directory may have been moved.
+        """
+        ours = os.fstat(self._descriptor)
+        if ours.st_nlink == 0:
+            raise StoreChanged(f"the database {self._path} was removed while it was in use")
+        try:
+            there = self._path.stat()
+        except OSError:
+            return
+        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            raise StoreChanged(
+                f"the database {self._path} was replaced by another file while it was in use"
+            )
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 def _not_made(what: str, error: OSError) -> StoreUnavailable:

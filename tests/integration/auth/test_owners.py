@@ -1,6 +1,6 @@
 """What members of a tenant may do to each other's jobs, over REST and gRPC."""
 
-from typing import Any
+from typing import Any, get_args
 
 import grpc
 import pytest
@@ -10,6 +10,7 @@ from tests.integration.auth.test_grpc_gate import a_port
 from tgpu.core.ids import TenantId
 from tgpu.core.tenant import MembersSee, Tenant
 from tgpu.wire import scheduler_pb2 as pb
+from tgpu.wire.selection_v1 import ChangeName
 
 CHANGES = [
     ("DELETE", "", None),
@@ -191,14 +192,16 @@ async def test_a_selection_changes_only_what_is_the_callers() -> None:
         assert {job["user"] for job in left["jobs"]} == {"ada"}
 
 
-async def test_a_selection_names_nothing_that_is_hidden() -> None:
+@pytest.mark.parametrize("action", get_args(ChangeName))
+async def test_a_selection_names_nothing_that_is_hidden(action: str) -> None:
+    wanted = {"action": action} | ({"priority": 9} if action == "priority" else {})
     async with a_door(tenants=tenants(MembersSee.NOTHING)) as door:
         await submitted(door, "ada", "hers", array={"indexes": "1-2"})
         messages = [
             (
                 await door.post(
                     "/api/v1/jobs/select",
-                    json={"action": "cancel", "jobs": [name]},
+                    json={**wanted, "jobs": [name]},
                     headers=who("bob", "user", *whose),
                 )
             ).json()["error"]["message"]
@@ -206,6 +209,29 @@ async def test_a_selection_names_nothing_that_is_hidden() -> None:
             for whose in ((OURS,), (THEIRS,))
         ]
         assert len({text.replace("none", "hers") for text in messages}) == 1, messages
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [*CHANGES, ("GET", "", None), ("GET", "/why", None), ("GET", "/logs", None)],
+)
+async def test_the_paths_of_a_job_tell_nothing_of_a_hidden_array(
+    method: str, path: str, body: Any
+) -> None:
+    async with a_door(tenants=tenants()) as door:
+        await submitted(door, "ada", "hers", array={"indexes": "1-2"})
+        texts = [
+            (
+                await door.request(
+                    method,
+                    f"/api/v1/jobs/{name}{path}",
+                    json=body,
+                    headers=who("bob", "user", THEIRS),
+                )
+            ).json()["error"]["message"]
+            for name in ("hers", "none")
+        ]
+        assert texts[0].replace("hers", "none") == texts[1]
 
 
 async def test_two_keys_of_one_name_are_one_user() -> None:

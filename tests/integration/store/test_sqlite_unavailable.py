@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.store.builders import a_job, started, submission, submitted
 from tgpu.core.ids import JobId
-from tgpu.store.api import JobQuery, Record, StoreUnavailable
+from tgpu.store.api import JobQuery, Record, StoreChanged, StoreUnavailable
 from tgpu.store.schema import migrations
 from tgpu.store.sqlite import SqliteStore
 
@@ -295,3 +295,41 @@ async def test_a_disk_that_stays_full_does_not_lose_what_was_acknowledged(
     assert acknowledged
     assert await store.known([JobId(acknowledged[-1])])
     await store.close()
+
+
+# -- the file is not there any more ------------------------------------------------------------
+
+
+async def test_a_database_that_was_removed_takes_nothing_more(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.commit(submission("1"))
+    shutil.rmtree(path.parent)
+    with pytest.raises(StoreChanged, match="was removed while it was in use"):
+        await store.commit(submission("2"))
+    with pytest.raises(StoreChanged):  # also where nothing is asked of it
+        await store.ping()
+    await store.close()
+
+
+async def test_a_database_that_was_replaced_takes_nothing_more(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.commit(submission("1"))
+    path.rename(path.with_name("aside.db"))
+    path.touch()
+    with pytest.raises(StoreChanged, match="was replaced by another file"):
+        await store.commit(submission("2"))
+    await store.close()
+
+
+async def test_a_directory_that_was_moved_is_no_proof_of_anything(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    path.parent.rename(path.parent.with_name("moved"))
+    await store.commit(submission("1"))
+    await store.ping()
+    await store.close()
+    moved = SqliteStore(path.parent.with_name("moved") / path.name)
+    assert [job.job_id for job, _ in (await moved.open()).live] == ["1"]
+    await moved.close()

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tgpu.cli.exit_codes import MEANINGS
-from tgpu.cli.main import DAILY, build_command
+from tgpu.cli.main import DAILY, build_command, main
 
 COMMANDS = [
     *("submit", "serve", "start", "stop", "status", "list", "show", "logs", "wait", "cancel"),
@@ -180,3 +180,20 @@ def test_help_and_version_import_no_network_and_no_server(arguments):
     assert "tgpu.cli.main" in modules
     heavy = {"httpx", "fastapi", "grpc", "uvicorn", "yaml", "structlog", "asyncio", "textual"}
     assert not modules & {*heavy, "tgpu.settings", "tgpu.app"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--api-url", "http://127.0.0.1:1", "list"),
+        ("list", "--api-url", "http://127.0.0.1:1"),
+        ("--api-url", "http://127.0.0.1:9", "list", "--api-url", "http://127.0.0.1:1"),
+        ("--api-url", "http://127.0.0.1:1", "keys", "list"),
+    ],
+)
+def test_an_address_that_was_typed_goes_before_the_variable(monkeypatch, capsys, words):
+    monkeypatch.setenv("TGPU_URL", "http://127.0.0.1:9")
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    assert "127.0.0.1:1" in said
+    assert "127.0.0.1:9" not in said
