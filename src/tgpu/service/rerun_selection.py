@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tgpu.core.errors import InvalidRequest, SchedulerError
+from tgpu.core.errors import InvalidRequest, NotFound, SchedulerError
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState
 from tgpu.service import audit
@@ -131,8 +131,10 @@ class RerunSelections:
                         done.others[element.progress.state] += 1
                     elif wanted.matches(element):
                         found[element.job.job_id] = element
-            if error is not None or not is_there:
-                refused.append((name, error or not_found(name)))
+            if isinstance(error, NotFound) or not is_there:
+                error = not_found(name)  # and not of an element, which would tell of the array
+            if error is not None:
+                refused.append((name, error))
             _check_count(len(found))
         raise_refused(refused)
 
