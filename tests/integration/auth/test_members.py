@@ -35,6 +35,29 @@ async def test_an_array_that_is_hidden_is_as_one_that_is_not_there(
         assert found.text.replace("hers", "none") == none.text
 
 
+@pytest.mark.parametrize("action", ["cancel", "hold", "rerun"])
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_hidden_job_among_others_is_as_one_that_is_not_there(
+    action: str, is_over: bool, order: int
+) -> None:
+    async with a_door(tenants=tenants(HIDDEN)) as door:
+        await submitted(door, "ada", "hers", hold=True)
+        if is_over:
+            await door.delete("/api/v1/jobs/hers", headers=who("ada"))
+        for headers in (who("bob"), who("sam", "user", THEIRS)):
+            found, none = [
+                await door.post(
+                    "/api/v1/jobs/select",
+                    json={"action": action, "jobs": [name, "nobodys"][::order]},
+                    headers=headers,
+                )
+                for name in ("hers", "none")
+            ]
+            assert found.status_code == none.status_code == 404
+            assert found.text.replace("hers", "none") == none.text
+
+
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/jobs/estimate"])
 @pytest.mark.parametrize("name", ["hers", "array", "array.1"])
 async def test_nobody_waits_for_a_hidden_job_of_another_member(path: str, name: str) -> None:
