@@ -240,7 +240,7 @@ async def test_a_full_queue_refuses_until_there_is_room() -> None:
     async with a_box(max_queue_size=2) as box:
         await box.submit(a_submission("true", job_id="a", gpus=4))
         await box.submit(a_submission("true", job_id="b", gpus=4))
-        with pytest.raises(Unavailable, match="2 jobs wait"):
+        with pytest.raises(Unavailable, match="it holds 2 jobs"):
             await box.submit(a_submission("true"))
         await box.run("a")
         await box.submit(a_submission("true"))
