@@ -40,6 +40,7 @@ class Refusal(StrEnum):
     NO_SUCH_GPU = "no_such_gpu"  # there
     TOO_MANY = "too_many"  # limit: GPUs of one type on one node
     QUOTA = "quota"  # limit, booked: what the tenant has booked in that time already
+    USER_QUOTA = "user_quota"  # limit, booked: the same of the user inside the tenant
     UNWELL = "unwell"  # limit: as many are well
     BOOKED = "booked"  # limit: as many are left then; free_at: when it could begin instead
 
@@ -128,13 +129,16 @@ def booked_at_most(
     starts_at: int,
     ends_at: int,
     gpu_type: str | None = None,
+    *,
+    user: str | None = None,
 ) -> int:
-    """The most GPUs that a tenant has booked at once in that time."""
+    """The most GPUs that a tenant, or one of its users, has booked at once in that time."""
     mine = [
         booking
         for booking in books.bookings.values()
         if booking.tenant_id == tenant_id
         and gpu_type in (None, booking.gpu_type)
+        and user in (None, booking.user)
         and booking.overlaps(starts_at, ends_at)
     ]
     # The sum only grows where one begins.
@@ -334,6 +338,11 @@ def _over_quota(books: Ledger, wanted: BookingRequest, groups: list[_Group]) -> 
     booked = booked_at_most(books, wanted.tenant_id, wanted.starts_at, wanted.ends_at)
     if limit is not None and (booked + wanted.gpus) * GPU > limit:
         return Unbookable(Refusal.QUOTA, limit=limit // GPU, booked=booked)
+    limit = tenant.limits_of(wanted.user).max_gpu_millis
+    times = (wanted.starts_at, wanted.ends_at)
+    booked = booked_at_most(books, wanted.tenant_id, *times, user=wanted.user)
+    if limit is not None and (booked + wanted.gpus) * GPU > limit:
+        return Unbookable(Refusal.USER_QUOTA, limit=limit // GPU, booked=booked)
     types = sorted({group.gpu_type for group in groups})
     if any(_type_room(books, wanted, gpu_type) for gpu_type in types):
         return None

@@ -255,6 +255,10 @@ def _refusal(wanted: BookingRequest, why: Unbookable) -> SchedulerError:
             what = f"{there} GPUs reserved at once".strip()
             numbers = (str(wanted.gpus), str(why.limit), str(why.booked))
             return QuotaExceeded(wanted.tenant_id, what, *numbers)
+        case Refusal.USER_QUOTA:
+            whose = f"{wanted.tenant_id}, user {wanted.user}"
+            numbers = (str(wanted.gpus), str(why.limit), str(why.booked))
+            return QuotaExceeded(whose, "GPUs reserved at once", *numbers)
         case _:
             return _never(wanted, why)
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from tgpu.core.errors import Conflict, InvalidRequest
 from tgpu.core.events import JobChanged
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState
 from tgpu.core.state import Entry, State
 from tgpu.service.clock import Clock
 from tgpu.service.job_fields import NOTHING, differences
 from tgpu.service.jobs import JobCommands
+from tgpu.service.ownership import SEES_ALL, Sight
 from tgpu.service.submission import Submission
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import Store
@@ -28,7 +29,7 @@ class Edit:
     name: str | None = None
     has_after: bool = False
     has_limit: bool = False
-    sees: frozenset[TenantId] | None = None
+    sight: Sight = SEES_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Editing:
                         queue=wanted.queue,
                         options=wanted.options,
                         after=wanted.after,
-                        sees=edit.sees,
+                        sight=edit.sight,
                     ),
                     has_after=edit.has_after,
                     has_limit=edit.has_limit,

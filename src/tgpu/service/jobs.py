@@ -40,7 +40,7 @@ from tgpu.service.fit import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.job_fields import with_edits
 from tgpu.service.job_numbers import JobNumbers
-from tgpu.service.ownership import no_job
+from tgpu.service.ownership import Sight, no_job
 from tgpu.service.sealed_once import SealedOnce
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import key_document
@@ -646,14 +646,14 @@ class JobCommands:
         unfolded: list[Dependency] = []
         for dependency in submission.after:
             job_id = dependency.job_id
-            if await self._named(job_id, submission.sees) is None:
-                elements = await self._elements(job_id, submission.sees)
+            if await self._named(job_id, submission.sight) is None:
+                elements = await self._elements(job_id, submission.sight)
                 unfolded += [Dependency(element, dependency.kind) for element in elements]
             else:
                 unfolded.append(dependency)
         return tuple(unfolded)
 
-    async def _named(self, job_id: JobId, sees: frozenset[TenantId] | None) -> _Named | None:
+    async def _named(self, job_id: JobId, sight: Sight) -> _Named | None:
         """A job that a dependency may name; None where there is none for this caller to see."""
         entry = self._state.entry(job_id)
         if entry is not None:
@@ -663,17 +663,15 @@ class JobCommands:
             if stored is None:
                 return None
             found = _Named(stored.job, stored)
-        return found if sees is None or found.job.tenant_id in sees else None
+        return found if sight.sees_job(found.job) else None
 
-    async def _elements(self, array_id: JobId, sees: frozenset[TenantId] | None) -> list[JobId]:
+    async def _elements(self, array_id: JobId, sight: Sight) -> list[JobId]:
         """All elements of an array, over or not; an id that is none stays as it is."""
         found: list[JobId] = []
         before: int | None = None
-        scope = None if sees is None else tuple(sorted(sees))
         while True:
-            page = await self._store.jobs(
-                JobQuery(array_id=array_id, tenant_ids=scope, before=before, limit=1000)
-            )
+            query = JobQuery(array_id=array_id, before=before, limit=1000)
+            page = await self._store.jobs(sight.narrowed(query))
             found += [stored.job.job_id for stored in page]
             if len(found) > _MOST_DEPENDENCIES:
                 raise InvalidRequest(
@@ -689,7 +687,7 @@ class JobCommands:
         for job_id, kind in _strictest(submission.after).items():
             if job_id == submission.job_id:
                 raise InvalidRequest("after", job_id, "a job cannot wait for itself")
-            named = await self._named(job_id, submission.sees)
+            named = await self._named(job_id, submission.sight)
             if named is None:
                 raise InvalidRequest("after", job_id, "there is no such job")
             stored = named.over

@@ -6,16 +6,18 @@ administrators of the tenant and for operators; how much other members see is th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from tgpu.core.booking import Booking
 from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.state import State
 from tgpu.core.tenant import MembersSee
 from tgpu.service.identity import Permission, Principal, Role, not_allowed
+from tgpu.store.api import JobQuery
 
 
 class Action(StrEnum):
@@ -99,15 +101,29 @@ def check(state: State, caller: Principal, action: Action, job: Job) -> None:
         raise not_allowed(caller, permission_for(action))
     if not permits(state, caller, Action.SEE, job):
         raise no_job(job.job_id)
-    owner = job.options.user or "nobody"
-    whose = (
-        f"job {job.job_id} is {owner}'s" if job.options.user else f"job {job.job_id} has no owner"
-    )
-    who = f"{owner}, " if job.options.user else ""
+    owner = job.options.user
+    whose = f"job {job.job_id} is {owner}'s" if owner else f"job {job.job_id} has no owner"
     raise Forbidden(
-        f"{whose}: only {who}administrators of tenant {job.tenant_id} and operators may {action}",
-        [{"job_id": job.job_id, "owner": job.options.user, "action": action.name.lower()}],
+        f"{whose}: only {_and_who_else(owner, job.tenant_id)} may {action}",
+        [{"job_id": job.job_id, "owner": owner, "action": action.name.lower()}],
     )
+
+
+def check_booking(caller: Principal, booking: Booking) -> None:
+    """Before it is given back, which cancels the jobs that wait in it. Raises Forbidden."""
+    is_own = bool(caller.user) and caller.user == booking.user
+    if is_own or caller.role in (Role.ADMIN, Role.OPERATOR):
+        return
+    name, owner = booking.booking_id, booking.user
+    whose = f"reservation {name} is {owner}'s" if owner else f"reservation {name} has no owner"
+    raise Forbidden(
+        f"{whose}: only {_and_who_else(owner, booking.tenant_id)} may give it back",
+        [{"id": name, "owner": owner}],
+    )
+
+
+def _and_who_else(owner: str, tenant_id: TenantId) -> str:
+    return f"{owner + ', ' if owner else ''}administrators of tenant {tenant_id} and operators"
 
 
 def no_job(job_id: str) -> NotFound:
@@ -146,6 +162,15 @@ class Sight:
         named = frozenset(TenantId(name) for name in wanted)
         tenants = named if self.tenants is None else named & self.tenants
         return Sight(tenants, self.own_only & tenants, self.user)
+
+    def narrowed(self, query: JobQuery) -> JobQuery:
+        """The same question, about the jobs that the caller sees."""
+        return replace(
+            query,
+            tenant_ids=None if self.tenants is None else tuple(sorted(self.tenants)),
+            own_only=tuple(sorted(self.own_only)),
+            own_user=self.user,
+        )
 
 
 SEES_ALL: Final = Sight(None)

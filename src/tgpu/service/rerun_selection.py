@@ -134,8 +134,10 @@ class RerunSelections:
                         done.others[element.progress.state] += 1
                     elif wanted.matches(element):
                         found[element.job.job_id] = element
-            if error is not None or not is_there:
-                refused.append((name, error or not_found(name)))
+            if isinstance(error, NotFound) or not is_there:
+                error = not_found(name)  # and not of an element, which would tell of the array
+            if error is not None:
+                refused.append((name, error))
             _check_count(len(found))
         raise_refused(refused)
 

@@ -150,7 +150,7 @@ async def _named(
     live: dict[str, int] = {}  # names that are of no live job: how many live elements there are
     for name in selection.names:
         entry = state.entry(JobId(name))
-        if entry is None:
+        if entry is None or isinstance(refusal(entry.job), NotFound):
             live[name] = 0
         else:
             found[entry.job.job_id] = entry
@@ -177,8 +177,8 @@ async def _count_over(
     """Whether there is such a job or array, as far as this caller is concerned."""
     try:
         stored = None if has_live else await store.job(JobId(name))
-        if stored is not None:
-            error = refusal(stored.job)
+        error = None if stored is None else refusal(stored.job)
+        if stored is not None and not isinstance(error, NotFound):
             if error is not None:
                 raise error
             picked.over[stored.progress.state] += 1

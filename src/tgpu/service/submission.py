@@ -19,6 +19,7 @@ from tgpu.core.job import (
     Options,
     Request,
 )
+from tgpu.service.ownership import SEES_ALL, Sight
 
 # A slip of the finger (1-10000000) must not fill the queue, and nobody shall wait while a hundred
 # thousand jobs are made of one line; a real sweep this large is ten calls.
@@ -77,8 +78,8 @@ class Submission:
     run_in: RunIn | None = None
     # Documents to be written in the commit that queues it, which gets this id.
     documents: Callable[[JobId], Documents] | None = None
-    # Whose jobs it may wait for: those of others are to it as if they did not exist. None: all.
-    sees: frozenset[TenantId] | None = None
+    # The jobs it may wait for: others are to it as if they did not exist.
+    sight: Sight = SEES_ALL
 
     @property
     def size(self) -> int:

@@ -148,6 +148,7 @@ def urls() -> list[str]:
     """Every path that is read, with things of our own in it."""
     values = {
         "job": "ours-0",
+        "array": "ours-0",
         "job_id": "ours-0",
         "array": "ours-0",
         "tenant_id": OURS,

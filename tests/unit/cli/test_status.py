@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.unit.cli.builders import a_gpu, a_job, a_running_job, some_gpus
-from tests.unit.cli.screen_service import ScreenService, some_metrics
+from tests.unit.cli.screen_service import ScreenService, a_status, some_metrics
 from tgpu.cli import connect
+from tgpu.cli.render.gpus import status_details
 
 
 @pytest.fixture
@@ -42,6 +43,12 @@ def test_the_detailed_status_has_queue_gpus_jobs_and_health(tgpu, service):
     assert rows["1"][:5] == ["1", "python", "train.py", "running", "1"]  # the job, below the GPU
     assert "problem: lost" in out
     assert "paused: fan is loud" in out
+
+
+@pytest.mark.parametrize(("store", "told"), [("memory", ["store", "data"]), ("", [])])
+def test_where_things_are_is_left_out_where_the_caller_is_not_told(store, told):
+    lines = ["".join(cell.text for cell in line) for line in status_details(a_status(store=store))]
+    assert [line.split()[0] for line in lines] == ["policy", "clock", "engine", *told]
 
 
 def test_the_look_is_that_of_the_other_commands(tgpu, service):

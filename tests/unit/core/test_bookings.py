@@ -40,6 +40,8 @@ from tgpu.core.heat import Heat
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.state import State
+from tgpu.core.tenant import UserLimits
+from tgpu.core.units import GPU
 
 
 def wanted(gpus: int = 1, starts_at: int = 1000, ends_at: int = 2000, **fields: Any):
@@ -197,6 +199,18 @@ def test_a_tenant_books_no_more_at_once_than_its_quota():
     assert refused(state, wanted(2)) == Unbookable(Refusal.QUOTA, limit=4, booked=3)
     assert chosen(state, wanted(1)).gpus == (3,)
     assert chosen(state, wanted(4, ends_at=1500)).gpus == (0, 1, 2, 3)
+
+
+def test_a_user_books_no_more_at_once_than_their_limit_inside_the_tenant():
+    limits = (("ada", UserLimits(max_gpu_millis=2 * GPU)),)
+    state = a_state(tenants=[a_tenant(gpus=4, limits_by_user=limits)])
+    book(state, replace(a_booking("r-1", 0, starts_at=1500, ends_at=2500), user="ada"))
+    found = refused(state, wanted(2, user="ada"))
+    assert found == Unbookable(Refusal.USER_QUOTA, limit=2, booked=1)
+    assert chosen(state, wanted(1, user="ada")).gpus
+    assert chosen(state, wanted(2, user="ada", ends_at=1500)).gpus
+    assert len(chosen(state, wanted(3, user="bob")).gpus) == 3
+    assert len(chosen(state, wanted(3)).gpus) == 3
 
 
 def test_a_quota_that_is_not_enforced_does_not_limit_bookings():

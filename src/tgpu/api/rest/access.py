@@ -85,13 +85,7 @@ def looking(service: Service, caller: Principal, *tenant_ids: str) -> Look:
 
 def visible_query(service: Service, caller: Principal, query: JobQuery) -> JobQuery:
     """The same question, about the jobs that the caller sees."""
-    seen = sight_of(service.state, caller)
-    return replace(
-        query,
-        tenant_ids=caller.scope,
-        own_only=tuple(sorted(seen.own_only)),
-        own_user=seen.user,
-    )
+    return sight_of(service.state, caller).narrowed(query)
 
 
 async def visible_job_id(service: Service, caller: Principal, name: str, action: Action) -> JobId:
@@ -211,7 +205,7 @@ async def checked_submission(
         detail = as_account(detail, await service.run_as.of_caller(caller, submission.tenant_id))
     if (name := shown_name(caller)) is not None:
         detail = replace(detail, user=name)
-    return replace(submission, detail=detail, sees=caller.tenants)
+    return replace(submission, detail=detail, sight=sight(service, caller))
 
 
 def shown_name(caller: Principal) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tgpu.api.rest.access import visible_job
+from tgpu.api.rest.access import sight, visible_job, visible_query
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.standing import check_priority
 from tgpu.core.errors import InvalidRequest, NotFound
@@ -50,7 +50,7 @@ async def edit_named(
         name=change.get("name"),
         has_after="after" in change,
         has_limit=bool(_LIMITS & change.keys()),
-        sees=caller.tenants,
+        sight=sight(service, caller),
     )
     edited = await service.editing.edit(elements, edit)
     if [*change] == ["priority"] and len(elements) == 1:
@@ -69,7 +69,7 @@ async def _found(service: Service, caller: Principal, name: str) -> tuple[Stored
         elements: list[StoredJob] = []
         before: int | None = None
         while page := await service.store.jobs(
-            JobQuery(array_id=name, tenant_ids=caller.scope, before=before, limit=_PAGE)
+            visible_query(service, caller, JobQuery(array_id=name, before=before, limit=_PAGE))
         ):
             for each in page:
                 check(service.state, caller, Action.EDIT, each.job)

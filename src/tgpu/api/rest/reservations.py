@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from tgpu.api.rest.access import caller_of, service_of, shown_name, tenant_for
+from tgpu.api.rest.access import caller_of, service_of, shown_name, sight, tenant_for
 from tgpu.api.rest.convert import instant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
@@ -12,6 +12,7 @@ from tgpu.core.bookings import broken
 from tgpu.core.ids import NodeId
 from tgpu.service.audit import concerns
 from tgpu.service.bookings import Wish, bookings_of, named, no_booking
+from tgpu.service.ownership import Sight, check_booking
 from tgpu.service.service import Service
 from tgpu.wire.reservations_v1 import (
     ReservationCreate,
@@ -33,7 +34,8 @@ async def list_reservations(request: Request, tenant_id: Name | None = None) -> 
         for booking in bookings_of(service.state)
         if tenant_id in (None, booking.tenant_id) and caller.sees(booking.tenant_id)
     ]
-    return ReservationList(reservations=[_model(service, booking) for booking in found])
+    seen = sight(service, caller)
+    return ReservationList(reservations=[_model(service, booking, seen) for booking in found])
 
 
 @router.post("/api/v1/reservations", status_code=201)
@@ -58,23 +60,27 @@ async def reserve(request: Request, body: ReservationCreate) -> ReservationModel
             of_tenant=caller.tenants is not None,
         )
     )
-    return _model(service, booking)
+    return _model(service, booking, sight(service, caller))
 
 
 @router.get("/api/v1/reservations/{reservation_id}")
 async def get_reservation(request: Request, reservation_id: Name) -> ReservationModel:
     """A reservation that is not over."""
-    return _model(service_of(request), _visible(request, reservation_id))
+    service = service_of(request)
+    seen = sight(service, caller_of(request))
+    return _model(service, _visible(request, reservation_id), seen)
 
 
 @router.delete("/api/v1/reservations/{reservation_id}")
 async def cancel_reservation(request: Request, reservation_id: Name) -> ReservationModel:
     """Give it back. Its jobs that wait are cancelled; those that run go on."""
     service = service_of(request)
+    caller = caller_of(request)
     booking = _visible(request, reservation_id)
     concerns(booking.booking_id, booking.tenant_id)
-    answer = _model(service, booking)
-    await service.bookings.cancel(booking.booking_id, f"cancelled by {caller_of(request).name}")
+    check_booking(caller, booking)
+    answer = _model(service, booking, sight(service, caller))
+    await service.bookings.cancel(booking.booking_id, f"cancelled by {caller.name}")
     return answer
 
 
@@ -86,7 +92,7 @@ def _visible(request: Request, reservation_id: str) -> Booking:
     return found
 
 
-def _model(service: Service, booking: Booking) -> ReservationModel:
+def _model(service: Service, booking: Booking, seen: Sight) -> ReservationModel:
     now = service.clock.now()
     unused = booking.unused_ms
     return ReservationModel(
@@ -101,17 +107,17 @@ def _model(service: Service, booking: Booking) -> ReservationModel:
         state="waiting" if now < booking.starts_at else "open",
         used=booking.used,
         unused_minutes=None if unused is None else unused / _MINUTE,
-        jobs=_jobs(service, booking),
+        jobs=_jobs(service, booking, seen),
         problem=dict(broken(service.state, now)).get(booking.booking_id),
     )
 
 
-def _jobs(service: Service, booking: Booking) -> list[str]:
+def _jobs(service: Service, booking: Booking, seen: Sight) -> list[str]:
     classes = service.state.waiting.all_classes()
     if not any(queue.job_class.booking == booking.booking_id for queue in classes):
         return []  # the usual case, without a look at every job there is
     return sorted(
         entry.job.job_id
         for entry in service.state.entries()
-        if entry.job.options.booking == booking.booking_id
+        if entry.job.options.booking == booking.booking_id and seen.sees_job(entry.job)
     )

@@ -83,15 +83,14 @@ def status_facts(status: ClusterStatus) -> list[Line]:
 
 
 def status_details(status: ClusterStatus) -> list[Line]:
-    return facts(
-        [
-            ("policy", status.policy),
-            ("clock", status.clock),
-            ("engine", status.engine),
-            ("store", status.store),
-            ("data", status.data_dir or "none"),
-        ]
-    )
+    pairs = [
+        ("policy", status.policy),
+        ("clock", status.clock),
+        ("engine", status.engine),
+    ]
+    if status.store:  # where things are is for those who look after them
+        pairs += [("store", status.store), ("data", status.data_dir or "none")]
+    return facts(pairs)
 
 
 def _row(gpu: GpuModel, now: int | None) -> tuple[Cell, ...]:

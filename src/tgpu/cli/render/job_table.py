@@ -42,9 +42,9 @@ class _Field:
 
 
 def _left(job: JobModel, now_ms: int) -> str:
-    """Until its time limit ends it."""
-    limit = job.max_runtime_minutes
-    if row_state(job) != "running" or limit is None or job.started_at is None or _is_folded(job):
+    """Until its time limit ends it, which goes on while it is paused."""
+    limit, runs = job.max_runtime_minutes, row_state(job) in ("running", "paused")
+    if not runs or limit is None or job.started_at is None or _is_folded(job):
         return ""
     return duration_text(limit * 60 - (now_ms - instant_ms(job.started_at)) / 1000)
 

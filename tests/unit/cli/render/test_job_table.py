@@ -131,6 +131,12 @@ def test_time_left_is_until_the_limit_of_what_runs():
     assert "LEFT" not in header([a_running_job()])
 
 
+def test_the_time_left_of_a_paused_job_goes_on():
+    paused = a_running_job(max_runtime_minutes=2, paused_at="2023-11-14T22:13:00Z")
+    grid = job_grid([paused], NOW_MS, ("state", "left"))
+    assert [cell.text for cell in grid.rows[0]] == ["paused", "1m30s"]
+
+
 def test_80_columns_have_what_matters():
     jobs = [
         a_running_job("1", name="n" * 70, max_runtime_minutes=9, tenant_id="vision", user="bob"),
