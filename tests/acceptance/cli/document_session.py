@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.acceptance.cli.conftest import Box
 
 _SECONDS = 60.0
-_COLUMNS = 160  # nothing is cut
+_COLUMNS = 220  # nothing is cut
 _READS = ("tgpu list", "tgpu why")  # asked again until they show what the document shows
 _MASKS = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE"),

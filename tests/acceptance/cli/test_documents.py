@@ -45,7 +45,8 @@ def _tutorial_steps(text: str) -> list[Step]:
     """Of its commands all but those that install; of its outputs each with what came before it."""
     found = blocks(text)
     steps = []
-    for (language, content), (following, output) in zip(found, [*found[1:], ("end", "")], strict=True):
+    pairs = zip(found, [*found[1:], ("end", "")], strict=True)
+    for (language, content), (following, output) in pairs:
         if language == "bash" and "pip install" not in content:
             joined = content.replace("\\\n", " ")
             commands = tuple(line for line in joined.splitlines() if line.strip())
