@@ -230,8 +230,7 @@ def _too_large(reason: Reason, job_id: str) -> _Sentence:
 
 def _condition(reason: Reason, job_id: str) -> _Sentence:
     return (
-        f"no machine meets what it asks of the place it runs in: {reason.fact('condition')} "
-        f"{reason.fact('value')}",
+        f"no node satisfies its constraint {reason.fact('condition')} {reason.fact('value')}",
         f"tgpu cancel {job_id}",
     )
 
@@ -239,7 +238,7 @@ def _condition(reason: Reason, job_id: str) -> _Sentence:
 def _not_alone(reason: Reason, _: str) -> _Sentence:
     node = reason.fact("node")
     where = f"node {node}" if node else f"{reason.fact('busy')} of the nodes it could use"
-    return f"wants a machine to itself, and there are jobs on {where}", "tgpu list --state running"
+    return f"needs a node of its own, and jobs run on {where}", "tgpu list --state running"
 
 
 def _gpus_busy(reason: Reason, _: str) -> _Sentence:
@@ -317,7 +316,7 @@ def _behind_reservation(reason: Reason, job_id: str) -> _Sentence:
     other, at = _other(reason), int(reason.fact("at"))
     if not at:
         return (
-            f"{other} has waited so long that nobody may pass it on these GPUs",
+            f"{other} has waited so long that no job may overtake it on these GPUs",
             _look_at(reason, job_id),
         )
     return (
@@ -327,12 +326,14 @@ def _behind_reservation(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _place_kept(reason: Reason, job_id: str) -> _Sentence:
-    return f"others give way to {_other(reason)}, which gets these GPUs", _look_at(reason, job_id)
+    return f"these GPUs go to {_other(reason)}, for which other jobs are being preempted", _look_at(
+        reason, job_id
+    )
 
 
 def _strict_line(reason: Reason, job_id: str) -> _Sentence:
     return (
-        f"there is room, but {_other(reason)} is before it, and here nobody passes",
+        f"there is room, but {_other(reason)} is ahead of it, and backfill is off",
         _look_at(reason, job_id),
     )
 
@@ -351,12 +352,12 @@ def _look_at(reason: Reason, job_id: str) -> str:
 def _promised(reason: Reason, job_id: str) -> _Sentence:
     jobs = str(reason.fact("jobs"))
     who = f"job{'s' if ',' in jobs else ''} {jobs}" if jobs else "other jobs"
-    return f"waits for {who} to give way to it", f"tgpu show {jobs.split(', ')[0] or job_id}"
+    return f"waits for {who} to be preempted for it", f"tgpu show {jobs.split(', ')[0] or job_id}"
 
 
 def _not_chosen(reason: Reason, _: str) -> _Sentence:
     policy = reason.fact("policy")
-    return f"nothing is in its way, but policy {policy} has not chosen it yet", "tgpu status"
+    return f"nothing blocks it, but policy {policy} has not chosen it yet", "tgpu status"
 
 
 def _no_node(_: Reason, __: str) -> _Sentence:
@@ -364,7 +365,7 @@ def _no_node(_: Reason, __: str) -> _Sentence:
 
 
 def _next_cycle(_: Reason, __: str) -> _Sentence:
-    return "nothing is in its way; it starts with the next cycle", "tgpu status"
+    return "nothing blocks it; it starts with the next cycle", "tgpu status"
 
 
 _WRITERS: dict[ReasonCode, Callable[[Reason, str], _Sentence]] = {

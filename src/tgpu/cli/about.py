@@ -39,7 +39,7 @@ def config_sample(
         Format, typer.Option("--format", case_sensitive=False, help="Of the file.")
     ] = Format.YAML,
 ) -> None:
-    """Print a settings file with every key, its default and what it means."""
+    """Print a sample settings file: every key with its default and meaning."""
     from tgpu.cli.output import say
     from tgpu.settings import sample
 

@@ -23,9 +23,9 @@ def accuracy(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show how often jobs that had to wait started when they were told they would.
+    """Show how often waiting jobs started when they were estimated to.
 
-    What counts is the first estimate that a job was given.
+    Measured against the first estimate of each job.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width

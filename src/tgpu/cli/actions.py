@@ -43,12 +43,12 @@ def cancel(
     user: User = None,
     tenant: Tenant = None,
     all_pending: Annotated[
-        bool, typer.Option("--all-pending", help="Every job of yours that has not started.")
+        bool, typer.Option("--all-pending", help="All your jobs that have not started.")
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """End running jobs and take waiting ones out of the queue.
+    """Cancel jobs: end those that run, remove those that wait.
 
     A running job gets TERM, then KILL after a grace period; its GPUs are free once nothing of it
     is left. All jobs named are cancelled at once, so none of them starts meanwhile.
@@ -110,7 +110,7 @@ def priority(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Give waiting jobs, or the waiting jobs of an array, another priority.
+    """Change the priority of waiting jobs, or of the waiting jobs of an array.
 
     How long it has waited still counts. A job that runs keeps the priority it has.
     """
@@ -148,7 +148,7 @@ def rerun(
         typer.Option(
             "--state",
             metavar="S[,S]",
-            help="Of arrays, or without ids: those in these states, and not those that failed.",
+            help="For arrays, or without ids: jobs in these states instead of failed ones.",
             rich_help_panel=PANEL,
         ),
     ] = None,
@@ -157,23 +157,28 @@ def rerun(
     tenant: Tenant = None,
     failed: Annotated[
         bool,
-        typer.Option("--failed", help="Every failed job of yours that was not run again since."),
+        typer.Option("--failed", help="All your failed jobs that were not rerun yet."),
     ] = False,
     since: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Of --failed: that ended this lately.")
+        str | None,
+        typer.Option(metavar="SPAN", help="With --failed: only those that ended within this time."),
     ] = None,
     failure: Annotated[
         str | None,
-        typer.Option(metavar="CODE[,CODE]", help="Of --failed: only these, such as xid,node."),
+        typer.Option(
+            metavar="CODE[,CODE]", help="With --failed: only these kinds of failure, e.g. xid,node."
+        ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what was run again before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Include jobs that were rerun already.")
+    ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Queue jobs again, as new jobs with the same command, resources and surroundings.
+    """Queue jobs again, as new jobs with the same command, resources and environment.
 
-    Of an array those that failed, as a new array; what was run again already is left alone. A job
-    that is named is run again whatever became of it.
+    Of an array, the failed jobs run again as a new array, unless they were rerun already. A job
+    given by its id runs again whatever its result.
     """
     if failed:
         _given(jobs, failed, "--failed")

@@ -33,32 +33,41 @@ def add(
         str, typer.Option(metavar="CLASS", help="0 is high, 1 normal, 2 low.")
     ] = "1",
     auto: Annotated[
-        bool, typer.Option("--auto", help="Size it by past runs of its model; see `tgpu size`.")
+        bool,
+        typer.Option(
+            "--auto", help="Choose the number of GPUs from past runs of its model; see `tgpu size`."
+        ),
     ] = False,
     gpus: Annotated[
         str,
         typer.Option(
-            metavar="IDS", help="Only these: 0-3 or 4,5,6. Any by default.", rich_help_panel=_WHERE
+            metavar="IDS",
+            help="Only these GPUs: 0-3 or 4,5,6. Default: any.",
+            rich_help_panel=_WHERE,
         ),
     ] = "",
     conda: Annotated[
         str,
-        typer.Option(metavar="ENV", help="In this conda environment.", rich_help_panel=_WHERE),
+        typer.Option(metavar="ENV", help="Run in this conda environment.", rich_help_panel=_WHERE),
     ] = "",
     venv: Annotated[
         str,
-        typer.Option(metavar="DIR", help="In this virtual environment.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="DIR", help="Run in this virtual environment.", rich_help_panel=_WHERE
+        ),
     ] = "",
     uv: Annotated[
-        str, typer.Option(metavar="DIR", help="In this uv project.", rich_help_panel=_WHERE)
+        str, typer.Option(metavar="DIR", help="Run in this uv project.", rich_help_panel=_WHERE)
     ] = "",
     cwd: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Run there, not here.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="DIR", help="Working directory. Default: this one.", rich_help_panel=_WHERE
+        ),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Whose quota it counts for.", rich_help_panel=_WHERE),
+        typer.Option(metavar="ID", help="Tenant whose quota it uses.", rich_help_panel=_WHERE),
     ] = None,
     queue: Annotated[
         str, typer.Option(metavar="NAME", help="Queue of that tenant.", rich_help_panel=_WHERE)
@@ -70,7 +79,7 @@ def add(
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the id only.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--quiet", "-q", help="Print only the id.", rich_help_panel=_OUTPUT)
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,

@@ -38,7 +38,7 @@ def agent(
         str, typer.Option(metavar="SPAN", help="Pause between two reports.")
     ] = "5s",
     tls: Annotated[
-        bool, typer.Option("--tls", help="Encrypt; the scheduler must have a certificate.")
+        bool, typer.Option("--tls", help="Use TLS; the scheduler must have a certificate.")
     ] = False,
     ca: Annotated[
         Path | None,
@@ -49,8 +49,9 @@ def agent(
 ) -> None:
     """Report this machine's GPUs to a scheduler elsewhere, until Ctrl-C.
 
-    The machine and its readings are then in `tgpu nodes`. Jobs do not run on it. A scheduler that
-    is away is waited for. Where it asks who calls, put an operator's API key in TGPU_API_KEY.
+    The machine and its readings are then in `tgpu nodes`. Jobs do not run on it. It waits for a
+    scheduler that cannot be reached. If the scheduler requires authentication, put an operator's
+    API key in TGPU_API_KEY.
     """
     from tgpu.cli.durations import parse_duration
 

@@ -16,7 +16,7 @@ EPILOG = examples(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.")],
     *,
     database: Annotated[
         str | None,

@@ -21,7 +21,7 @@ def budget(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show what tenants spent of their budgets, what is left, and when it runs out."""
+    """Show the budgets of tenants: spent, left, and when they run out."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.budgets import budget_grid

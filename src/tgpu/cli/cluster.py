@@ -12,7 +12,7 @@ ADOPT_EPILOG = examples("tgpu adopt 4711", "tgpu adopt 4711 --tenant vision --na
 
 
 def gpus(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show the GPUs: memory, heat, use, the jobs on them, and who else uses them."""
+    """Show the GPUs: memory, temperature, utilization, jobs and other processes."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.gpus import gpu_grid, provider_line
@@ -33,18 +33,16 @@ def adopt(
     ],
     *,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="TENANT", help="Whose lease it becomes.")
+        str | None, typer.Option("--tenant", metavar="TENANT", help="Tenant of the lease.")
     ] = None,
-    queue: Annotated[
-        str, typer.Option(metavar="QUEUE", help="In which of its queues.")
-    ] = "default",
+    queue: Annotated[str, typer.Option(metavar="QUEUE", help="Queue of that tenant.")] = "default",
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="Name of the lease; the command's by default.")
+        str, typer.Option(metavar="TEXT", help="Name of the lease. Default: the command's.")
     ] = "",
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Make a process that was started by hand a lease of the GPUs it is on.
+    """Turn a process that was started by hand into a lease of its GPUs.
 
     The lease ends when the process does. Cancelling it leaves the process alone.
     """

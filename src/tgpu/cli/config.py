@@ -59,7 +59,7 @@ def show(
     log_format: Style = None,
     as_json: Json = False,
 ) -> None:
-    """Show every setting as `tgpu serve` with these options would have it, and where it came from.
+    """Show every setting as `tgpu serve` with these options would use it, and where it came from.
 
     Secrets are masked.
     """
@@ -90,7 +90,8 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or TOML.")],
     as_json: Json = False,
 ) -> None:
-    """Check a settings file by itself, without the environment: every mistake with its place."""
+    """Check a settings file by itself, without the environment; list every mistake with its
+    line."""
     from tgpu.cli.environment import variables
     from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, say, show_json

@@ -65,7 +65,7 @@ def status(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Show which database is used, its version, what is in it and how large it is."""
+    """Show the database: which, its version, contents and size."""
     from tgpu import database as databases
 
     with _sentences():
@@ -99,7 +99,7 @@ def upgrade(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Bring the tables to this version, or make them. The service does so too when it starts."""
+    """Upgrade or create the tables. The service does this at its start too."""
     from tgpu import database as databases
 
     with _sentences():

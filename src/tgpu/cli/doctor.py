@@ -20,12 +20,14 @@ def doctor(
     config: Config = None,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Mend what is left of starting over: supervisors, sockets."),
+        typer.Option(
+            "--fix", help="Remove supervisors and sockets left over from a removed data directory."
+        ),
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Look for what is wrong, and say how to mend it.
+    """Check the installation and say how to fix what is wrong.
 
     With --api-url or TGPU_URL it looks at that scheduler: version, health, GPUs, clock, disk,
     certificate, and who you are there. Else at this machine and your own scheduler, or with

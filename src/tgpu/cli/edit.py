@@ -27,7 +27,7 @@ def edit(
     *,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="N", help="GPUs, of each worker.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="N", help="Number of GPUs per worker.", rich_help_panel=_RESOURCES),
     ] = None,
     workers: Annotated[
         int | None,
@@ -38,21 +38,21 @@ def edit(
         typer.Option(
             "--type",
             metavar="TYPE[,TYPE]",
-            help="Such as A100; `any` for every type.",
+            help="GPU type, e.g. A100; `any` for every type.",
             rich_help_panel=_RESOURCES,
         ),
     ] = None,
     gpu_mem: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Memory it gets on each GPU: 40G.", rich_help_panel=_RESOURCES
+            metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=_RESOURCES
         ),
     ] = None,
     gpu_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Only GPUs with this much memory in all: 80G.",
+            help="Only GPUs with at least this much memory, e.g. 80G.",
             rich_help_panel=_RESOURCES,
         ),
     ] = None,
@@ -61,26 +61,30 @@ def edit(
     ] = None,
     mem: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Main memory: 64G.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=_RESOURCES),
     ] = None,
     gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2; `any`.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="IDS", help="Only these GPUs: 0-3 or 0,2; `any`.", rich_help_panel=_WHERE
+        ),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="None of these; `none`.", rich_help_panel=_WHERE),
+        typer.Option(metavar="IDS", help="Never these GPUs; `none`.", rich_help_panel=_WHERE),
     ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Only there; `any`. Repeat.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]", help="Only this node; `any`. Repeatable.", rich_help_panel=_WHERE
         ),
     ] = None,
     not_node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Not there; `none`. Repeat.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]",
+            help="Never this node; `none`. Repeatable.",
+            rich_help_panel=_WHERE,
         ),
     ] = None,
     priority: Annotated[
@@ -89,19 +93,21 @@ def edit(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Ended after: 2h30m.", rich_help_panel=_WHEN),
+        typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=_WHEN),
     ] = None,
     no_time: Annotated[
         bool,
         typer.Option(
-            "--no-time", help="No time limit but the service's own.", rich_help_panel=_WHEN
+            "--no-time",
+            help="Remove its time limit; the service's own stays.",
+            rich_help_panel=_WHEN,
         ),
     ] = False,
     deadline: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Should be over by then: 14:00, +2h; `none`.",
+            help="Deadline: 14:00, +2h; `none`.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
@@ -109,7 +115,7 @@ def edit(
         list[str] | None,
         typer.Option(
             metavar="ID[,ID]",
-            help="Wait for these to complete, and for none of those before. Repeat.",
+            help="Replace its dependencies: start after these have completed. Repeatable.",
             rich_help_panel=_WHEN,
             autocompletion=complete_jobs,
         ),
@@ -118,27 +124,28 @@ def edit(
         list[str] | None,
         typer.Option(
             metavar="ID[,ID]",
-            help="… to be over, however they end. Repeat.",
+            help="Replace its dependencies: start after these have ended. Repeatable.",
             rich_help_panel=_WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
     no_after: Annotated[
-        bool, typer.Option("--no-after", help="Wait for no other job.", rich_help_panel=_WHEN)
+        bool, typer.Option("--no-after", help="Remove all dependencies.", rich_help_panel=_WHEN)
     ] = False,
     retries: Annotated[
-        int | None, typer.Option(metavar="N", help="Run again if it fails.", rich_help_panel=_WHEN)
+        int | None,
+        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=_WHEN),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="Shown in lists.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="Name of the job.")] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another queue of its tenant.")
+        str | None, typer.Option(metavar="NAME", help="Move it to this queue of its tenant.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Change a job that waits, or all that waits of an array.
+    """Change a waiting job, or all waiting jobs of an array.
 
-    It is checked as a new one would be, and keeps its place: how long it has waited still counts.
+    It is checked like a new submission and keeps its place in the queue.
     Without options its fields are opened in your editor ($VISUAL, $EDITOR).
     """
     from pydantic import ValidationError

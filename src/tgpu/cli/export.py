@@ -43,23 +43,27 @@ class ListFormat(StrEnum):
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Where to; packed if it ends in .gz. Default: stdout."),
+        typer.Argument(
+            metavar="FILE", help="Output file, compressed if it ends in .gz. Default: stdout."
+        ),
     ] = None,
     *,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Begin here: 7d (ago), tue 9:30, 2026-11-10."),
+        typer.Option(metavar="TIME", help="Begin of the period: 7d (ago), tue 9:30, 2026-11-10."),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="End here.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
     jobs: Annotated[
-        bool, typer.Option("--jobs", help="Only the jobs that are over, one a line.")
+        bool, typer.Option("--jobs", help="Only the ended jobs, one per line.")
     ] = False,
     format: Annotated[
-        ListFormat | None, typer.Option(help="Of the list: by default as the file's name says.")
+        ListFormat | None, typer.Option(help="Format of the job list. Default: by the file name.")
     ] = None,
     commands: Annotated[
         bool,
-        typer.Option("--commands", help="With commands, directories and parameters of the jobs."),
+        typer.Option(
+            "--commands", help="Include commands, directories and parameters of the jobs."
+        ),
     ] = False,
     database: Database = None,
     config: Config = None,

@@ -31,7 +31,7 @@ def gateway(
     ] = 8090,
     rate: Annotated[
         float | None,
-        typer.Option(metavar="N", min=0, help="Requests a second for each caller; 0: no limit."),
+        typer.Option(metavar="N", min=0, help="Requests per second for each caller; 0: no limit."),
     ] = None,
     cache_seconds: Annotated[
         float | None,

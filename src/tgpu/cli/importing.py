@@ -30,20 +30,23 @@ def import_jobs(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - for standard input.")],
     *,
     form: Annotated[
-        Form, typer.Option("--format", case_sensitive=False, help="What it is. Default: look.")
+        Form,
+        typer.Option("--format", case_sensitive=False, help="Format of the file. Default: detect."),
     ] = Form.AUTO,
     gpus: Annotated[
-        str, typer.Option(metavar="N", help="GPUs of jobs that do not say how many.")
+        str, typer.Option(metavar="N", help="Number of GPUs for lines that do not say.")
     ] = "1",
     shell: Annotated[
-        bool, typer.Option("--shell", help="Run each command by sh, with pipes and all.")
+        bool, typer.Option("--shell", help="Run each command in sh, for pipes and the like.")
     ] = False,
-    cwd: Annotated[str | None, typer.Option(metavar="DIR", help="Run there, not here.")] = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Working directory. Default: this one.")
+    ] = None,
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Whose quota they count for.")
+        str | None, typer.Option(metavar="ID", help="Tenant whose quota they use.")
     ] = None,
     queue: Annotated[str, typer.Option(metavar="NAME", help="Queue of that tenant.")] = "default",
-    hold: Annotated[bool, typer.Option("--hold", help="Queue them held.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Put them on hold.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be queued, and queue nothing.")
     ] = False,

@@ -64,7 +64,9 @@ def _signature() -> inspect.Signature:
         default=False,
         annotation=Annotated[
             bool,
-            typer.Option("--keep", help="Go on when this terminal is gone; see `tgpu attach`."),
+            typer.Option(
+                "--keep", help="Keep running when this terminal closes; see `tgpu attach`."
+            ),
         ],
     )
     return inspect.Signature([mine, command, *kept, keep])

@@ -15,7 +15,7 @@ _CHECK_EPILOG = examples("tgpu jobs-file check jobs.txt", "tgpu jobs-file check 
 _LIST_EPILOG = examples("tgpu jobs-file list", "tgpu jobs-file list --json | jq .lines")
 
 app = typer.Typer(
-    help="Jobs from a file: check it, and see what became of its lines.",
+    help="Jobs from a watched file: check it and see the job of each line.",
     epilog=examples("tgpu jobs-file check jobs.txt", "tgpu jobs-file list"),
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -27,12 +27,12 @@ app = typer.Typer(
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="By default the one that the scheduler watches."),
+        typer.Argument(metavar="FILE", help="Default: the file that the scheduler watches."),
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Name the lines of a jobs file that cannot be used. Nothing is queued."""
+    """Check a jobs file and list its invalid lines. Nothing is queued."""
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.output import note, say, show_json
     from tgpu.cli.render.grid import clean

@@ -24,7 +24,7 @@ WHOAMI_EPILOG = examples("tgpu whoami", "tgpu whoami --json | jq .tenants")
 
 app = typer.Typer(
     name="keys",
-    help="API keys: who may call this scheduler over the network.",
+    help="API keys for access over the network.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -41,20 +41,18 @@ class RoleChoice(StrEnum):
 
 @app.command("create", epilog=_CREATE_EPILOG)
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, or what it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user or purpose.")],
     *,
-    role: Annotated[RoleChoice, typer.Option(help="What its holder may do.")] = RoleChoice.USER,
+    role: Annotated[RoleChoice, typer.Option(help="Role of the holder.")] = RoleChoice.USER,
     tenant: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT", help="For whom; repeat for others, * for all."),
+        typer.Option(metavar="TENANT", help="Tenant it is for. Repeatable; * for all."),
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Valid for this long, such as 90d.")
-    ] = None,
+    expires: Annotated[str | None, typer.Option(metavar="SPAN", help="Validity, e.g. 90d.")] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Make an API key and print it. It is shown this once."""
+    """Create an API key and print it. It is shown only once."""
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
@@ -79,7 +77,7 @@ def create(
 
 @app.command("list", epilog=_LIST_EPILOG)
 def list_keys(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show the keys there are, without their secrets."""
+    """Show the keys, without their secrets."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -99,7 +97,7 @@ def revoke(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Shut a key out, from now on and for ever."""
+    """Revoke a key for ever, with immediate effect."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
 
@@ -119,7 +117,7 @@ def audit(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show who changed what, or tried to, newest first."""
+    """Show the audit log, newest first: who changed what, or tried to."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -134,7 +132,7 @@ def audit(
 
 
 def whoami(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show who the scheduler takes you for, why, and which tenant you submit for."""
+    """Show the identity the scheduler sees, why, and your tenant."""
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json

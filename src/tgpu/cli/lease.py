@@ -28,7 +28,7 @@ _NOT_HERE: Final = frozenset(
 def lease(context: typer.Context, **values: Any) -> int:
     """Hold GPUs without a command, and print what to export: for `eval "$(tgpu lease …)"`.
 
-    It waits for its turn like any job; Ctrl-C meanwhile gives it up. The GPUs are yours until
+    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
     `tgpu complete`, or until its time is up.
     """
     from tgpu.cli.drafts import Draft, Given, laid_over
@@ -59,7 +59,7 @@ def _signature() -> inspect.Signature:
             typer.Option(
                 "--of",
                 metavar="JOB",
-                help="Take no new one: print what to export for this.",
+                help="Print what to export for this existing lease.",
                 autocompletion=complete_jobs,
             ),
         ],

@@ -46,7 +46,7 @@ Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", metavar="N", min=1, help="At most N live and N ended jobs."),
 ]
-All = Annotated[bool, typer.Option("--all", "-a", help="All jobs, however old.")]
+All = Annotated[bool, typer.Option("--all", "-a", help="Show all jobs, however old.")]
 Fold = Annotated[
     bool | None,
     typer.Option(
@@ -58,7 +58,7 @@ Fold = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="C[,C]", help="These columns alone: job, name, state, user, left, …"),
+    typer.Option(metavar="C[,C]", help="Columns to show: job, name, state, user, left, …"),
 ]
 Wide = Annotated[bool, typer.Option("--wide", "-w", help="All columns, and nothing cut.")]
 
@@ -104,7 +104,7 @@ def list_jobs(
 
 def watch(
     *,
-    interval: Annotated[str, typer.Option(metavar="SPAN", help="Pause between two looks.")] = "2s",
+    interval: Annotated[str, typer.Option(metavar="SPAN", help="Refresh interval.")] = "2s",
     state: State = None,
     tenant: Tenant = None,
     name: Name = None,
@@ -132,7 +132,7 @@ def watch(
 
 
 def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show all facts of a job, or of a whole array. Values that look secret are masked."""
+    """Show the details of a job or a whole array. Secrets are masked."""
     from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms
@@ -152,11 +152,10 @@ def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
 
 
 def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Say why a job waits, and what would start it.
+    """Explain why a job waits, and what would start it.
 
-    The one reason that counts, the jobs that are in its way and before it, when it starts at the
-    latest if that is known, and the smallest change after which it would start now. Of a whole
-    array, the job that is next in line.
+    The reason that counts, the jobs that block it and those ahead of it, its latest start if that
+    is known, and the smallest change that would start it now. For a whole array: its next job.
     """
     from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected

@@ -23,16 +23,16 @@ def logs(
     job: JobId,
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is over.")
+        bool, typer.Option("--follow", "-f", help="Follow until the job ends.")
     ] = False,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Its standard output only.")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Its standard error only.")] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Only standard output.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Only standard error.")] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", metavar="N", min=0, help="Only the last N lines.")
     ] = None,
     attempt: Annotated[
         int | None,
-        typer.Option("--attempt", metavar="N", min=1, help="Of this attempt, not the newest."),
+        typer.Option("--attempt", metavar="N", min=1, help="Attempt number. Default: the newest."),
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
@@ -68,7 +68,7 @@ def wait(
     jobs: JobIds,
     timeout: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Give up after this long, with exit code 124: 30s."),
+        typer.Option(metavar="SPAN", help="Give up after this time, with exit code 124, e.g. 30s."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     as_json: Json = False,

@@ -16,12 +16,12 @@ EPILOG = examples(
 def nodes(
     forget: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="Drop an offline node that will not come back."),
+        typer.Option(metavar="NODE", help="Remove an offline node that will not come back."),
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the machines: online or not, their GPUs, and how these feel."""
+    """Show the nodes: online or not, their GPUs and their health."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out

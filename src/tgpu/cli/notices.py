@@ -16,7 +16,7 @@ _TEST_EPILOG = examples(
 )
 
 app = typer.Typer(
-    help="Who is told what happened: mail, webhooks, Slack, the desktop.",
+    help="Notifications by mail, webhook, Slack or on the desktop.",
     epilog=examples("tgpu notices list", "tgpu notices test"),
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 @app.command("list", epilog=_LIST_EPILOG)
 def list_notices(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show who is told of what, and whether that works."""
+    """Show who is notified of what, and whether it works."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -44,12 +44,12 @@ def list_notices(as_json: Json = False, api_url: ApiUrl = None) -> None:
 @app.command("test", epilog=_TEST_EPILOG)
 def try_out(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which one; all by default.")
+        str | None, typer.Argument(metavar="[NAME]", help="Name of a target. Default: all.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Send a test notice and tell what became of it. Returns 1 if one did not get through."""
+    """Send a test notification. Exit code 1 if one was not delivered."""
     from tgpu.cli.connect import connected
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.failures import bad_input

@@ -19,7 +19,7 @@ def complete_keys(incomplete: str) -> list[str]:
 
 
 Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="What: tenant.", autocompletion=complete_keys)
+    str, typer.Argument(metavar="KEY", help="Key: tenant.", autocompletion=complete_keys)
 ]
 
 
@@ -33,7 +33,7 @@ def set_own(
     ],
     as_json: Json = False,
 ) -> None:
-    """Choose something for all your commands: the tenant that you submit for.
+    """Set a default for all your commands: the tenant to submit for.
 
     It is kept in ~/.config/tgpu/config.toml, for you alone. TGPU_TENANT and --tenant beat it.
     """
@@ -50,7 +50,7 @@ def set_own(
 
 
 def get_own(key: Key, as_json: Json = False) -> None:
-    """Print what applies to your commands: of the variable, else of your file."""
+    """Print the value in force: of the variable, else of your file."""
     from tgpu.cli import own_config
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.failures import Failure
@@ -71,7 +71,7 @@ def get_own(key: Key, as_json: Json = False) -> None:
 
 
 def unset_own(key: Key, as_json: Json = False) -> None:
-    """Take back what was set."""
+    """Remove a value."""
     from tgpu.cli import own_config
     from tgpu.cli.output import say, show_json
 
@@ -86,7 +86,7 @@ def unset_own(key: Key, as_json: Json = False) -> None:
 
 
 def list_own(as_json: Json = False) -> None:
-    """Show what applies to your commands, and where it came from."""
+    """Show the values in force, and where they came from."""
     from tgpu.cli import own_config
     from tgpu.cli.output import say, show_json
 

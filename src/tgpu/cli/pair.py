@@ -54,7 +54,7 @@ def pair(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Show whether database and data directory belong together, or make them.
+    """Show or restore the pairing of database and data directory.
 
     A service does not start on a database that was put back from a backup, deleted, exchanged or
     copied, because it would end jobs or run them twice. Stop the service first.

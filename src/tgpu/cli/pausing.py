@@ -33,15 +33,13 @@ Gpus = Annotated[
         help="Index or indexes (0-3), as `tgpu gpus` has them, UUID or its beginning, or a node.",
     ),
 ]
-Reason = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Shown to all who ask why jobs wait.")
-]
+Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown by `tgpu why`.")]
 
 
 def pause_gpu(
     gpus: Gpus, reason: Reason = None, as_json: Json = False, api_url: ApiUrl = None
 ) -> None:
-    """Start no further jobs on GPUs. What runs there goes on."""
+    """Start no new jobs on GPUs. Running jobs go on."""
     from tgpu.cli.connect import connected
 
     with connected(api_url) as client:
@@ -68,9 +66,9 @@ def drain(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Start no further jobs on a whole node. What runs there goes on.
+    """Start no new jobs on a whole node. Running jobs go on.
 
-    GPUs that were paused one by one stay so when it is undone.
+    GPUs that were paused individually stay paused when this is undone.
     """
     from tgpu.cli.connect import connected
 

@@ -20,10 +20,10 @@ def pause(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Have running jobs stand still until `tgpu resume`. They keep their GPUs.
+    """Pause running jobs until `tgpu resume`. They keep their GPUs.
 
-    Every process gets STOP. GPUs and memory stay the job's own and are charged, and its time limit
-    goes on; to give its GPUs to others: tgpu cancel. Of a GPU: tgpu pause-gpu.
+    Every process gets SIGSTOP. The job keeps and pays for its GPUs and memory, and its time limit
+    keeps running; to free its GPUs, cancel it. For GPUs: tgpu pause-gpu.
     """
     wanted = Wanted(jobs, is_all, state, name, user, tenant)
     return act("pause", wanted, as_json=as_json, api_url=api_url)
@@ -40,6 +40,6 @@ def resume(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Have paused jobs go on where they stood still. Of a GPU: tgpu resume-gpu."""
+    """Resume paused jobs. For GPUs: tgpu resume-gpu."""
     wanted = Wanted(jobs, is_all, state, name, user, tenant)
     return act("resume", wanted, as_json=as_json, api_url=api_url)

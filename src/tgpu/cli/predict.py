@@ -19,7 +19,7 @@ _EVALUATE_EPILOG = examples(
 
 app = typer.Typer(
     name="predict",
-    help="Measure how well run times are predicted.",
+    help="Measure the accuracy of run-time predictions.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.callback()
 def predict() -> None:
-    """Measure how well run times are predicted."""
+    """Measure the accuracy of run-time predictions."""
 
 
 @app.command("evaluate", epilog=_EVALUATE_EPILOG)
@@ -47,7 +47,7 @@ def evaluate(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="Earlier jobs, to learn from alone.",
+            help="Earlier jobs, for learning only.",
         ),
     ] = None,
     predictor: Annotated[
@@ -56,7 +56,7 @@ def evaluate(
     ] = "history",
     as_json: Json = False,
 ) -> None:
-    """Predict each job of a list as it was submitted, from those that were over by then.
+    """Predict each job of a list at its submission, from the jobs that had ended by then.
 
     Lists are CSV, plain or gzip, with the columns submit_s, duration_s and gpu_num; user, name,
     command, gpu_type, vc or tenant, time_limit_s and end_s are used where they are there.

@@ -29,8 +29,8 @@ def checkpoint(
 ) -> None:
     """Mark that a running job has just saved its work.
 
-    What it did until now is not lost when it must give way: the scheduler ends the jobs that lose
-    least.
+    Work up to this point is not lost when the job is preempted, and the scheduler preempts the jobs
+    that lose least.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
@@ -55,7 +55,7 @@ def preemptions(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show which jobs gave way to which, why, and what it cost, newest first."""
+    """Show preemptions, newest first: which job, for which, why, and the GPU time lost."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out

@@ -38,7 +38,7 @@ _NAMES = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     name="queues",
-    help="Queues of a tenant: which go first, and how many of their jobs run at once.",
+    help="Queues of a tenant: their priority, limits and policy.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 quota_app = typer.Typer(
     name="quota",
-    help="What a tenant may have at once, and how much of it is in use.",
+    help="Quotas of tenants and how much of them is in use.",
     epilog=QUOTA_EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -62,7 +62,7 @@ class IdleChoice(StrEnum):
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of a queue.")]
 Tenant = Annotated[
-    str | None, typer.Option(metavar="ID", help="The tenant it belongs to; yours by default.")
+    str | None, typer.Option(metavar="ID", help="Tenant of the queue. Default: yours.")
 ]
 QuotaTenant = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
 MyTenant = Annotated[
@@ -74,22 +74,22 @@ Priority = Annotated[
 ]
 MaxJobs = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Of its jobs run at once; none for no limit."),
+    typer.Option(metavar="N", help="Maximum of jobs running at once; none for no limit."),
 ]
 
 
 QueuePolicy = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Order of its jobs; none for that of the scheduler."),
+    typer.Option(metavar="NAME", help="Scheduling policy of its jobs; none for the scheduler's."),
 ]
 WaitTarget = Annotated[
     str | None,
-    typer.Option(metavar="SPAN", help="Its jobs should start within this: 30m; none for none."),
+    typer.Option(metavar="SPAN", help="Target waiting time of its jobs, e.g. 30m; none for none."),
 ]
 IdleAction = Annotated[
     IdleChoice | None,
     typer.Option(
-        case_sensitive=False, help="What to do with jobs whose GPUs do nothing; warn by default."
+        case_sensitive=False, help="What to do with jobs whose GPUs are idle. Default: warn."
     ),
 ]
 
@@ -123,12 +123,12 @@ def create(
     wait_target: WaitTarget = None,
     idle_action: IdleAction = None,
     disabled: Annotated[
-        bool, typer.Option("--disabled", help="Take jobs, and start none yet.")
+        bool, typer.Option("--disabled", help="Accept jobs, but start none yet.")
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Make a queue. Jobs name it with `tgpu submit --queue`."""
+    """Create a queue. Jobs use it with `tgpu submit --queue`."""
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.wire.tenants_v1 import QueueCreate
@@ -151,12 +151,12 @@ def change(
     wait_target: WaitTarget = None,
     idle_action: IdleAction = None,
     enable: Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Does it start jobs?")
+        bool | None, typer.Option("--enable/--disable", help="Start jobs of this queue.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Change a queue. What is left out stays."""
+    """Change a queue. Options left out stay as they are."""
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
@@ -214,12 +214,12 @@ def set_quota(
         str | None, typer.Option(metavar="SIZE", help="Memory at once; none for no limit.")
     ] = None,
     enforce: Annotated[
-        bool | None, typer.Option("--enforce/--no-enforce", help="Do the limits limit?")
+        bool | None, typer.Option("--enforce/--no-enforce", help="Enforce the quota.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Set a tenant's quota. What is left out stays."""
+    """Set a tenant's quota. Options left out stay as they are."""
     from tgpu.cli import limits
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input

@@ -6,7 +6,7 @@ EPILOG = examples("tgpu receipt 12", "tgpu receipt last --json | jq .gpu_hours")
 
 
 def receipt(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show what a job has used up: waiting, running, GPU-hours by attempt, and their cost.
+    """Show what a job used: waiting and running time, GPU-hours per attempt, cost.
 
     Of a whole array, all its jobs together.
     """

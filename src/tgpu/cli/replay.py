@@ -47,11 +47,11 @@ def replay(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="What it meant for this job. Without --at: every time others started before it.",
+            help="Effect on this job. Without --at: every time other jobs started before it.",
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="N", help="Waiting jobs to explain.")
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Number of waiting jobs to explain.")
     ] = 20,
     database: Database = None,
     config: Config = None,
@@ -59,10 +59,10 @@ def replay(
     api_url: ApiUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the scheduler decided at a past moment, and why others had to wait.
+    """Show what the scheduler decided at a past moment, and why other jobs waited.
 
-    The state of then is rebuilt from the journal, and the cycle is made again by the code of the
-    service, with the settings of then. Whether that agrees with what is on record is said.
+    The state at that moment is rebuilt from the journal, and the scheduling cycle runs again with
+    the service's own code and the settings in force then. The result is compared with the record.
     """
     if at is not None and start_of is not None:
         raise bad_input("--at and --start-of both name a moment: give one")

@@ -42,11 +42,14 @@ def report(
     ] = None,
     *,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="From then on: 7d (ago), tue 9:30, 2026-11-10.")
+        str,
+        typer.Option(metavar="TIME", help="Begin of the period: 7d (ago), tue 9:30, 2026-11-10."),
     ] = "7d",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until then; now.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End of the period. Default: now.")
+    ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the page and the pictures go.")
+        Path, typer.Option(metavar="DIR", help="Directory for the page and the pictures.")
     ] = Path("tgpu-report"),
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="ID", help="Only the jobs of this tenant.")
@@ -55,20 +58,22 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="[TYPE=]N",
-            help="Of a GPU for an hour: 2.5, or H100=4 for one type; may be given several times. "
-            "Default: billing.cost_per_gpu_hour.",
+            help="Price of a GPU-hour: 2.5, or H100=4 for one type. Repeatable. Default: "
+            "billing.cost_per_gpu_hour.",
         ),
     ] = None,
-    currency: Annotated[str, typer.Option(metavar="SIGN", help="Of the prices: €, $, EUR, …")] = "",
+    currency: Annotated[
+        str, typer.Option(metavar="SIGN", help="Currency of the prices: €, $, EUR, …")
+    ] = "",
     database: Database = None,
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Write a page of what happened: use by tenant and user, waits, jobs on GPUs, failures.
+    """Write a report page: use by tenant and user, waiting times, jobs on GPUs, failures.
 
-    The page needs nothing else and can be mailed. Each plot is also written as a PNG file, where
+    The page is self-contained and can be mailed. Each plot is also written as a PNG file, where
     the extra `report` is installed. With --json the numbers are printed and nothing is written.
     Needs the role admin.
     """

@@ -27,40 +27,43 @@ UNRESERVE_EPILOG = examples("tgpu unreserve r-1")
 def reserve(
     *,
     gpus: Annotated[
-        int, typer.Option("--gpus", "-g", metavar="N", min=1, help="Whole GPUs, of one machine.")
+        int,
+        typer.Option(
+            "--gpus", "-g", metavar="N", min=1, help="Number of whole GPUs on one machine."
+        ),
     ],
-    length: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long: 45m, 2h, 1d12h.")],
+    length: Annotated[str, typer.Option("--for", metavar="SPAN", help="Duration: 45m, 2h, 1d12h.")],
     at: Annotated[
         str,
         typer.Option(
             metavar="TIME",
-            help='From when: 14:00 (the next one), "tomorrow 9:00", "2030-01-31 14:00", +2h.',
+            help='Start: 14:00 (the next one), "tomorrow 9:00", "2030-01-31 14:00", +2h.',
         ),
     ] = "now",
     gpu_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Of this type, as A100.")
+        str | None, typer.Option("--type", metavar="TYPE", help="GPU type, e.g. A100.")
     ] = None,
     node: Annotated[str | None, typer.Option(metavar="NODE", help="On this machine.")] = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="ID", help="Whose jobs may use them.")
+        str | None, typer.Option("--tenant", metavar="ID", help="Tenant whose jobs may use it.")
     ] = None,
     unused: Annotated[
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Given back when nothing ran in it so long after its start; never keeps it.",
+            help="Cancel it when it stays unused for this long after its start; never: keep it.",
         ),
     ] = None,
     reservation_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Name it yourself.")
+        str | None, typer.Option("--id", metavar="ID", help="Id of your own.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
     """Reserve GPUs for a time.
 
-    Jobs run on them with `tgpu submit --reservation ID`. Until it begins, jobs that are over by
-    then may use the GPUs.
+    Jobs use it with `tgpu submit --reservation ID`. Until it begins, jobs that end in time may run
+    on the GPUs.
     """
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected
@@ -100,7 +103,7 @@ def reservations(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the reservations that are not over, the next first."""
+    """Show current and coming reservations, the next first."""
     from tgpu.cli.connect import connected
     from tgpu.cli.instants import zone_text
     from tgpu.cli.output import note, show_json, show_lines, width
@@ -123,7 +126,7 @@ def unreserve(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Give reserved GPUs back. Jobs of it that wait are cancelled; those that run go on."""
+    """Cancel a reservation. Its waiting jobs are cancelled; running ones go on."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
 

@@ -23,7 +23,7 @@ SomeJobIds = Annotated[
         autocompletion=complete_jobs,
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="All jobs of yours.", rich_help_panel=PANEL)]
+All = Annotated[bool, typer.Option("--all", help="All your jobs.", rich_help_panel=PANEL)]
 State = Annotated[
     str | None,
     typer.Option(

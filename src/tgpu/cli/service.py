@@ -61,7 +61,7 @@ Insecure = Annotated[
     bool,
     typer.Option("--insecure-listen", help="Listen beyond this machine, without authentication."),
 ]
-Level = Annotated[LogLevel | None, typer.Option(case_sensitive=False, help="Least that is logged.")]
+Level = Annotated[LogLevel | None, typer.Option(case_sensitive=False, help="Log level.")]
 Style = Annotated[LogFormat | None, typer.Option(case_sensitive=False, help="Of the log.")]
 Screen = Annotated[
     bool, typer.Option("--screen", help="Run every job in a GNU screen session (`tgpu attach`).")
@@ -86,7 +86,7 @@ def serve(
     screen: Screen = False,
     tmux: Tmux = False,
 ) -> None:
-    """Run the scheduler in the foreground; Ctrl-C ends it, running jobs go on."""
+    """Run the scheduler in the foreground; Ctrl-C stops it, running jobs go on."""
     from tgpu.cli.serving import run_service
 
     run_service(
@@ -122,7 +122,7 @@ def start(
     screen: Screen = False,
     tmux: Tmux = False,
     daemon: Annotated[
-        bool, typer.Option("--daemon", help="In the background, as it does without this too.")
+        bool, typer.Option("--daemon", help="Run in the background (the default).")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -153,7 +153,7 @@ def start(
 
 
 def stop(data_dir: DataDir = None, as_json: Json = False) -> None:
-    """End the scheduler that runs for you. Running jobs go on, and are found again at its start."""
+    """Stop your scheduler. Running jobs go on and are picked up at the next start."""
     from tgpu.cli.serving import stop_service
 
     stop_service(_absolute(data_dir), as_json)

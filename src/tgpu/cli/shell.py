@@ -17,11 +17,12 @@ EPILOG = examples("tgpu shell 12", "tgpu shell last -- nvidia-smi", "tgpu shell 
 def shell(
     job: JobId,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="Instead of a shell.")
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND]", help="Command to run instead of a shell."),
     ] = None,
     worker: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Of a job of several workers: which, by rank."),
+        typer.Option(min=0, metavar="N", help="Rank of the worker, for jobs with several."),
     ] = None,
     api_url: ApiUrl = None,
 ) -> None:

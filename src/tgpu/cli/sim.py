@@ -91,30 +91,33 @@ def run(
         ),
     ] = None,
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
+        str, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = "priority",
     passing: Annotated[
         Passing, typer.Option(help="Who may pass a job that cannot start, as scheduler.passing.")
     ] = Passing.EASY,
     placement: Annotated[
-        Placing, typer.Option(help="Which place a job gets, as scheduler.placement.")
+        Placing, typer.Option(help="Placement strategy, as scheduler.placement.")
     ] = Placing.FRAGMENTATION,
     hold_after: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Who waited this long is passed by nobody; 0 for never."),
+        typer.Option(
+            metavar="SPAN",
+            help="Jobs that waited this long are not overtaken any more; 0 for never.",
+        ),
     ] = None,
     preemption: Annotated[
         bool,
         typer.Option(
             "--preemption",
-            help="Running jobs give way to more important ones, or as the policy says.",
+            help="Preempt running jobs for more important ones, or as the policy says.",
         ),
     ] = False,
     keep_work: Annotated[
         bool,
         typer.Option(
             "--keep-work",
-            help="Who gives way goes on where it was, for 40 s of extra work (60 s above 8 GPUs).",
+            help="Preempted jobs keep their work, at a cost of 40 s (60 s above 8 GPUs).",
         ),
     ] = False,
     limits: Annotated[
@@ -148,7 +151,7 @@ def run(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad lines out, and count them.")
+        bool, typer.Option("--skip-bad", help="Skip bad lines, and count them.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write a page with plots to this file.")
@@ -159,14 +162,14 @@ def run(
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Partitions at the same time; default: one a processor."
+            min=1, metavar="N", help="Partitions simulated in parallel. Default: one per processor."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a list of jobs on a cluster that is not there.
+    """Simulate a list of jobs on a cluster.
 
-    Who starts when and where is decided by the code of the service. The same input gives the same
+    The service's own code decides who starts when and where. The same input gives the same
     result.
     """
     from time import perf_counter

@@ -43,7 +43,7 @@ def pack(
     ] = 130,
     as_json: Json = False,
 ) -> None:
-    """Place requests one at a time until they want more than there is.
+    """Place requests one by one until the demand exceeds the cluster.
 
     Where each goes is decided by the code of the service, as scheduler.placement fragmentation
     once it has learnt what is usually asked for. What fits nowhere is dropped, nothing ever ends.

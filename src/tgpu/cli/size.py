@@ -17,7 +17,9 @@ EPILOG = examples(
 
 
 def size(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="As after --llm or --model.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model name, as after --llm or --model.")
+    ],
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:

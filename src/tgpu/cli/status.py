@@ -20,7 +20,7 @@ STATUS_EPILOG = examples(
 METRICS_EPILOG = examples("tgpu metrics", "tgpu metrics --json | jq '.gpus[].mean_percent'")
 HEALTH_EPILOG = examples("tgpu health", "tgpu health || tgpu doctor")
 
-Interval = Annotated[str, typer.Option(metavar="SPAN", help="Pause between two looks.")]
+Interval = Annotated[str, typer.Option(metavar="SPAN", help="Refresh interval.")]
 
 _LISTED = 20  # running jobs that --detailed names
 _MOST = 1000  # … and that --json has
@@ -29,14 +29,16 @@ _MOST = 1000  # … and that --json has
 def status(
     detailed: Annotated[
         bool,
-        typer.Option("--detailed", "-d", help="Also queue, running jobs, settings, processes."),
+        typer.Option(
+            "--detailed", "-d", help="Include the queue, running jobs, settings and processes."
+        ),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
     interval: Interval = "2s",
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the scheduler, its jobs in numbers, and the GPUs."""
+    """Show the state of the scheduler: job counts and GPUs."""
     from tgpu.cli.connect import connected
     from tgpu.cli.durations import parse_duration
     from tgpu.cli.live import Frame, repeat
@@ -72,7 +74,7 @@ def metrics(as_json: Json = False, api_url: ApiUrl = None) -> None:
 
 
 def health(as_json: Json = False, api_url: ApiUrl = None) -> int:
-    """Say whether the scheduler is well, and what is not; the exit code is 1 then."""
+    """Show whether the scheduler is healthy; exit code 1 if not."""
     from tgpu.cli.connect import connected
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.output import show_json, show_lines

@@ -45,7 +45,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="N",
-            help="GPUs, of each worker; 0.5 is half of one. Default: 1.",
+            help="Number of GPUs per worker; 0.5 is half a GPU. Default: 1.",
             rich_help_panel=_RESOURCES,
         ),
     ] = None,
@@ -53,7 +53,8 @@ def submit(
         bool,
         typer.Option(
             "--auto",
-            help="As many GPUs as past runs of its --llm or --model needed; see `tgpu size`.",
+            help="Choose the number of GPUs from past runs of its --llm or --model; see `tgpu "
+            "size`.",
             rich_help_panel=_RESOURCES,
         ),
     ] = False,
@@ -63,7 +64,7 @@ def submit(
             metavar="N",
             min=1,
             max=10_000,
-            help="So many workers with as many GPUs each, all started at once.",
+            help="Number of workers; all start together.",
             rich_help_panel=_RESOURCES,
         ),
     ] = 1,
@@ -72,55 +73,61 @@ def submit(
         typer.Option(
             "--type",
             metavar="TYPE[,TYPE]",
-            help="Such as A100; of several any will do, the first is best.",
+            help="GPU type, e.g. A100; of several, the first is preferred.",
             rich_help_panel=_RESOURCES,
         ),
     ] = None,
     gpu_mem: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Memory it gets on each GPU: 40G.", rich_help_panel=_RESOURCES
+            metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=_RESOURCES
         ),
     ] = None,
     gpu_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Only GPUs with this much memory in all: 80G.",
+            help="Only GPUs with at least this much memory, e.g. 80G.",
             rich_help_panel=_RESOURCES,
         ),
     ] = None,
     gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Only these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+        typer.Option(metavar="IDS", help="Only these GPUs: 0-3 or 0,2.", rich_help_panel=_WHERE),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="None of these: 0-3 or 0,2.", rich_help_panel=_WHERE),
+        typer.Option(metavar="IDS", help="Never these GPUs: 0-3 or 0,2.", rich_help_panel=_WHERE),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(metavar="NODE[,NODE]", help="Only there. Repeat.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="NODE[,NODE]", help="Only this node. Repeatable.", rich_help_panel=_WHERE
+        ),
     ] = None,
     not_node: Annotated[
         list[str] | None,
-        typer.Option(metavar="NODE[,NODE]", help="Not there. Repeat.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="NODE[,NODE]", help="Never this node. Repeatable.", rich_help_panel=_WHERE
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="K=V", help="On nodes with this label. Repeat.", rich_help_panel=_WHERE
+            metavar="K=V", help="Only nodes with this label. Repeatable.", rich_help_panel=_WHERE
         ),
     ] = None,
     exclusive: Annotated[
         bool,
-        typer.Option("--exclusive", help="Nobody else on its nodes.", rich_help_panel=_WHERE),
+        typer.Option(
+            "--exclusive", help="Share its nodes with no other job.", rich_help_panel=_WHERE
+        ),
     ] = False,
     same_island: Annotated[
         bool,
         typer.Option(
             "--same-island",
-            help="The GPUs of a worker are connected by NVLink.",
+            help="Keep each worker on GPUs connected by NVLink.",
             rich_help_panel=_WHERE,
         ),
     ] = False,
@@ -128,50 +135,50 @@ def submit(
         bool,
         typer.Option(
             "--spread",
-            help="Where most is free, not where least is.",
+            help="Prefer the emptiest node over the fullest.",
             rich_help_panel=_WHERE,
         ),
     ] = False,
     reservation: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="On the GPUs reserved by this.", rich_help_panel=_WHERE),
+        typer.Option(metavar="ID", help="Run in this reservation.", rich_help_panel=_WHERE),
     ] = None,
     cpus: Annotated[
         float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
     ] = 0,
     mem: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Main memory: 64G.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=_RESOURCES),
     ] = None,
     priority: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Higher goes first; by default what the tenant's tier says, 500 for most.",
+            help="Higher goes first. Default: the tenant's tier, usually 500.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Ended after: 2h30m.", rich_help_panel=_WHEN),
+        typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=_WHEN),
     ] = None,
     deadline: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Should be over by then: 14:00, 'tomorrow 9:00', +2h.",
+            help="Deadline: 14:00, 'tomorrow 9:00', +2h.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
     no_preempt: Annotated[
         bool,
-        typer.Option("--no-preempt", help="Never give way to other jobs.", rich_help_panel=_WHEN),
+        typer.Option("--no-preempt", help="Never preempt this job.", rich_help_panel=_WHEN),
     ] = False,
     checkpoint_signal: Annotated[
         str | None,
         typer.Option(
             metavar="SIGNAL",
-            help="Sent when it must give way, for it to save its work: USR1.",
+            help="Signal sent before preemption, to save a checkpoint, e.g. USR1.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
@@ -179,7 +186,7 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="ID[,ID]",
-            help="Once these have completed; `last` is the newest job.",
+            help="Start after these have completed; `last` is the newest job.",
             rich_help_panel=_WHEN,
             autocompletion=complete_jobs,
         ),
@@ -188,36 +195,35 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="ID[,ID]",
-            help="Once these are over, however they end.",
+            help="Start after these have ended, with any result.",
             rich_help_panel=_WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Wait for `tgpu release`.", rich_help_panel=_WHEN)
+        bool, typer.Option("--hold", help="Hold it until `tgpu release`.", rich_help_panel=_WHEN)
     ] = False,
     retries: Annotated[
-        int, typer.Option(metavar="N", help="Run again if it fails.", rich_help_panel=_WHEN)
+        int,
+        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=_WHEN),
     ] = 0,
     backoff: Annotated[
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Pause before the first retry, doubled for each further: 30s.",
+            help="Delay before the first retry, e.g. 30s; doubles each time.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
     requeue: Annotated[
         bool,
-        typer.Option(
-            "--requeue", help="Run again if the machine fails, not the job.", rich_help_panel=_WHEN
-        ),
+        typer.Option("--requeue", help="Run again if the machine fails.", rich_help_panel=_WHEN),
     ] = False,
     array: Annotated[
         str | None,
         typer.Option(
             metavar="IDX[%N]",
-            help="One job for each index, N at once: 1-100%8.",
+            help="One job per index, at most N at once: 1-100%8.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
@@ -225,12 +231,12 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="NAME=V,V",
-            help="One job for each value; {NAME} in the command is replaced. Repeat for a grid.",
+            help="One job per value; replaces {NAME} in the command. Repeat for a grid.",
             rich_help_panel=_WHEN,
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="Shown in lists.", rich_help_panel=_SETTING)
+        str, typer.Option(metavar="TEXT", help="Name of the job.", rich_help_panel=_SETTING)
     ] = "",
     tenant: Annotated[
         str | None,
@@ -238,7 +244,7 @@ def submit(
             "--tenant",
             "--tenant-id",
             metavar="ID",
-            help="Whose quota it counts for; without it TGPU_TENANT, else your only one.",
+            help="Tenant whose quota it uses. Default: TGPU_TENANT, else your only one.",
             autocompletion=complete_tenants,
             rich_help_panel=_SETTING,
         ),
@@ -252,29 +258,33 @@ def submit(
         typer.Option(
             "--id",
             metavar="ID",
-            help="Name the job yourself: then submitting twice makes one job.",
+            help="Job id of your own; submitting it twice makes one job.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
     cwd: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Run there, not here.", rich_help_panel=_SETTING),
+        typer.Option(
+            metavar="DIR", help="Working directory. Default: this one.", rich_help_panel=_SETTING
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="K=V", help="Set a variable. Repeat.", rich_help_panel=_SETTING),
+        typer.Option(
+            metavar="K=V", help="Set an environment variable. Repeatable.", rich_help_panel=_SETTING
+        ),
     ] = None,
     secret: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Give it this variable of mine, or NAME=@FILE, shown to nobody. Repeat.",
+            help="Pass this variable (or NAME=@FILE) without ever showing it. Repeatable.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
     no_env: Annotated[
         bool,
-        typer.Option("--no-env", help="Do not pass on my environment.", rich_help_panel=_SETTING),
+        typer.Option("--no-env", help="Do not pass my environment on.", rich_help_panel=_SETTING),
     ] = False,
     conda: Annotated[
         str,
@@ -309,7 +319,7 @@ def submit(
         typer.Option(
             "--log-limit",
             metavar="SIZE",
-            help="Keep the beginning and the end of each log, no more than this: 100MB.",
+            help="Maximum size of each log, e.g. 100MB; the beginning and the end are kept.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
@@ -318,7 +328,7 @@ def submit(
         typer.Option(
             "--mail-user",
             metavar="ADDRESS",
-            help="Have the scheduler write to this address when the job ends.",
+            help="Send mail to this address when the job ends.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
@@ -327,7 +337,8 @@ def submit(
         typer.Option(
             "--mail-type",
             metavar="EVENT",
-            help="… of start, end, failure, preemption, idle, deadline or all; Slurm's words too.",
+            help="When to send mail: start, end, failure, preemption, idle, deadline or all; "
+            "Slurm's names too.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
@@ -335,7 +346,7 @@ def submit(
         bool,
         typer.Option(
             "--lease",
-            help="No command: hold the GPUs until `tgpu complete`.",
+            help="Hold the GPUs without a command, until `tgpu complete`.",
             rich_help_panel=_SETTING,
         ),
     ] = False,
@@ -343,7 +354,7 @@ def submit(
         bool,
         typer.Option(
             "--when",
-            help="Only tell when it would start, and what would start it sooner.",
+            help="Submit nothing; show when it would start and what would start it sooner.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -351,7 +362,7 @@ def submit(
         bool,
         typer.Option(
             "--wait",
-            help="Show its output and return its exit code; a lease: until it has its GPUs.",
+            help="Wait: show its output and return its exit code; for a lease, wait for its GPUs.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -359,12 +370,12 @@ def submit(
         bool,
         typer.Option(
             "--by-path",
-            help="Run a script from where it lies, not a copy of it as it is now.",
+            help="Run the script in place instead of a copy made now.",
             rich_help_panel=_SETTING,
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the id only.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--quiet", "-q", help="Print only the id.", rich_help_panel=_OUTPUT)
     ] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
@@ -373,7 +384,7 @@ def submit(
 
     It runs in this directory with this environment. Where no scheduler runs for you, one is
     started in the background. Options may stand in the head of a script (`#TGPU --gpus 2`) or in
-    a job file (`gpus: 2`); those on the command line go before them.
+    a job file (`gpus: 2`); options on the command line take precedence.
     """
     from tgpu.cli.send import Answering
     from tgpu.cli.submission import Typed

@@ -37,7 +37,7 @@ _USAGE_EPILOG = examples("tgpu tenants usage vision", "tgpu tenants usage vision
 
 app = typer.Typer(
     name="tenants",
-    help="Who may have how much: tenants (projects), their limits and their use.",
+    help="Tenants (projects), their limits and their use.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -85,7 +85,9 @@ MaxGpuMem = Annotated[
 MaxCpus = Annotated[
     str | None, typer.Option(metavar="N", help="CPU cores at once; none for no limit.")
 ]
-MaxMem = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory at once; none for none.")]
+MaxMem = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory at once; none for no limit.")
+]
 MaxJobs = Annotated[
     str | None, typer.Option(metavar="N", help="Jobs running at once; none for no limit.")
 ]
@@ -98,18 +100,20 @@ MaxPriority = Annotated[
 ]
 TierOption = Annotated[
     TierChoice | None,
-    typer.Option(case_sensitive=False, help="Priority of its jobs that name none."),
+    typer.Option(case_sensitive=False, help="Default priority of its jobs."),
 ]
 Weight = Annotated[
     float | None,
-    typer.Option(metavar="N", min=0.001, max=1000, help="Its part under policy fairshare."),
+    typer.Option(metavar="N", min=0.001, max=1000, help="Weight of its fair share."),
 ]
 Preemption = Annotated[
-    bool | None, typer.Option("--preemption/--no-preemption", help="May its jobs be preempted?")
+    bool | None, typer.Option("--preemption/--no-preemption", help="Allow preemption of its jobs.")
 ]
 Cohort = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Tenants of it lend each other idle GPUs; none for alone."),
+    typer.Option(
+        metavar="NAME", help="Cohort: its tenants lend each other idle GPUs; none for no cohort."
+    ),
 ]
 MaxBorrow = Annotated[
     str | None,
@@ -125,44 +129,42 @@ BudgetHours = Annotated[
 ]
 BudgetCost = Annotated[
     str | None,
-    typer.Option(metavar="N", help="The same as money, at billing.cost_per_gpu_hour."),
+    typer.Option(metavar="N", help="Budget as money, at billing.cost_per_gpu_hour."),
 ]
 BudgetWindow = Annotated[
     WindowChoice | None,
-    typer.Option(case_sensitive=False, help="What the budget is for; month by default."),
+    typer.Option(case_sensitive=False, help="Window of the budget. Default: month."),
 ]
 OnBudget = Annotated[
     BudgetAction | None,
     typer.Option(
         "--budget-action",
         case_sensitive=False,
-        help="Once it is used up: say so (default), start no more jobs, or end them too.",
+        help="When the budget is used up: warn (default), hold new jobs, or stop running ones too.",
     ),
 ]
 RunAsUser = Annotated[
     str | None,
     typer.Option(
-        "--run-as", metavar="USER", help="Local user its jobs run as; none for none of its own."
+        "--run-as", metavar="USER", help="Local user that its jobs run as; none to unset."
     ),
 ]
 SystemUser = Annotated[
-    bool, typer.Option("--system-user", help="Make a local user for its jobs: tgpu-TENANT.")
+    bool, typer.Option("--system-user", help="Create a local user for its jobs: tgpu-TENANT.")
 ]
 MembersSee = Annotated[
     MembersSeeChoice | None,
     typer.Option(
         case_sensitive=False,
-        help="Of each other's jobs: nothing, the jobs (default), or their logs too.",
+        help="What members see of each other's jobs: nothing, jobs (default), or logs too.",
     ),
 ]
-Enforce = Annotated[
-    bool | None, typer.Option("--enforce/--no-enforce", help="Do its limits limit?")
-]
+Enforce = Annotated[bool | None, typer.Option("--enforce/--no-enforce", help="Enforce the quota.")]
 
 
 @app.command("list", epilog=_LIST_EPILOG)
 def list_tenants(as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show all tenants with what they have, may have and have used."""
+    """Show all tenants with their use and limits."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -178,7 +180,7 @@ def list_tenants(as_json: Json = False, api_url: ApiUrl = None) -> None:
 
 @app.command("show", epilog=_SHOW_EPILOG)
 def show(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Show all facts of a tenant."""
+    """Show the details of a tenant."""
     from tgpu.cli.connect import connected
 
     with connected(api_url) as client:
@@ -187,10 +189,10 @@ def show(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = None) 
 
 @app.command("create", epilog=_CREATE_EPILOG)
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What people call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Display name.")],
     *,
     tenant_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Its id; made up if left out.")
+        str | None, typer.Option("--id", metavar="ID", help="Id of the tenant. Default: generated.")
     ] = None,
     max_gpus: MaxGpus = None,
     max_gpus_of: MaxGpusOf = None,
@@ -216,7 +218,7 @@ def create(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Create a tenant. A limit that is left out does not limit."""
+    """Create a tenant. Limits that are left out are unlimited."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, say, show_json
     from tgpu.wire.tenants_v1 import TenantCreate
@@ -249,7 +251,7 @@ def create(
 def change(
     tenant: TenantArgument,
     *,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call it.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="Display name.")] = None,
     max_gpus: MaxGpus = None,
     max_gpus_of: MaxGpusOf = None,
     max_gpu_mem: MaxGpuMem = None,
@@ -272,14 +274,14 @@ def change(
     system_user: SystemUser = False,
     members_see: MembersSee = None,
     active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="May it submit and start jobs?")
+        bool | None, typer.Option("--active/--inactive", help="Allow it to submit and start jobs.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Change a tenant. What is left out stays; `--max-gpus none` lifts a limit.
+    """Change a tenant. Options left out stay as they are; `--max-gpus none` removes a limit.
 
-    `--max-gpus-of` replaces all limits by type. What runs goes on, whatever the new limits.
+    `--max-gpus-of` replaces all limits by type. Running jobs go on, whatever the new limits.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
@@ -307,7 +309,8 @@ def change(
 
 @app.command("deactivate", epilog=_DEACTIVATE_EPILOG)
 def deactivate(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Let a tenant submit and start nothing more. What runs goes on; its history stays."""
+    """Deactivate a tenant: nothing is submitted or started any more. Running jobs go on; its
+    history stays."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, say, show_json
 
@@ -323,11 +326,11 @@ def deactivate(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = 
 @app.command("usage", epilog=_USAGE_EPILOG)
 def usage(
     tenant: TenantArgument,
-    days: Annotated[int, typer.Option(metavar="N", min=1, max=3660, help="How far back.")] = 30,
+    days: Annotated[int, typer.Option(metavar="N", min=1, max=3660, help="Number of days.")] = 30,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show what a tenant has used up, in all and by day (UTC)."""
+    """Show the use of a tenant, in total and by day (UTC)."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out

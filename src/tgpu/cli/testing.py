@@ -11,12 +11,12 @@ EPILOG = examples("tgpu test --quick", "tgpu test", "tgpu test --quick --json")
 
 def try_out(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Without 300 jobs at once: some seconds.")
+        bool, typer.Option("--quick", help="Skip the run of 300 jobs; takes some seconds.")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Try this installation out: a service, its database, jobs, a restart, all in a scratch
-    directory with simulated GPUs.
+    """Test this installation: a service, its database, jobs and a restart, in a scratch directory
+    with simulated GPUs.
 
     Your own scheduler and its jobs are left alone. The exit code is 1 if something fails.
     """

@@ -35,10 +35,12 @@ def install(
     *,
     system: Annotated[
         bool,
-        typer.Option("--system/--user", help="For the whole machine, or for you alone (default)."),
+        typer.Option(
+            "--system/--user", help="Install for the whole machine, or only for you (default)."
+        ),
     ] = False,
     user_name: Annotated[
-        str, typer.Option(metavar="USER", help="Whom a system service runs as. Default: root.")
+        str, typer.Option(metavar="USER", help="User that a system service runs as. Default: root.")
     ] = "",
     config: Config = None,
     data_dir: DataDir = None,

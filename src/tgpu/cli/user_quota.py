@@ -17,7 +17,7 @@ EPILOG = examples(
 def user_quota(
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")],
     user: Annotated[
-        str | None, typer.Argument(metavar="[USER]", help="One user; left out: each of them.")
+        str | None, typer.Argument(metavar="[USER]", help="User name. Default: every user.")
     ] = None,
     *,
     gpus: Annotated[
@@ -29,15 +29,13 @@ def user_quota(
     hours_a_day: Annotated[
         str | None, typer.Option(metavar="N", help="GPU-hours a day (UTC); none for no limit.")
     ] = None,
-    default: Annotated[
-        bool, typer.Option("--default", help="Take USER's own limits away.")
-    ] = False,
+    default: Annotated[bool, typer.Option("--default", help="Remove USER's own limits.")] = False,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Limit the users of a tenant, each or one by name, or show what they have.
+    """Set or show limits per user of a tenant, for all or by name.
 
-    Limits of a user by name take the place of those that each user has.
+    Limits by name replace those for all users.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json, show_lines, width

@@ -50,48 +50,55 @@ def whatif(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TENANT[.TYPE]=GPUS", help="Another quota; none for no limit. Repeat."
+            metavar="TENANT[.TYPE]=GPUS", help="Change a quota; none for no limit. Repeatable."
         ),
     ] = None,
     add_node: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NODESx]GPUSxTYPE", help="More nodes: 8xH100, or 2x8xH100. Repeat."),
+        typer.Option(
+            metavar="[NODESx]GPUSxTYPE", help="Add nodes: 8xH100, or 2x8xH100. Repeatable."
+        ),
     ] = None,
     remove_node: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="Without this node. Repeat.")
+        list[str] | None, typer.Option(metavar="NODE", help="Remove this node. Repeatable.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another order, as scheduler.policy.")
+        str | None, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = None,
     passing: Annotated[
         Passing | None, typer.Option(help="Who may pass whom, as scheduler.passing.")
     ] = None,
     placement: Annotated[
-        Placing | None, typer.Option(help="Which place a job gets, as scheduler.placement.")
+        Placing | None, typer.Option(help="Placement strategy, as scheduler.placement.")
     ] = None,
     preemption: Annotated[
         bool | None,
-        typer.Option("--preemption/--no-preemption", help="Whether running jobs give way."),
+        typer.Option("--preemption/--no-preemption", help="Allow preemption."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of scheduler. Repeat."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change any scheduler setting. Repeatable."
+        ),
     ] = None,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Begin here: 7d (ago), 2026-11-10; all of it.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Begin of the period: 7d (ago), 2026-11-10. Default: all."
+        ),
     ] = "7d",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="End here.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
     database: Database = None,
     config: Config = None,
     data_dir: DataDir = None,
     api_url: ApiUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show how the last days would have gone with other quotas, nodes or rules.
+    """Show how the past would have gone with other quotas, nodes or settings.
 
-    The jobs of the journal come again when they came and run as long as they ran; who starts when
-    is decided anew by the code of the service: once as it was set, once changed. Without a change
-    it shows how near the simulation is to what really happened.
+    The jobs of the journal are submitted again at the same times with the same run times, and the
+    service's own code schedules them: once with the settings of then, once with the change. Without
+    a change it shows how close the simulation is to what really happened.
     """
     from tgpu.app import whatif as again
     from tgpu.app.refusal import CannotServe

@@ -40,7 +40,7 @@ class ReasonCode(StrEnum):
     PROMISED = "promised"  # jobs: they give way to this one
     NOT_CHOSEN = "not_chosen"  # policy: an installed policy did not choose it
     NO_NODE = "no_node"  # no machine has reported its GPUs yet
-    NEXT_CYCLE = "next_cycle"  # nothing is in its way; it starts with the next cycle
+    NEXT_CYCLE = "next_cycle"  # nothing blocks it; it starts with the next cycle
 
 
 @dataclass(frozen=True, slots=True)

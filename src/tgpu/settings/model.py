@@ -81,7 +81,7 @@ class SchedulerSettings(Section):
     policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
         description="Order of the queue: priority, fifo, fairshare, shortest, backfill, quickest; "
-        "las, adaptive or tiresias, under which those who run give way too; or the name of an "
+        "las, adaptive or tiresias, which also preempt running jobs; or the name of an "
         "installed policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
@@ -93,11 +93,11 @@ class SchedulerSettings(Section):
     )
     shortest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,
-        description="Under the policy shortest, who has waited longer than this comes first.",
+        description="Under the policy shortest, jobs that waited longer than this come first.",
     )
     quickest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=14 * 86_400,
-        description="Under the policy quickest, who has waited longer than this comes first.",
+        description="Under the policy quickest, jobs that waited longer than this come first.",
     )
     backfill_over: Literal["priority", "fifo", "fairshare", "shortest"] = Field(
         default="priority", description="The order of the jobs under the policy backfill."
@@ -126,7 +126,7 @@ class SchedulerSettings(Section):
     )
     hold_after_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,
-        description="Who has waited this long is passed by nobody on the GPUs it will have; 0 for "
+        description="Jobs that waited this long are not overtaken on the GPUs they will get; 0 for "
         "never.",
     )
     enable_preemption: bool = Field(
@@ -135,17 +135,18 @@ class SchedulerSettings(Section):
         "and lent quota is taken back.",
     )
     preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=1, description="How much higher a job's priority must be than its victims'."
+        default=1,
+        description="How much higher a job's priority must be than that of the jobs it preempts.",
     )
     preempt_min_run_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
-        default=300, description="Nobody gives way before having run this long."
+        default=300, description="Minimum run time before a job may be preempted."
     )
     preempt_spare_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
-        default=60, description="Nobody gives way who ends by itself within this."
+        default=60, description="Jobs that end by themselves within this time are not preempted."
     )
     preempt_most_times: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
         default=3,
-        description="Nobody gives way more often than this; not under las, adaptive and tiresias.",
+        description="Maximum preemptions per job; not under las, adaptive and tiresias.",
     )
     scheduling_interval_ms: Annotated[int, Field(ge=10, le=3_600_000), NOT_BOOL] = Field(
         default=1000, description="A cycle runs when something changed, and at least this often."
@@ -160,7 +161,7 @@ class SchedulerSettings(Section):
     )
     max_running_jobs: Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL] = Field(
         default=0,
-        description="Jobs of all tenants that run at once; 0 for as many as there is room for.",
+        description="Maximum of running jobs over all tenants; 0 for no limit.",
     )
     enable_gang_scheduling: bool = Field(
         default=True, description="Whether jobs may have several workers that start together."
@@ -309,9 +310,9 @@ class LimitSettings(Section):
 
     requests_per_second: Annotated[
         float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL
-    ] = Field(default=0, description="Requests a second that each caller may make; 0 for no limit.")
+    ] = Field(default=0, description="Requests per second for each caller; 0 for no limit.")
     burst: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=100, description="Requests that a caller may make at once after a pause."
+        default=100, description="Burst of requests that a caller may make after a pause."
     )
     max_body_mb: Annotated[int, Field(ge=1, le=10_000), NOT_BOOL] = Field(
         default=2, description="Largest body of an ordinary request, in MiB; of gRPC too."
@@ -466,15 +467,15 @@ class PredictionSettings(Section):
     )
     estimate_interval_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=5.0,
-        description="How often it is worked out anew when waiting jobs will start; 0 for never.",
+        description="How often start estimates are updated; 0 for never.",
     )
     estimate_budget_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
         default=250,
-        description="Computing time for that, each time; what it does not reach is told roughly.",
+        description="Computing time for each update; jobs beyond it get a rough estimate.",
     )
     estimate_jobs: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=2000,
-        description="Waiting jobs that are looked at one by one for that, the next ones first.",
+        description="Number of waiting jobs projected one by one, the next ones first.",
     )
 
 
@@ -749,7 +750,7 @@ class TenantSettings(Section):
         default=True, description="Whether its jobs may be preempted by more important ones."
     )
     enforce_quota: bool = Field(
-        default=True, description="With false its limits are shown, and do not limit."
+        default=True, description="Enforce the quota; with false its limits are only shown."
     )
     cohort: Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")] = (
         Field(
@@ -887,7 +888,7 @@ class LoggingSettings(Section):
     """What the service says about itself, and where."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="The least important lines that are still written."
+        default="INFO", description="Log level: the least important lines that are written."
     )
     format: Literal["console", "json"] = Field(
         default="console", description="console for people, json for machines: one object a line."

@@ -116,7 +116,7 @@ def test_reserved_gpus_are_named_with_the_limit_that_would_do(
 def test_a_job_of_another_tenant_has_no_name_in_the_sentence() -> None:
     found = reason(ReasonCode.STRICT_LINE, job="")
     model = reason_model(found, "7")
-    assert "another tenant's job is before it" in model.message
+    assert "another tenant's job is ahead of it" in model.message
     assert model.remedy == "tgpu show 7"
 
 
@@ -149,4 +149,4 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
 @pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])
 def test_one_job_gives_way_or_several(jobs: str, who: str) -> None:
     told = reason_model(reason(ReasonCode.PROMISED, jobs=jobs), "7")
-    assert (told.message, told.remedy) == (f"waits for {who} to give way to it", "tgpu show 3")
+    assert (told.message, told.remedy) == (f"waits for {who} to be preempted for it", "tgpu show 3")

@@ -22,15 +22,15 @@ _KNOWN: Final = {
     "command": "from {} of the same command with other numbers",
     "name": "from {} of the same name",
     "limit": "from time limits alone",
-    "model": "from {} that a model was taught",
+    "model": "from a model trained on {}",
     "user": "from {} of other jobs of the same user",
     "tenant": "from {} of other jobs of the same tenant",
     "size": "from {} of other jobs of the same size",
     "any": "from {} of other jobs",
-    "elapsed": "from how long they run already, longer than any before",
+    "elapsed": "from how long they have run so far, longer than any run before",
 }
-_NOTHING_KNOWN: Final = "nothing is known of how long some jobs before it run"
-_FAR_BACK: Final = "far back in line, told by how quickly jobs start"
+_NOTHING_KNOWN: Final = "some jobs ahead have no runtime estimate"
+_FAR_BACK: Final = "far back in the queue, estimated from how fast jobs start"
 
 
 def starts_in(estimate: EstimateModel | None, now_ms: int) -> str:
@@ -49,7 +49,7 @@ def starts_in(estimate: EstimateModel | None, now_ms: int) -> str:
 
 
 def start_text(estimate: EstimateModel | None, now_ms: int) -> str:
-    """In about 12m, nine of ten such jobs within 40m (14:05 to 14:33); from 19 runs of …"""
+    """In about 12m, 90% likely within 40m (14:05 to 14:33); from 19 runs of …"""
     if estimate is None:
         return ""
     early, late = _left(estimate.p50, now_ms), _left(estimate.p90, now_ms)
@@ -67,7 +67,7 @@ def start_text(estimate: EstimateModel | None, now_ms: int) -> str:
 def _span(early: float, late: float, *, is_promised: bool) -> str:
     """ "now" is for what nothing is in the way of: whatever waits for others is given a span."""
     last = duration_text(max(late, _SOON_SECONDS))
-    within = f"at the latest in {last}" if is_promised else f"nine of ten such jobs within {last}"
+    within = f"at the latest in {last}" if is_promised else f"90% likely within {last}"
     if early < _SOON_SECONDS or (is_promised and duration_text(early) == last):
         return within
     return f"in about {duration_text(early)}, {within}"
@@ -94,9 +94,9 @@ def when_lines(answer: EstimateAnswer) -> list[Line]:
 def _when(answer: EstimateAnswer) -> list[str]:
     what = "it" if answer.jobs == 1 else f"the first of {plural(answer.jobs, 'job')}"
     if answer.held:
-        return [f"{what} would be on hold: nobody knows when it is released"]
+        return [f"{what} would be on hold until it is released"]
     if answer.estimate is None:
-        lines = [f"nobody can tell when {what} would start"]
+        lines = [f"no estimate of when {what} would start"]
     elif answer.starts_now:
         lines = [f"{what} would start now"]
     else:

@@ -9,7 +9,7 @@ from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural
 from tgpu.wire.v1 import AheadModel, BlockerModel, WhyAnswer
 
 _COLUMNS: Final = (
-    Column("  IN ITS WAY", least=8),
+    Column("  BLOCKED BY", least=8),
     Column("TENANT", least=6, leave_out=2),
     Column("USER", least=6, leave_out=3),
     Column("GPUS", right=True),

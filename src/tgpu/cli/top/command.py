@@ -11,7 +11,7 @@ EPILOG = examples("tgpu top", "tgpu top --interval 5s")
 
 
 def top(
-    interval: Annotated[str, typer.Option(metavar="SPAN", help="Pause between two looks.")] = "2s",
+    interval: Annotated[str, typer.Option(metavar="SPAN", help="Refresh interval.")] = "2s",
     api_url: ApiUrl = None,
 ) -> None:
     """Watch GPUs, queue and running jobs on the whole screen, and act on them by keys.

@@ -51,7 +51,7 @@ def test_those_in_the_way_stand_in_columns():
     ends_by = "2023-11-14T22:15:20Z"
     blockers = [a_blocker(ends_by=ends_by), a_blocker("10", user="bob", gpus=[2], gpu_count=0.5)]
     lines = text_of(an_answer(blockers=blockers, blocker_count=3)).splitlines()
-    assert lines[1].split() == ["IN", "ITS", "WAY", "USER", "GPUS", "ON", "ENDS", "BY"]
+    assert lines[1].split() == ["BLOCKED", "BY", "USER", "GPUS", "ON", "ENDS", "BY"]
     assert lines[2].startswith("  job 3")
     assert lines[2].endswith("(in 2m00s)")
     assert " ".join(lines[3].split()) == "job 10 bob 0.5 GPU 2 of n0 no time limit"
