@@ -150,7 +150,6 @@ def urls() -> list[str]:
         "job": "ours-0",
         "array": "ours-0",
         "job_id": "ours-0",
-        "array": "ours-0",
         "tenant_id": OURS,
         "project_id": OURS,
         "queue_id": f"{OURS}:default",
