@@ -7,6 +7,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from tgpu.cli.usage_words import usage_sentence
+
 # How `tgpu` answers, and not what the job is: for the command line alone.
 ANSWERING: Final = frozenset({"when", "wait", "quiet", "as_json", "api_url", "by_path"})
 _WORDS = "tgpu.submit.words"
@@ -85,17 +87,9 @@ def read_words(command: TyperCommand, words: Sequence[str]) -> tuple[dict[str, A
     try:
         context = command.make_context("submit", list(words))
     except typer.TyperException as error:
-        raise WrongWords(_sentence(error)) from error
+        raise WrongWords(usage_sentence(error)) from error
     except typer.Exit:  # --help
         raise WrongWords("--help is for the command line") from None
     read = {name: context.params[name] for name in typed_names(context)}
     rest = read.pop("command", None) or []
     return read, rest
-
-
-def _sentence(error: typer.TyperException) -> str:
-    text = error.format_message().rstrip(".").replace("\n", " ").replace("Value error, ", "")
-    head, colon, rest = text.removeprefix("Invalid value for '").partition("': ")
-    if colon and head.startswith("--"):
-        return f"{head}: {rest}"
-    return text[:1].lower() + text[1:]

@@ -49,7 +49,7 @@ def test_what_is_typed_goes_before_the_head(tgpu, service, write):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("--gpsu 2", "train.sh, line 2: no such option: --gpsu"),
+        ("--gpsu 2", "train.sh, line 2: there is no option --gpsu"),
         ("--workers many", "train.sh, line 2: --workers: "),
         ("--gpus two", "train.sh, line 2: --gpus: 'two' is no number of GPUs"),
         ("--gpus 2 python", "train.sh, line 2: 'python' is no option"),
