@@ -7,15 +7,17 @@ from typing import Final
 
 from tgpu.engines.ballast import Room, give_up, room_at
 from tgpu.service.disk import free_of
+from tgpu.wire.system_words import system_words
 
 _LITTLE: Final = 256 * 1024  # less than this is too little to open a database with
 _PLACE: Final = "the file system at "
 _ELSEWHERE: Final = "or choose another directory with --data-dir"
 _CAUSES: Final = {
     errno.ENOTDIR: "a file is in its way: move it, ",
+    errno.EEXIST: "a file is in its way: move it, ",
     errno.ENOENT: "it is not there any more: make it, or mount the disk it is on, ",
-    errno.EACCES: "check the owner and permissions of the directories above it, ",
-    errno.EPERM: "check the owner and permissions of the directories above it, ",
+    errno.EACCES: "you may not: check the owner and permissions of the directories above it, ",
+    errno.EPERM: "you may not: check the owner and permissions of the directories above it, ",
 }
 
 
@@ -36,7 +38,8 @@ def why_unwritable(path: Path, error: OSError) -> str:
         )
     if error.errno == errno.ENOSPC:
         return no_room(path)
-    return f"{error.strerror}: {_CAUSES.get(error.errno or 0, '')}{_ELSEWHERE}"
+    cause = _CAUSES.get(error.errno or 0, f"{system_words(error)}: mend that, ")
+    return f"{cause}{_ELSEWHERE}"
 
 
 def no_room(path: Path) -> str:

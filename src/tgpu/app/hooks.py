@@ -8,6 +8,7 @@ from tgpu.engines.api import Engine
 from tgpu.engines.hooks.engine import HookedEngine, HookSettings
 from tgpu.service.service import Service
 from tgpu.settings import Settings
+from tgpu.wire.system_words import system_words
 
 
 def with_hooks(engine: Engine | None, settings: Settings) -> Engine | None:
@@ -44,7 +45,7 @@ def _check(setting: str, program: str) -> None:
     try:
         found = os.stat(program)
     except OSError as error:
-        raise CannotServe(f"{setting}: {program}: {error.strerror}") from None
+        raise CannotServe(f"{setting}: {program}: {system_words(error)}") from None
     if not stat.S_ISREG(found.st_mode) or not os.access(program, os.X_OK):
         raise CannotServe(f"{setting}: {program} cannot be run; chmod +x {program}")
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:

@@ -136,12 +136,17 @@ def replay(
 
 
 def _missing(walk: Walk, target: Target) -> str:
-    last = walk.rebuilt.seq
+    last = walk.rebuilt.seq or walk.journal.header.last_seq
     if target.start_of is not None:
         return f"job {target.start_of} never started in this journal, which ends with event {last}"
     if target.seq is not None:
         first = walk.journal.header.after
         return f"event {target.seq} is not in this journal: it has {first + 1} to {last}"
+    if target.at is not None and walk.began_at is not None:
+        until = max(walk.rebuilt.at, walk.journal.header.exported_at)
+        is_early = target.at < walk.began_at
+        span = f"begins {iso(walk.began_at)}" if is_early else f"ends {iso(until)}"
+        return f"{iso(target.at)} is not in this journal: it {span}"
     return "the journal has no events"
 
 

@@ -67,6 +67,7 @@ from tgpu.telemetry.exposition import Exposition, MetricsPort
 from tgpu.telemetry.job_log import JobLog
 from tgpu.telemetry.metrics import make_registry
 from tgpu.telemetry.requests import RequestLog
+from tgpu.wire.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler")
 
@@ -83,7 +84,9 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
     try:
         set_up_logging(settings.logging)
     except OSError as error:
-        raise CannotServe(f"cannot write the log to logging.file: {error}") from None
+        raise CannotServe(
+            f"logging.file: {settings.logging.file} cannot be written: {system_words(error)}"
+        ) from None
     door_rules(settings)  # before anything is listened on
     check_run_as(settings)
     check_secret_files(settings)

@@ -28,10 +28,13 @@ def accuracy(
     Measured against the first estimate of each job.
     """
     from tgpu.cli.connect import connected
+    from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.estimate import accuracy_grid, accuracy_line
     from tgpu.cli.render.grid import lay_out
 
+    if not days > 0:
+        raise bad_input(f"--days: must be above 0 (got {days:g})")
     with connected(api_url) as client:
         found = client.accuracy(days, tenant)
     if as_json:

@@ -116,6 +116,11 @@ def priority(
     """
     *names, number = jobs
     wanted = Wanted(names, is_all, state, name, user, tenant)
+    if not names and not any((is_all, state, name, user, tenant)):
+        from tgpu.cli.failures import bad_input
+
+        problem = f"priority takes jobs and then a number, and there is only {number!r}"
+        raise bad_input(problem, "as in: tgpu priority 12 1000")
     more = {"priority": _read_priority(number)}
     return act("priority", wanted, as_json=as_json, api_url=api_url, more=more)
 

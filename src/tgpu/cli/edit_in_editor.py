@@ -14,6 +14,7 @@ from tgpu.cli.edit_change import Change
 from tgpu.cli.environment import variables
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.job_file import read_job_file
+from tgpu.wire.system_words import system_words
 from tgpu.wire.v1 import JobModel
 
 _HEAD: Final = """\
@@ -128,7 +129,7 @@ def _open_editor(path: Path) -> None:
         code = subprocess.run(words, check=False).returncode
     except OSError as error:
         raise bad_input(
-            f"the editor {words[0]!r} cannot be run: {error.strerror}",
+            f"the editor {words[0]!r} cannot be run: {system_words(error)}",
             "set EDITOR, or say what to change: tgpu edit 7 --gpus 1",
         ) from error
     if code:

@@ -33,12 +33,16 @@ def run(context: typer.Context, **values: Any) -> int:
     standard input is no terminal, that and the output are passed on as they are.
     """
     from tgpu.cli.drafts import Draft, Given, laid_over
+    from tgpu.cli.one_word import refuse_one_word
     from tgpu.cli.option_words import said_names
     from tgpu.cli.running import run_job
     from tgpu.cli.submission import Typed
 
     said = {name: values[name] for name in said_names(context) if name in values}
     keep = bool(said.pop("keep", False))
+    command: list[str] = said.get("command") or []
+    if len(command) == 1:
+        refuse_one_word(command[0], "tgpu run")
     api_url = values.get("api_url")
     said.pop("api_url", None)
     typed, cwd, _ = laid_over(Given(Typed(()), None, frozenset()), Draft("", 0, said))

@@ -27,7 +27,7 @@ def settings(environ: dict[str, str], config: Path | None = None) -> Check:
     except SettingsError as error:
         first = error.problems[0]
         if config is not None and first.startswith(str(config)):
-            return Check("settings", Level.FAIL, first, f"mend it; tgpu config check {config}")
+            return Check("settings", Level.FAIL, first, f"tgpu config check {config}")
         variable = first.partition(":")[0]
         return Check("settings", Level.FAIL, first, f"unset {variable}, or set it right")
     if loaded.without_effect:

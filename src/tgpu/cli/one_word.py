@@ -7,7 +7,7 @@ import shutil
 from tgpu.cli.failures import bad_input
 
 
-def refuse_one_word(word: str) -> None:
+def refuse_one_word(word: str, typed: str = "tgpu submit") -> None:
     """Raises bad input where it is surely not meant as one word.
 
     A program's name may have spaces, and a scheduler elsewhere may have one that is not here: so
@@ -23,6 +23,6 @@ def refuse_one_word(word: str) -> None:
         return
     raise bad_input(
         f"{word!r} is one word, because of the quotes around it, and no program is called that",
-        f"write: tgpu submit -- {shlex.join(words)}\n  or, for pipes and $: tgpu submit -- sh -c "
+        f"write: {typed} -- {shlex.join(words)}\n  or, for pipes and $: {typed} -- sh -c "
         f"{shlex.quote(word)}",
     )

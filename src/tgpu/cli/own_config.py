@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure, bad_input
+from tgpu.wire.json_words import toml_place
+from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.client.http import Client
@@ -72,11 +74,15 @@ def read() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Failure(f"cannot read {shown}: {reason}", f"rm {path}", code="OS_ERROR") from error
+        raise Failure(
+            f"cannot read {shown}: {system_words(error)}", f"rm {path}", code="OS_ERROR"
+        ) from error
     except ValueError as error:
         remedy = "mend it, or remove it and use: tgpu config set tenant NAME"
-        raise bad_input(f"{shown} is no TOML: {error}", remedy) from error
+        raise bad_input(
+            f'{shown}{toml_place(str(error))} is no TOML: write lines like tenant = "vision"',
+            remedy,
+        ) from error
     return {key: _checked(key, value, shown) for key, value in content.items()}
 
 
@@ -92,8 +98,9 @@ def write(values: Mapping[str, str]) -> Path:
             file.write("".join(f"{line}\n" for line in lines))
         beside.replace(path)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Failure(f"cannot write {home_relative(path)}: {reason}", code="OS_ERROR") from error
+        raise Failure(
+            f"cannot write {home_relative(path)}: {system_words(error)}", code="OS_ERROR"
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
     return path

@@ -107,7 +107,7 @@ def _tell_moment(
                 tell=tell,
             )
         except replaying.NoSuchMoment as error:
-            raise Failure(str(error), code="NOT_FOUND") from error
+            raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
             raise Failure(f"the settings of then cannot be had here: {error}") from error
     if as_json:
@@ -116,6 +116,14 @@ def _tell_moment(
     show_lines(replay_lines(answer, width()))
     for text in answer.notes:
         note(f"note: {text}")
+
+
+def _no_such_moment(error: ValueError) -> Failure:
+    from tgpu.cli.exit_codes import ExitCode
+    from tgpu.cli.instants import in_local_time
+
+    sentence = in_local_time(str(error))
+    return Failure(sentence, exit_code=ExitCode.NO_SUCH_JOB, code="NOT_FOUND")
 
 
 def _tell_passages(source: Source, job: str, as_json: bool) -> None:
@@ -128,7 +136,7 @@ def _tell_passages(source: Source, job: str, as_json: bool) -> None:
         try:
             found = replaying.passages(journal, JobId(job), tell=tell)
         except replaying.NoSuchMoment as error:
-            raise Failure(str(error), code="NOT_FOUND") from error
+            raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
             raise Failure(f"the settings of then cannot be had here: {error}") from error
     if as_json:

@@ -1,6 +1,6 @@
 """Commands about reservations: reserve, reservations, unreserve. Times are of this machine."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -22,6 +22,19 @@ LIST_EPILOG = examples(
     "tgpu reservations", "tgpu reservations --tenant vision --json | jq '.reservations[].id'"
 )
 UNRESERVE_EPILOG = examples("tgpu unreserve r-1")
+
+
+# What the API calls a field, and what is typed to fill it.
+_OPTIONS: Final = {
+    "id": "--id",
+    "tenant_id": "--tenant",
+    "gpus": "--gpus",
+    "minutes": "--for",
+    "starts_at": "--at",
+    "gpu_type": "--type",
+    "node": "--node",
+    "unused_minutes": "--unused",
+}
 
 
 def reserve(
@@ -159,8 +172,9 @@ def _refused(error: "ClientError") -> "Failure":
     from tgpu.cli.failures import of_client_error
     from tgpu.cli.instants import instant_text
     from tgpu.cli.render.reservations import millis
+    from tgpu.cli.submission import in_options
 
-    failure = of_client_error(error)
+    failure = in_options(of_client_error(error), _OPTIONS)
     for fact in error.details:
         if isinstance(fact, dict) and isinstance(fact.get("free_at"), str):
             # Far enough back to make the date part of it: "Fri" cannot be typed.

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tgpu.wire.system_words import system_words
+
 Ask = Callable[[str], str]  # by a variable's name
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,7 +53,7 @@ def _of_file(name: str, path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise ValueError(f"{name} cannot be read from {path}: {error.strerror}") from None
+        raise ValueError(f"{name} cannot be read from {path}: {system_words(error)}") from None
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path} has more than {_MOST_BYTES} bytes, too many for {name}")
     try:

@@ -12,6 +12,7 @@ from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import Json, examples
 from tgpu.cli.sim_pack import EPILOG as PACK_EPILOG
 from tgpu.cli.sim_pack import pack
+from tgpu.wire.json_words import json_words
 from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Row
     try:
         return read_trace(path, format)
     except OSError as error:
-        raise bad_input(f"--trace: {trace} cannot be read: {error}") from error
+        raise bad_input(f"--trace: {trace} cannot be read: {system_words(error)}") from error
 
 
 @contextmanager
@@ -434,7 +435,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise bad_input(f"{path} cannot be read: {system_words(error)}") from error
     except ValueError as error:
-        raise bad_input(f"{path} is no JSON: {error}") from error
+        raise bad_input(f"{path} is no JSON: {json_words(str(error))}") from error
     if not is_report(found):
         raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
     assert isinstance(found, dict)

@@ -216,10 +216,10 @@ def option_of(field: str) -> str | None:
     return _OPTIONS.get(field)
 
 
-def in_options(failure: Failure) -> Failure:
+def in_options(failure: Failure, options: Mapping[str, str] = _OPTIONS) -> Failure:
     """The same failure in the words of the command line: `gpu_count: …` becomes `--gpus: …`."""
     field, colon, rest = failure.message.partition(": ")
-    option = _OPTIONS.get(field.split(".", maxsplit=1)[0])
+    option = options.get(field.split(".", maxsplit=1)[0])
     if colon and option is not None:
         failure.message = f"{option}: {rest}"
     return failure

@@ -15,6 +15,28 @@ from tgpu.wire.complaints import remedy_of
 _MEANINGS: Final = {
     "--priority": "must be a whole number, higher goes first: 300 is low, 500 normal, 1500 high",
 }
+# Words that people take for one another, of other tools and of ours.
+_SAME: Final = (
+    ("create", "add", "new", "set"),
+    ("remove", "delete", "rm", "revoke"),
+    ("change", "update", "modify", "edit"),
+    ("list", "ls", "ps", "squeue", "qstat"),
+    ("cancel", "kill", "scancel", "qdel"),
+    ("submit", "sbatch", "qsub"),
+    ("run", "srun", "exec"),
+    ("status", "info", "sinfo"),
+    ("show", "describe", "inspect", "get"),
+    ("logs", "log", "tail"),
+    ("cwd", "dir", "directory", "workdir", "working-dir", "chdir"),
+    ("type", "gpu-type"),
+    ("time", "time-limit", "max-runtime", "walltime"),
+    ("after", "dependency", "depends-on"),
+    ("env", "export"),
+    ("cpus", "cpus-per-task", "cores"),
+    ("mem", "memory", "ram"),
+    ("reservation", "booking"),
+    ("server", "url", "api-url"),
+)
 _NOT_A_NUMBER: Final = frozenset({"int_parsing", "int_type", "int_from_float"})
 _CHOICES: Final = re.compile(r"is not one of (.*)", re.DOTALL)
 _NO_COMMAND: Final = re.compile(r"No such command '(?P<name>.*?)'(?:\.|$)", re.DOTALL)
@@ -104,5 +126,13 @@ def _commands(context: Any) -> list[str]:
 
 
 def _near(name: str, there: list[str]) -> str:
-    near = get_close_matches(name, there, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    """Only what was surely meant: a wrong guess is worse than none."""
+    bare = name.lstrip("-")
+    by_bare = {each.lstrip("-"): each for each in there}
+    same = next((words for words in _SAME if bare in words), ())
+    near = [
+        *get_close_matches(bare, by_bare, n=1, cutoff=0.75),
+        *(word for word in same if word in by_bare),
+        *(each for each in by_bare if len(bare) > 2 and each.startswith(f"{bare}-")),
+    ]
+    return f"; did you mean {by_bare[near[0]]}?" if near else ""

@@ -42,10 +42,10 @@ def parse_target(text: str) -> Target:
         if not path.is_absolute():
             raise ValueError(f"{text!r} needs an absolute path: {remedy}")
         return unix_target(path)
-    parts = urlsplit(text.strip())
     try:
+        parts = urlsplit(text.strip())
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, or too large
+    except ValueError:  # a port that is no number, or too large; a bracket that is not closed
         valid = False
     if not valid:
         raise ValueError(f"{text!r} is no address of a scheduler: {remedy}")

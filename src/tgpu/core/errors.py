@@ -31,6 +31,8 @@ _DEPTH: Final = 4
 
 def quoted(value: object) -> str:
     """A value in a sentence, as Python writes it. What it costs does not grow with the value."""
+    if isinstance(value, bytes):  # of a body that was not read as anything
+        value = value[: _QUOTED + 1].decode(errors="replace")
     text = repr(_beginning(value, 0))
     return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
 

@@ -20,6 +20,7 @@ from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.problems import BadInput, Problem
 from tgpu.store import codec
+from tgpu.wire.json_words import decoding_words, json_words
 from tgpu.wire.masking import (
     MASK,
     is_secret_option,
@@ -196,7 +197,7 @@ class Journal:
         try:
             return codec.decode_event(row.kind, row.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            text = f"is no {row.kind} of a journal: {error}"
+            text = f"is no {row.kind} of a journal: {_words(error)}"
             raise self.bad(row.line, "event", text, "no event") from None
 
     def at(self, row: Row) -> int:
@@ -204,7 +205,7 @@ class Journal:
         try:
             return _INSTANT.decode(row.payload).at
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self.bad(row.line, "event.at", f"{error}", "no event") from None
+            raise self.bad(row.line, "event.at", _words(error), "no event") from None
 
     def bad(self, line: int, column: str, text: str, kind: str) -> BadInput:
         return BadInput(self.name, [Problem(line, column, text, kind)])
@@ -216,7 +217,7 @@ class Journal:
         try:
             found = _HEADER.decode(text)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            what = f"is no header of a journal: {error}"
+            what = f"is no header of a journal, as `tgpu export` writes it: {_words(error)}"
             raise self.bad(1, "", what, "no journal") from None
         if found.kind not in _KINDS:
             what = f"is {found.kind[:60]!r}; {KIND!r} is right (`tgpu export` writes it)"
@@ -232,7 +233,9 @@ class Journal:
         try:
             return _LINE.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self.bad(number, "", f"is no line of a journal: {error}", "no JSON") from None
+            raise self.bad(
+                number, "", f"is no line of a journal: {_words(error)}", "no JSON"
+            ) from None
 
     def _check(self, number: int, line: _Line, seq: int) -> None:
         if line.seq != seq:
@@ -242,6 +245,13 @@ class Journal:
             known = ", ".join(codec.KINDS)
             what = f"{line.kind[:60]!r} is no kind of event that this version knows: {known}"
             raise self.bad(number, "kind", what, "unknown kind")
+
+
+def _words(error: Exception) -> str:
+    """What a decoder complains of, in our words."""
+    if isinstance(error, msgspec.ValidationError):
+        return decoding_words(str(error))
+    return json_words(str(error))
 
 
 @contextmanager
@@ -287,8 +297,8 @@ def _file_lines(name: str, file: IO[bytes]) -> Iterator[bytes]:
         number += 1
         try:
             line = file.readline(_LONGEST_LINE)
-        except (OSError, EOFError, zlib.error) as error:
-            text = f"cannot be unpacked: {error}"
+        except (OSError, EOFError, zlib.error):
+            text = "cannot be unpacked: the file is damaged, or not whole"
             raise BadInput(name, [Problem(number, "", text, "no gzip")]) from None
         if not line:
             return

@@ -27,6 +27,8 @@ from tgpu.core.units import GPU
 from tgpu.journal.lines import Journal, Row
 from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell
 
+# Whoever asks may have a clock that is ahead of the one of the journal.
+_SKEW_MS: Final = 60_000
 _TIME_UP: Final = "its time was up"
 _UNUSED: Final = "nothing ran in it within"
 
@@ -86,6 +88,7 @@ class Walk:
         self.rebuilt = Rebuilt(journal, predictor)
         self.journal = journal
         self.promises: Promises = ()
+        self.began_at: int | None = None  # from here on it is known how things stood
         self._tell = tell
         self._promise = promise
         self._at: int | None = None  # of the last step, where no cycle followed it yet
@@ -224,17 +227,33 @@ class Moment:
 def find(walk: Walk, target: Target) -> Moment | None:
     """None where the journal has no such moment."""
     for step in walk.steps():
+        if walk.rebuilt.seq == walk.journal.header.after and _is_before(walk, target, step):
+            return None
         if step.is_cycle and _is_it(target, step):
             return _moment(walk, step.at, step)
-        if target.seq is not None and step.first_seq > target.seq:
-            return _moment(walk, walk.rebuilt.at, None)
-        if target.at is not None and step.at > target.at:
-            return _moment(walk, target.at, None)
+        is_past_seq = target.seq is not None and step.first_seq > target.seq
+        if is_past_seq or (target.at is not None and step.at > target.at):
+            return _moment(walk, target.at or walk.rebuilt.at, None)
     if target.at is not None and walk.rebuilt.seq:
-        return _moment(walk, target.at, None)
+        return None if _is_behind(walk, target.at) else _moment(walk, target.at, None)
     if target.seq is not None and target.seq == walk.rebuilt.seq:
         return _moment(walk, walk.rebuilt.at, None)
     return None
+
+
+def _is_before(walk: Walk, target: Target, first: Step) -> bool:
+    """Whether the journal begins later; `first` is its first step."""
+    after = walk.journal.header.after
+    walk.began_at = walk.rebuilt.at if after else first.at
+    if target.seq is not None:
+        return target.seq <= after
+    return target.at is not None and target.at < walk.began_at
+
+
+def _is_behind(walk: Walk, at: int) -> bool:
+    """Whether nobody can know what happened by then; an old journal does not say when it ends."""
+    exported_at = walk.journal.header.exported_at
+    return bool(exported_at) and at > max(walk.rebuilt.at, exported_at) + _SKEW_MS
 
 
 def _is_it(target: Target, step: Step) -> bool:

@@ -54,7 +54,8 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
     request = job_class.request
     open_to_all = replace(request, where=replace(request.where, gpus=()))
     if request.where.gpus and _could_hold(uses, job_class._replace(request=open_to_all)):
-        return InvalidRequest("allowed_gpus", list(request.where.gpus), _too_few(request, gpus))
+        named = ",".join(map(str, request.where.gpus))
+        return InvalidRequest("allowed_gpus", named, _too_few(request, gpus))
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tgpu.settings.fields import NOT_BOOL, FilePath, SecretText, Section
 from tgpu.wire.mail import ADDRESS
+from tgpu.wire.system_words import system_words
 
 _ADDRESS: Final = re.compile(ADDRESS)
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -182,7 +183,7 @@ def secret_of(
     try:
         found = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "is not UTF-8 text"
+        problem = system_words(error) if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"{what}_file: {file}: {problem}") from None
     if not found:
         raise ValueError(f"{what}_file: {file} is empty")

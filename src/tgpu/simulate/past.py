@@ -47,7 +47,7 @@ def read_past_jobs(path: Path, *, scored: bool = False) -> list[PastJob]:
                 )
             found = list(_jobs(table, names, scored, problems))
         except (csv.Error, EOFError, OSError, zlib.error) as error:
-            text = f"cannot be read: {error}"
+            text = "cannot be read: the file is damaged, or not whole"
             raise BadInput(path.name, [Problem(table.line_num, "", text, "no data")]) from error
     if problems:
         raise BadInput(path.name, problems)

@@ -21,6 +21,7 @@ from tgpu.simulate.rows import (
     seconds_as_ms,
     whole,
 )
+from tgpu.wire.json_words import json_words
 
 Fields = Mapping[str, str]
 
@@ -59,7 +60,7 @@ def read_trace(path: Path, format: str | None = None) -> Rows:
         with open_text(path) as file:
             return read(path.name, file)
     except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        problem = Problem(1, "", f"the file is damaged: {error}", "no data")
+        problem = Problem(1, "", "the file is damaged, or not whole", "no data")
         raise BadInput(path.name, [problem]) from error
 
 
@@ -142,7 +143,9 @@ def _read_ndjson(name: str, file: TextIO) -> Rows:
             try:
                 found = json.loads(text)
             except ValueError as error:
-                rows.problems.append(Problem(line, "", f"is no JSON: {error}", "no JSON"))
+                rows.problems.append(
+                    Problem(line, "", f"is no JSON: {json_words(str(error))}", "no JSON")
+                )
                 continue
             if not isinstance(found, dict):
                 rows.problems.append(Problem(line, "", "is no JSON object", "no JSON"))

@@ -46,6 +46,19 @@ _YAML: Final = (
         "it has a control character in it",
     ),
 )
+_MISSING: Final = re.compile(r"missing required field `(.+?)`")
+_UNKNOWN: Final = re.compile(r"contains unknown field `(.+?)`")
+_OTHER_TYPE: Final = re.compile(r"Expected `(\w+).*?`, got `(\w+).*?`")
+_PATH: Final = re.compile(r"at `\$\.?(.+?)`")
+_TYPES: Final = {
+    "object": "an object",
+    "array": "a list",
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+}
 _BYTE: Final = re.compile(r"byte \d+")
 _PLACE: Final = re.compile(r"\(at line (\d+), column (\d+)\)")
 
@@ -54,6 +67,20 @@ def json_words(complaint: str) -> str:
     byte = _BYTE.search(complaint)
     place = f" ({byte[0]})" if byte else ""
     return _words(_JSON, complaint, "something in it is not JSON") + place
+
+
+def decoding_words(complaint: str) -> str:
+    """Of JSON that is right, but has other fields or values than it should."""
+    path = _PATH.search(complaint)
+    where = f" at {path[1]}" if path else ""
+    if found := _MISSING.search(complaint):
+        return f"the field {found[1]!r} is missing{where}"
+    if found := _UNKNOWN.search(complaint):
+        return f"the field {found[1]!r} is not known{where}"
+    if found := _OTHER_TYPE.search(complaint):
+        right, wrong = (_TYPES.get(name, name) for name in found.groups())
+        return f"{right} is expected, not {wrong}{where}"
+    return f"a value is not what it must be{where}"
 
 
 def yaml_words(complaint: str | None) -> str:

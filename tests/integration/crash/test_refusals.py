@@ -31,7 +31,10 @@ def test_a_data_directory_that_cannot_be_made(new: RealService, tmp_path: Path) 
     file = tmp_path / "file"
     file.touch()
     message = refusal(new, "--data-dir", str(file / "data"))
-    assert f"cannot use the data directory {file / 'data'}: Not a directory" in message
+    assert (
+        f"cannot use the data directory {file / 'data'}: a file is in its way: move it, or"
+        in message
+    )
     assert "--data-dir" in message
 
 

@@ -31,7 +31,7 @@ def test_without_hooks_the_engine_is_as_it_was():
     [
         (0o644, "hook", "cannot be run; chmod"),
         (0o777, "hook", "others could change"),
-        (0o755, "other", "No such file"),
+        (0o755, "other", "there is no such file"),
     ],
 )
 def test_a_program_that_cannot_be_trusted_is_refused(

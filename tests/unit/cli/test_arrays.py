@@ -98,3 +98,8 @@ def test_what_is_neither_job_nor_array_is_no_job(tgpu, command):
     outcome = tgpu(command, "99")
     assert outcome.code == 4
     assert "no job named '99'" in outcome.err
+
+
+def test_the_command_of_a_sweep_has_the_names_of_its_parameters(tgpu, service):
+    service.arrays["7"] = an_array(command=["train", "--lr=1"])
+    assert "train '--lr={lr}'" in tgpu("show", "7").out

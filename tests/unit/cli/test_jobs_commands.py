@@ -148,7 +148,7 @@ def test_conditions_choose_among_ones_own_jobs(tgpu, service, monkeypatch, optio
         (("cancel", "--state", "failed"), "what is failed is over"),
         (("cancel", "1", "--all"), "both jobs and --all"),
         (("hold",), "no job given"),
-        (("priority", "8"), "no job given"),
+        (("priority", "8"), "priority takes jobs and then a number"),
         (("priority", "8", "high"), "'high' is no priority: a whole number"),
     ],
 )

@@ -51,6 +51,19 @@ FOREIGN = (
         ("nosuch", "there is no command 'nosuch'"),
         ("lsit", "there is no command 'lsit'; did you mean list?"),
         ("list --limt 3", "there is no option --limt; did you mean --limit?"),
+        ("submit --begin 9 -- true", "there is no option --begin\n"),
+        ("submit --image x -- true", "there is no option --image\n"),
+        ("submit --workdir x -- true", "there is no option --workdir; did you mean --cwd?"),
+        ("submit --mail x -- true", "there is no option --mail; did you mean --mail-"),
+        ("tenants add x", "there is no command 'add'; did you mean create?"),
+        ("keys remove x", "there is no command 'remove'; did you mean revoke?"),
+        ("scancel 1", "there is no command 'scancel'; did you mean cancel?"),
+        ("priority 5", "priority takes jobs and then a number, and there is only '5'"),
+        ("accuracy --days 0", "--days: must be above 0 (got 0)"),
+        (
+            "submit --secret A=@/nowhere -- true",
+            "--secret: A cannot be read from /nowhere: there is no such file or folder",
+        ),
         ("list --limit", "--limit needs a value"),
         ("list --json=yes", "--json takes no value"),
         ("why", "JOB is missing"),
@@ -100,6 +113,43 @@ def test_a_whole_command_in_quotes_is_told_how_to_be_written(tgpu, service):
         "  write: tgpu submit -- sh train.sh --x 1",
         "  or, for pipes and $: tgpu submit -- sh -c 'sh train.sh --x 1'",
     ]
+
+
+def test_a_command_in_quotes_is_told_in_the_words_of_the_command_that_was_typed(tgpu, service):
+    outcome = tgpu("run", "--", "sh train.sh --x 1")
+    assert outcome.code == 2
+    assert "write: tgpu run -- sh train.sh --x 1" in outcome.err
+
+
+def test_options_in_the_head_of_a_script_are_told_as_those_of_the_command_line(
+    tgpu, service, tmp_path
+):
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n#TGPU --nosuch\ntrue\n")
+    outcome = tgpu("submit", str(script))
+    assert outcome.code == 2
+    assert "line 2: there is no option --nosuch" in outcome.err
+    script.write_text("#!/bin/sh\n#TGPU --workers x\ntrue\n")
+    assert "line 2: --workers: must be a whole number (got 'x')" in tgpu("submit", str(script)).err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"x": 1}\n', "the field 'kind' is missing"),
+        ('{"kind": 1}\n', "a text is expected, not a whole number at kind"),
+        ("x", "something in it is not JSON (byte 0)"),
+    ],
+)
+def test_a_file_that_is_no_journal_is_told_in_our_words(tgpu, tmp_path, text, sentence):
+    file = tmp_path / "journal.ndjson"
+    file.write_text(text)
+    outcome = tgpu("replay", str(file), "--at", "1")
+    assert outcome.code == 2
+    assert f"line 1: is no header of a journal, as `tgpu export` writes it: {sentence}" in (
+        outcome.err
+    )
+    assert [words for words in (*FOREIGN, "malformed") if words in outcome.err] == []
 
 
 def test_a_program_whose_name_has_spaces_is_no_mistake(tgpu, service, tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_written_is_told(tgpu, monkeypatch, tmp_path: Pat
     outcome = tgpu("config", "set", "tenant", "vision")
     assert outcome.code != 0
     assert "cannot" in outcome.err
-    assert "not a directory" in outcome.err
+    assert "a part of its path is no folder" in outcome.err
 
 
 def test_a_half_written_file_is_never_there(tgpu, monkeypatch):

@@ -33,7 +33,10 @@ def test_who_sits_at_a_terminal_is_asked_for_what_is_not_set() -> None:
         ("E", "E is empty"),
         ("=hunter2", "a secret is named like a variable"),
         ("hunter2 x", "a secret is named like a variable"),
-        ("A=@/no/such/file", "A cannot be read from /no/such/file: No such file or directory"),
+        (
+            "A=@/no/such/file",
+            "A cannot be read from /no/such/file: there is no such file or folder",
+        ),
         ("A=@/dev/zero", "/dev/zero has more than 65536 bytes, too many for A"),
     ],
 )

@@ -28,3 +28,8 @@ def test_no_proxy_stands_before_this_machine(text):
 def test_anything_else_is_refused_with_both_forms(text):
     with pytest.raises(ValueError, match=r"http://host:port or unix:/path/to\.sock"):
         parse_target(text)
+
+
+def test_a_bracket_that_is_not_closed_is_no_address():
+    with pytest.raises(ValueError, match="is no address of a scheduler"):
+        parse_target("http://[::1")

@@ -65,11 +65,11 @@ def accept(state: State, job: Job) -> None:
         ),
         (
             a_job(allowed_gpus=(7,)),
-            "allowed_gpus: there is no GPU 7; there are 6: 0 to 5 (got [7])",
+            "allowed_gpus: there is no GPU 7; there are 6: 0 to 5 (got '7')",
         ),
         (
             a_job(gpus=2, allowed_gpus=(0, 4)),
-            "allowed_gpus: too few of these would do; there are 6: 0 to 5 (got [0, 4])",
+            "allowed_gpus: too few of these would do; there are 6: 0 to 5 (got '0,4')",
         ),
         (
             a_job(gpus=5, workers=5),

@@ -102,7 +102,7 @@ def test_a_secret_that_is_not_there_is_named_by_its_place(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(ValueError, match="password_env: the variable S is not set"):
         secret_of({}, "S", None, "password")
-    with pytest.raises(ValueError, match="No such file"):
+    with pytest.raises(ValueError, match="there is no such file"):
         secret_of({}, None, tmp_path / "none", "password")
     with pytest.raises(ValueError, match="is empty"):
         secret_of({}, None, tmp_path / "empty", "password")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tgpu.settings.model import ApiSettings
+from tgpu.wire.system_words import system_words
 
 
 class BadCertificate(Exception):
@@ -34,6 +35,14 @@ def certificate_of(settings: ApiSettings) -> Certificate | None:
         missing = certificate if not certificate.exists() else key
         raise BadCertificate(f"there is no file {missing} (api.tls_cert, api.tls_key)") from None
     except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or str(error)
-        raise BadCertificate(f"cannot use {certificate} with {key}: {reason}") from None
+        raise BadCertificate(f"cannot use {certificate} with {key}: {_reason(error)}") from None
     return Certificate(certificate, key)
+
+
+def _reason(error: OSError) -> str:
+    """The TLS library has words of its own, and tells files apart by no path."""
+    if not isinstance(error, ssl.SSLError):
+        return system_words(error)
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key is not that of the certificate"
+    return "one of them is no certificate or key in PEM format, or has a pass phrase"

@@ -52,8 +52,8 @@ class Utf8:
     def of(self, data: bytes, *, final: bool = False) -> str:
         try:
             text = self._decoder.decode(data, final)
-        except UnicodeDecodeError as error:
-            raise Problem(400, "BAD_ENCODING", f"the file is not UTF-8: {error}") from None
+        except UnicodeDecodeError:
+            raise Problem(400, "BAD_ENCODING", "the file is not UTF-8 text") from None
         if text and not self._is_begun:
             self._is_begun = True
             text = text.removeprefix(_BOM)

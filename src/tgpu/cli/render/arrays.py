@@ -1,8 +1,9 @@
 """A whole array or sweep: as a page of facts, as one line, as a receipt."""
 
 from tgpu.cli.durations import duration_text
+from tgpu.cli.render.folded import sweep_text
 from tgpu.cli.render.grid import Line, clean, facts
-from tgpu.cli.render.words import between, clock_text, command_text, gpus_text, number_text
+from tgpu.cli.render.words import between, clock_text, gpus_text, number_text
 from tgpu.wire.arrays_v1 import ArraySummary
 
 _SHOWN = 10  # ids of failed elements
@@ -32,7 +33,7 @@ def array_facts(array: ArraySummary, now_ms: int) -> list[Line]:
         ("exit codes", _codes(array, plain=True)),
         ("failed", _failed(array)),
         ("next", f"{array.next_waiting}; tgpu why {array.array_id}" if array.next_waiting else ""),
-        ("command", command_text(array.command)),
+        ("command", sweep_text(array.command, _first_point(array))),
         ("parameters", "\n".join(f"{n}={','.join(v)}" for n, v in array.params.items())),
         ("GPUs", f"{gpus_text(array.gpu_count)} each"),
         ("tenant", array.tenant_id),
@@ -44,6 +45,11 @@ def array_facts(array: ArraySummary, now_ms: int) -> list[Line]:
         ("GPU-hours", _hours(array.gpu_hours) if array.gpu_hours else ""),
     ]
     return facts([(name, clean(value)) for name, value in pairs if value])
+
+
+def _first_point(array: ArraySummary) -> dict[str, str]:
+    """The values of the element whose command stands for all of them."""
+    return {name: values[0] for name, values in array.params.items() if values}
 
 
 def array_receipt(array: ArraySummary, now_ms: int) -> list[Line]:

@@ -1,6 +1,6 @@
 """What a row says of a job, or of the whole array or sweep that the service folded into it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tgpu.cli.render.grid import clean
@@ -62,12 +62,17 @@ def row_title(job: JobModel) -> str:
     """Its name or command; of a sweep, with the names of the parameters where its values stand."""
     if progress_of(job) is None or job.name:
         return title(job)
+    return sweep_text(job.command, job.params)
+
+
+def sweep_text(arguments: Sequence[str], params: Mapping[str, str]) -> str:
+    """The command of a whole sweep, from that of one point of it."""
     command = []
-    for argument in job.command:
+    for argument in arguments:
         found = next(
             (
                 (name, value)
-                for name, value in job.params.items()
+                for name, value in params.items()
                 if value and (argument == value or argument.endswith(f"={value}"))
             ),
             None,
