@@ -103,8 +103,10 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
                 sim_state_file=data_dir / SIM_STATE_FILE,
                 expected=settings.devices.expected_gpus,
             )
-        except (NoDriver, ValueError) as error:
-            raise CannotServe(f"GPUs: {error}") from None
+        except NoDriver as error:
+            raise CannotServe(_no_gpus(settings.devices.gpus, error)) from None
+        except ValueError as error:
+            raise CannotServe(f"devices.gpus: {error}") from None
         _log.info("gpus", found=detected.sentence)
         _warn_of_settings(settings, detected, without_effect)
         keep_memory_private()  # environments of jobs are in it, and keys
@@ -352,4 +354,11 @@ async def _open(
         listening=listening.url or str(listening.path),
         store=service.store.name,
         jobs=service.state.live_count(),
+    )
+
+
+def _no_gpus(spec: str, error: NoDriver) -> str:
+    return (
+        f"devices.gpus: no GPUs through {spec}: {error}; auto (the default) takes what there is, "
+        "sim:4xA100 simulates GPUs"
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tgpu.devices.api import GpuReading, NoDriver, Snapshot
 from tgpu.devices.gpu_nodes import minor_of
@@ -33,6 +33,16 @@ _LACKING = frozenset({3, 4, 6, 13, 21, 25, 26})
 _DRIVER_GONE = frozenset({1, 9, 12, 18})
 _KEPT_XIDS = 16
 _MOST_XIDS_A_READ = 256  # a GPU that raises more has been told often enough
+
+
+# What NVML says at its start, in words that say what to look at.
+_WORDS: Final = {
+    "NVML Shared Library Not Found": "the driver's library libnvidia-ml.so.1 is not here",
+    "Driver Not Loaded": "the NVIDIA driver is not loaded",
+    "Insufficient Permissions": "this user may not read the GPUs",
+    "Driver/library version mismatch": "the driver and its library have different versions; "
+    "after an update of the driver the machine must be restarted",
+}
 
 
 class _DriverFailed(Exception):
@@ -80,7 +90,7 @@ class NvmlProvider:
             self._find_gpus()
         except _DriverFailed as error:
             self.close()
-            raise NoDriver(str(error)) from error
+            raise NoDriver(_in_words(str(error))) from error
         if not self._slots:
             self.close()
             raise NoDriver("the NVIDIA driver is loaded but lists no GPU")
@@ -368,6 +378,10 @@ class NvmlProvider:
             # Find it afresh: a handle may not survive a reset.
             (slot.whole or slot).handle = None
             return slot.facts.unmeasured(f"lost: {error}")
+
+
+def _in_words(complaint: str) -> str:
+    return _WORDS.get(complaint, f"the driver reports: {complaint}")
 
 
 def _load_binding() -> Any:

@@ -82,6 +82,14 @@ def test_a_supervisor_that_cannot_start(new: RealService) -> None:
     assert "written by a newer version" in refusal(new)
 
 
+def test_gpus_of_a_driver_that_is_not_there(new: RealService) -> None:
+    message = refusal(new, "--gpus", "nvml")
+    assert (
+        "devices.gpus: no GPUs through nvml: the driver's library libnvidia-ml.so.1 is" in message
+    )
+    assert "auto (the default) takes what there is" in message
+
+
 @pytest.fixture
 def new(tmp_path: Path) -> Iterator[RealService]:
     """A service that was never started."""

@@ -216,7 +216,7 @@ def test_a_driver_without_gpus_is_no_driver(a_driver: ADriver) -> None:
 
 
 def test_a_driver_that_is_not_loaded_is_no_driver(a_driver: ADriver) -> None:
-    assert a_driver(init_error=9).ask("start") == {"no_driver": "Driver Not Loaded"}
+    assert a_driver(init_error=9).ask("start") == {"no_driver": "the NVIDIA driver is not loaded"}
 
 
 def test_a_machine_without_the_library_has_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_a_machine_without_the_library_has_no_driver(monkeypatch: pytest.MonkeyP
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", not_found)
-    with pytest.raises(NoDriver, match="NVML Shared Library Not Found"):
+    with pytest.raises(NoDriver, match="library libnvidia-ml.so.1 is not here"):
         NvmlProvider()
 
 
