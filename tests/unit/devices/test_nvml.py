@@ -226,7 +226,7 @@ def test_a_machine_without_the_library_has_no_driver(monkeypatch: pytest.MonkeyP
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", not_found)
-    with pytest.raises(NoDriver, match="library libnvidia-ml.so.1 is not here"):
+    with pytest.raises(NoDriver, match=r"library libnvidia-ml\.so\.1 is not here"):
         NvmlProvider()
 
 
