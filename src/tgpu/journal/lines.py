@@ -19,7 +19,7 @@ from tgpu.core.events import Event, Scalar
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.problems import BadInput, Problem
-from tgpu.store import codec
+from tgpu.store import event_codec
 from tgpu.wire.masking import (
     MASK,
     is_secret_option,
@@ -194,7 +194,7 @@ class Journal:
 
     def event(self, row: Row) -> Event:
         try:
-            return codec.decode_event(row.kind, row.payload)
+            return event_codec.decode_event(row.kind, row.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             text = f"is no {row.kind} of a journal: {error}"
             raise self.bad(row.line, "event", text, "no event") from None
@@ -238,8 +238,8 @@ class Journal:
         if line.seq != seq:
             what = f"{line.seq} is not {seq}: events are missing, twice there or in another order"
             raise self.bad(number, "seq", what, "gap")
-        if line.kind not in codec.KINDS:
-            known = ", ".join(codec.KINDS)
+        if line.kind not in event_codec.KINDS:
+            known = ", ".join(event_codec.KINDS)
             what = f"{line.kind[:60]!r} is no kind of event that this version knows: {known}"
             raise self.bad(number, "kind", what, "unknown kind")
 

@@ -19,7 +19,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.state import State
 from tgpu.service.feed_event import UNKNOWN, FeedEvent, Whose, feed_event, other_in
 from tgpu.store.api import JobQuery, JournalRow, Store
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 
 # Rows of a page, and of one read for it: a bulk submission is a row of a megabyte.
 ROWS: Final = 128

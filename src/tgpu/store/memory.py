@@ -31,7 +31,7 @@ from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progr
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import NO_USAGE, Usage, total
-from tgpu.store import codec
+from tgpu.store import event_codec
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
@@ -199,7 +199,7 @@ class MemoryStore:
         """Refuse before anything is changed: this is what makes a commit whole or nothing."""
         live: dict[JobId, bool] = {}
         for event in record.events:
-            codec.kind_of(event)
+            event_codec.kind_of(event)
             if isinstance(event, JobsSubmitted):
                 for job in event.jobs:
                     if job.job_id in self._numbers or job.job_id in live:
@@ -325,7 +325,7 @@ class MemoryStore:
         if isinstance(row.event, JobsSubmitted):
             number = self._numbers.get(job_id, 0)
             return number > 0 and self._submit_seqs[number - 1] == row.seq
-        return codec.job_of(row.event) == job_id
+        return event_codec.job_of(row.event) == job_id
 
     def _journal_row(self, row: _Row, job_id: JobId | None) -> JournalRow:
         event = row.event
@@ -336,8 +336,10 @@ class MemoryStore:
         if isinstance(event, JobsSubmitted):
             for job in event.jobs:
                 details[job.job_id] = self._as_submitted(job.job_id).detail
-        payload = codec.event_text(event, details).encode()
-        return JournalRow(row.seq, event.at, codec.kind_of(event), codec.job_of(event), payload)
+        payload = event_codec.event_text(event, details).encode()
+        return JournalRow(
+            row.seq, event.at, event_codec.kind_of(event), event_codec.job_of(event), payload
+        )
 
 
 def _moved(event: Event) -> tuple[JobId, ...]:

@@ -18,7 +18,7 @@ from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
-from tgpu.store import codec
+from tgpu.store import codec, event_codec
 from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -243,9 +243,9 @@ def _submission_in_bulk(
     values = codec.SharedValues()
     job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
-    held = [job_id] if job_id in codec.decode_held(bulk) else []
-    text = codec.submission_text(
-        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    held = [job_id] if job_id in event_codec.decode_held(bulk) else []
+    text = event_codec.submission_text(
+        at, [event_codec.submitted_job_text(job, facts, detail, detail_text)], held
     )
     return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
 

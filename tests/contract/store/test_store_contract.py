@@ -48,7 +48,7 @@ from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.store.api import AuditRow, DailyUsage, FoldedJob, JobQuery, Loaded, Record, Store
-from tgpu.store.codec import decode_details, decode_event
+from tgpu.store.event_codec import decode_details, decode_event
 from tgpu.store.memory import MemoryStore
 from tgpu.store.postgres import PostgresStore
 from tgpu.store.sqlite import SqliteStore
