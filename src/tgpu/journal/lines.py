@@ -20,6 +20,7 @@ from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.problems import BadInput, Problem
 from tgpu.store import event_codec
+from tgpu.store.api import Decider, DecisionId, decision_id
 from tgpu.wire.masking import (
     MASK,
     is_secret_option,
@@ -67,11 +68,14 @@ class Row(NamedTuple):
     seq: int  # 0: of the snapshot
     kind: str
     payload: bytes
+    decision: DecisionId | None = None  # None: of the snapshot, or written without one
 
 
 class _Line(msgspec.Struct):
     seq: int = 0
     kind: str = ""
+    decision: int | None = None
+    decided_by: Decider | None = None
     event: msgspec.Raw = msgspec.Raw(b"")
     snapshot: msgspec.Raw = msgspec.Raw(b"")
     job: msgspec.Raw = msgspec.Raw(b"")
@@ -114,10 +118,20 @@ def header_line(
     return _ENCODER.encode(facts)[:-1] + lists.encode()
 
 
-def row_line(seq: int, kind: str, payload: bytes, *, commands: bool = False) -> bytes:
-    return b'{"seq":%d,"kind":"%s","event":%s}\n' % (
+def row_line(
+    seq: int,
+    kind: str,
+    payload: bytes,
+    decision: DecisionId | None = None,
+    *,
+    commands: bool = False,
+) -> bytes:
+    return b'{"seq":%d,"kind":"%s",%s"event":%s}\n' % (
         seq,
         kind.encode(),
+        b""
+        if decision is None
+        else b'"decision":%d,"decided_by":"%s",' % (decision.number, decision.by.encode()),
         fit_to_leave(kind, payload, commands=commands),
     )
 
@@ -190,7 +204,8 @@ class Journal:
                     what = f"is {seq - 1}, and no snapshot says how things stood then"
                     raise self.bad(1, "after", what, "no snapshot")
                 self._check(number, line, seq)
-                yield Row(number, seq, line.kind, bytes(line.event))
+                decision = decision_id(line.decision, line.decided_by)
+                yield Row(number, seq, line.kind, bytes(line.event), decision)
 
     def event(self, row: Row) -> Event:
         try:

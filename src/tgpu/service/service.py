@@ -95,7 +95,7 @@ from tgpu.service.tenants import TenantCommands
 from tgpu.service.urgent_stops import Cancelled, UrgentStops
 from tgpu.service.why import Reasons
 from tgpu.service.writer import Decision, StateApart, Writer
-from tgpu.store.api import JobQuery, Loaded, Store, StoredJob, StoreUnavailable
+from tgpu.store.api import Decider, JobQuery, Loaded, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
 
@@ -304,6 +304,7 @@ class Service:
         self.editing = Editing(self.jobs, self.state, self.writer, self.store, self.clock)
         await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)
+        self.writer.last_decision = loaded.last_decision
         await self.agents.open()
         await self.receipts.open()
         await self.estimates.open(self.store)
@@ -602,7 +603,7 @@ class Service:
 
         try:
             # Its outcome is waited for: what the quota's provider counts depends on it.
-            plan = await self.writer.do(decide, touches=None, is_patient=True)
+            plan = await self.writer.do(decide, touches=None, is_patient=True, by=Decider.CYCLE)
         except StoreUnavailable:
             for job_id in planned:
                 self.gate.give(job_id)

@@ -35,6 +35,7 @@ from tgpu.store import event_codec
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
+    DecisionId,
     FoldedJob,
     JobQuery,
     JournalRow,
@@ -53,6 +54,7 @@ AUDIT_ROWS: Final = 100_000
 class _Row(NamedTuple):
     seq: int
     event: Event
+    decision: DecisionId | None
 
 
 class MemoryStore:
@@ -74,6 +76,7 @@ class MemoryStore:
         self._audit: deque[AuditRow] = deque(maxlen=AUDIT_ROWS)
         self._seq = 0
         self._audit_seq = 0
+        self._decision = 0  # of the last event
 
     async def open(self) -> Loaded:
         states = Counter(stored.progress.state for stored in self._jobs)
@@ -90,15 +93,18 @@ class MemoryStore:
             over={state: states[state] for state in JobState if state in TERMINAL},
             last_seq=self._seq,
             last_number=len(self._jobs),
+            last_decision=self._decision,
         )
 
     async def commit(self, record: Record) -> int:
         self._check(record)
+        decided = record.decided()
         for env_id, environment in record.environments.items():
             self._environments.setdefault(env_id, dict(environment))
-        for event in record.events:
+        for event, decision in decided:
             self._seq += 1
-            self._journal.append(_Row(self._seq, event))
+            self._journal.append(_Row(self._seq, event, decision))
+            self._decision = 0 if decision is None else decision.number
             self._apply(event, record)
         for (kind, name), body in record.documents.items():
             self._set_document(kind, name, body)
@@ -338,7 +344,12 @@ class MemoryStore:
                 details[job.job_id] = self._as_submitted(job.job_id).detail
         payload = event_codec.event_text(event, details).encode()
         return JournalRow(
-            row.seq, event.at, event_codec.kind_of(event), event_codec.job_of(event), payload
+            row.seq,
+            event.at,
+            event_codec.kind_of(event),
+            event_codec.job_of(event),
+            payload,
+            row.decision,
         )
 
 

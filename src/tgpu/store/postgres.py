@@ -373,6 +373,7 @@ def _load(connection: Connection) -> Loaded:
             over=postgres_read.over(connection),
             last_seq=postgres_read.last(connection, "seq", "journal"),
             last_number=postgres_read.last(connection, "number", "jobs"),
+            last_decision=postgres_read.last_decision(connection),
         )
     finally:
         if collecting:

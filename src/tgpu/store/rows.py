@@ -40,7 +40,7 @@ _PENDING_STATE: Final = JobState.PENDING.value
 _PENDING: Final = codec.progress_text(PENDING)
 _PENDING_HELD: Final = codec.progress_text(PENDING_HELD)
 
-JOURNAL_COLUMNS: Final = ("seq", "at", "kind", "job_id", "payload")
+JOURNAL_COLUMNS: Final = ("seq", "at", "kind", "job_id", "payload", "decision", "decided_by")
 JOB_COLUMNS: Final = (
     "number",
     "job_id",
@@ -66,6 +66,8 @@ AUDIT_COLUMNS: Final = (
     "origin",
     "outcome",
     "detail",
+    "decision",
+    "request_id",
 )
 USAGE_COLUMNS: Final = (
     "day",
@@ -127,7 +129,7 @@ def rows_of(record: Record, last: Last) -> Rows:
     rows = Rows(last.seq, last.number, documents=dict(record.documents))
     for env_id, environment in record.environments.items():
         rows.environments += (env_id, codec.environment_text(environment))
-    for event in record.events:
+    for event, decision in record.decided():
         rows.seq += 1
         if isinstance(event, JobsSubmitted):
             _add_jobs(rows, event, record.details)
@@ -139,6 +141,7 @@ def rows_of(record: Record, last: Last) -> Rows:
             _add_setting(rows, event)
             text = event_codec.event_text(event, {})
             rows.journal += (rows.seq, event.at, event_codec.kind_of(event), None, text)
+        rows.journal += (None, None) if decision is None else (decision.number, decision.by.value)
     _add_audit(rows, record, last.audit)
     rows.last = Last(rows.seq, rows.number, last.audit + len(record.audit))
     return rows
@@ -184,6 +187,8 @@ def _add_audit(rows: Rows, record: Record, seq: int) -> None:
             row.origin,
             row.outcome,
             row.detail,
+            row.decision,
+            row.request_id,
         )
 
 

@@ -170,6 +170,7 @@ class SqliteStore:
                 over=sqlite_read.over(connection),
                 last_seq=sqlite_read.last(connection, "seq", "journal"),
                 last_number=sqlite_read.last(connection, "number", "jobs"),
+                last_decision=sqlite_read.last_decision(connection),
             )
         finally:
             if collecting:

@@ -19,7 +19,15 @@ from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.store import codec, event_codec
-from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
+from tgpu.store.api import (
+    AuditRow,
+    DailyUsage,
+    Decider,
+    JobQuery,
+    JournalRow,
+    StoredJob,
+    decision_id,
+)
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -27,17 +35,19 @@ _JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
 _JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress, nonce"
 _JOBS: Final = msgspec.json.Decoder(list[_JobRow])
 
-_EventRow = tuple[int, int, str, JobId | None, str]
-_EVENT: Final = "seq, at, kind, job_id, payload"
+_EventRow = tuple[int, int, str, JobId | None, str, int | None, Decider | None]
+_EVENT: Final = "seq, at, kind, job_id, payload, decision, decided_by"
 _EVENTS: Final = msgspec.json.Decoder(list[_EventRow])
 
 _UsageRow = tuple[int, TenantId, str, int, int, int, int]
 _USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
 _USAGES: Final = msgspec.json.Decoder(list[_UsageRow])
 
-_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+_AUDIT: Final = (
+    "at, actor, action, target, tenant_id, origin, outcome, detail, seq, decision, request_id"
+)
 _AUDITS: Final = msgspec.json.Decoder(
-    list[tuple[int, str, str, str, TenantId | None, str, str, str, int]]
+    list[tuple[int, str, str, str, TenantId | None, str, str, str, int, int | None, str | None]]
 )
 
 _RERUNS: Final = msgspec.json.Decoder(list[tuple[int, JobId, str]])
@@ -102,6 +112,11 @@ def over(connection: sqlite3.Connection) -> dict[JobState, int]:
 
 def last(connection: sqlite3.Connection, column: str, table: str) -> int:
     return int(connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
+
+
+def last_decision(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT decision FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+    return 0 if row is None else int(row[0] or 0)
 
 
 # -- while running -----------------------------------------------------------------------------
@@ -232,14 +247,16 @@ def _submission_in_bulk(
     connection: sqlite3.Connection, job_id: JobId, after: int
 ) -> list[JournalRow]:
     row = connection.execute(
-        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload,"
+        " decision, decided_by"
         " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
         " WHERE jobs.job_id = ? AND seq > ?",
         (job_id, after),
     ).fetchone()
     if row is None:
         return []
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = row
+    *of_job, seq, at, bulk, number, by = row
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce = of_job
     values = codec.SharedValues()
     job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
@@ -247,7 +264,7 @@ def _submission_in_bulk(
     text = event_codec.submission_text(
         at, [event_codec.submitted_job_text(job, facts, detail, detail_text)], held
     )
-    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode(), decision_id(number, by))]
 
 
 def documents(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
@@ -296,8 +313,10 @@ def _events(
         parameters,
     )
     return [
-        JournalRow(seq, at, kind, job_id, payload.encode())
-        for seq, at, kind, job_id, payload in sorted(_EVENTS.decode(rows), key=lambda row: row[0])
+        JournalRow(seq, at, kind, job_id, payload.encode(), decision_id(number, by))
+        for seq, at, kind, job_id, payload, number, by in sorted(
+            _EVENTS.decode(rows), key=lambda row: row[0]
+        )
     ]
 
 

@@ -191,6 +191,8 @@ def event_message(event: FeedEvent) -> pb.Event:
         tenant_id=event.tenant_id,
         state=event.state,
         job_ids=[ref.job_id for ref in event.jobs],
+        decision=None if event.decision is None else event.decision.number,
+        decided_by=None if event.decision is None else event.decision.by,
     )
     ParseDict(dict(event.data), message.data)
     return message

@@ -282,6 +282,8 @@ def _model(event: FeedEvent) -> EventModel:
         state=event.state,
         data=dict(event.data),
         job_ids=[ref.job_id for ref in event.jobs],
+        decision=None if event.decision is None else event.decision.number,
+        decided_by=None if event.decision is None else event.decision.by,
     )
 
 
