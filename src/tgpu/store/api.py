@@ -215,6 +215,13 @@ class Store(Protocol):
         what the rows and the elements of their arrays cost, whatever else there is.
         """
 
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        """How many rows `jobs`, or with `fold` `folded`, gives on all of its pages together.
+
+        Costs a walk through an index where nothing or a state is asked for, and else one through
+        all jobs that may match.
+        """
+
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         """Which of these ids are taken, by jobs over or not."""
 

@@ -150,6 +150,12 @@ class MemoryStore:
         page_of = Folding(found, tallies, query.limit)
         return page_of.rows({number: self._jobs[number - 1] for number in page_of.numbers()})
 
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        found = await self.jobs(replace(query, before=None, limit=len(self._jobs)))
+        if not fold:
+            return len(found)
+        return len({self._group(stored.number).start for stored in found})
+
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return {job_id for job_id in job_ids if job_id in self._numbers}
 

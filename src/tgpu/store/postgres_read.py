@@ -1,6 +1,7 @@
 """What is read from PostgreSQL. A whole answer arrives at once and is taken apart in C."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 from tgpu.core.ids import JobId, TenantId
@@ -11,6 +12,7 @@ from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob, decision_id
+from tgpu.store.folding import COUNT_FOLDED
 from tgpu.store.postgres_connect import Connection
 from tgpu.store.postgres_text import from_text, from_values, to_text
 from tgpu.store.rows import Value
@@ -124,6 +126,17 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
         [*[*parameters, query.limit] * len(states), query.limit],
     )
     return _stored(cast(list[_JobRow], rows), values)
+
+
+def count(connection: Connection, query: JobQuery, fold: bool) -> int:
+    wanted, parameters = conditions(replace(query, before=None))
+    if query.states:
+        wanted.append("state = ANY(%s)")
+        parameters.append([state.value for state in query.states])
+    where = " AND ".join(["TRUE", *wanted])
+    rows = COUNT_FOLDED if fold else "count(*)"
+    found = _rows(connection, f"SELECT {rows} FROM jobs WHERE {where}", parameters)
+    return cast(int, found[0][0])
 
 
 def numbered(

@@ -91,6 +91,9 @@ class SqliteStore:
     async def folded(self, query: JobQuery) -> list[FoldedJob]:
         return await self._read(sqlite_folded.folded, query, self._values)
 
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        return await self._read(sqlite_read.count, query, fold)
+
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(sqlite_read.known, job_ids)
 

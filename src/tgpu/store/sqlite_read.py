@@ -7,6 +7,7 @@ of a plain SELECT would give up the interpreter lock and wait for its turn again
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
@@ -28,6 +29,7 @@ from tgpu.store.api import (
     StoredJob,
     decision_id,
 )
+from tgpu.store.folding import COUNT_FOLDED
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -138,6 +140,17 @@ def jobs(
         [*parameters, query.limit] * len(states),
     )
     return _stored(sorted(_JOBS.decode(rows), reverse=True)[: query.limit], values)
+
+
+def count(connection: sqlite3.Connection, query: JobQuery, fold: bool) -> int:
+    wanted, parameters = conditions(replace(query, before=None))
+    if query.states:
+        states = ", ".join(f"'{state.value}'" for state in query.states)
+        wanted.append(f"state IN ({states})")
+    where = " AND ".join(["TRUE", *wanted])
+    rows = COUNT_FOLDED if fold else "count(*)"
+    found = connection.execute(f"SELECT {rows} FROM jobs WHERE {where}", parameters).fetchone()
+    return int(found[0])
 
 
 def numbered(

@@ -713,6 +713,32 @@ async def test_folded_pages_put_together_are_the_whole_list(
     assert pages == whole
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(JobQuery(), id="all"),
+        pytest.param(JobQuery(before=3, limit=1), id="whatever page"),
+        pytest.param(JobQuery(states=(JobState.RUNNING,)), id="state"),
+        pytest.param(JobQuery(states=(JobState.PENDING, JobState.CANCELLED)), id="states"),
+        pytest.param(JobQuery(states=(JobState.FAILED,)), id="a state nobody is in"),
+        pytest.param(JobQuery(tenant_id=TenantId("t2")), id="tenant"),
+        pytest.param(JobQuery(tenant_ids=()), id="no tenant"),
+        pytest.param(JobQuery(tenant_ids=(TenantId("t1"),)), id="of these tenants"),
+        pytest.param(JobQuery(array_id="2"), id="array"),
+        pytest.param(JobQuery(name_contains="nobody"), id="name"),
+        pytest.param(JobQuery(user="ada"), id="user"),
+        pytest.param(JobQuery(job_ids=(JobId("mid"), JobId("2.1"))), id="ids"),
+        pytest.param(JobQuery(own_only=(TenantId("t1"),), own_user="ada"), id="own jobs only"),
+    ],
+)
+async def test_a_count_is_that_of_all_pages(folded: Store, query: JobQuery) -> None:
+    mine = replace(a_job("mine"), options=Options(user="ada"))
+    await folded.commit(Record([submitted(mine)], {mine.job_id: Detail(name="n", user="ada")}))
+    everywhere = replace(query, before=None, limit=1000)
+    assert await folded.count(query) == len(await folded.jobs(everywhere))
+    assert await folded.count(query, fold=True) == len(await folded.folded(everywhere))
+
+
 async def test_a_page_steps_over_the_elements_of_arrays(store: Store) -> None:
     """However many they are: a row for each of 3,000 would fill the page."""
     await store.commit(Record([submitted(a_job("old"))]))

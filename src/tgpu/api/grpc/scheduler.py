@@ -12,7 +12,7 @@ from tgpu.api.nodes import node_models
 from tgpu.api.rest.access import checked_submission, looking, visible_job
 from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
-from tgpu.api.rest.job_page import read_rows
+from tgpu.api.rest.job_page import count_rows, read_rows
 from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
 from tgpu.api.rest.pausing import pause_named
 from tgpu.api.rest.prediction import predicted_job_model
@@ -100,6 +100,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         return pb.ListJobsReply(
             jobs=[fill(pb.Job(), folded_model(service, row)) for row in found],
             next_cursor=found[-1].number if len(found) == query.limit else None,
+            total=await count_rows(service, caller, query, fold=request.fold)
+            if request.count
+            else None,
         )
 
     @answering

@@ -17,9 +17,16 @@ _LARGEST: Final = 16 * 1024 * 1024
 
 
 async def job_page(
-    service: Service, caller: Principal, query: JobQuery, *, fold: bool = False
+    service: Service,
+    caller: Principal,
+    query: JobQuery,
+    *,
+    fold: bool = False,
+    count: bool = False,
 ) -> bytes:
-    """What the caller sees of it, in the shape of JobList; with `fold`, an array is one job."""
+    """What the caller sees of it, in the shape of JobList; with `fold`, an array is one job, and
+    with `count` it tells how many there are on all pages together."""
+    total = await count_rows(service, caller, query, fold=fold) if count else None
     written: list[str] = []
     characters, cursor = 0, query.before
     while len(written) < query.limit:
@@ -31,12 +38,12 @@ async def job_page(
             characters += len(written[-1])
             cursor = row.number
             if characters > _LARGEST:
-                return _page(written, cursor)
+                return _page(written, cursor, total)
             if number % _WRITTEN == 0:
                 await asyncio.sleep(0)
         if len(found) < wanted:
-            return _page(written, None)
-    return _page(written, cursor)
+            return _page(written, None, total)
+    return _page(written, cursor, total)
 
 
 async def read_rows(
@@ -51,6 +58,12 @@ async def read_rows(
     return [replace(row, job=as_seen(service, caller, row.job)) for row in found]
 
 
-def _page(written: list[str], cursor: int | None) -> bytes:
+async def count_rows(service: Service, caller: Principal, query: JobQuery, *, fold: bool) -> int:
+    """How many of them the caller sees, whatever the page."""
+    return await service.store.count(visible_query(service, caller, query), fold=fold)
+
+
+def _page(written: list[str], cursor: int | None, total: int | None) -> bytes:
     following = "null" if cursor is None else str(cursor)
-    return f'{{"jobs":[{",".join(written)}],"next_cursor":{following}}}'.encode()
+    counted = "" if total is None else f',"total":{total}'
+    return f'{{"jobs":[{",".join(written)}],"next_cursor":{following}{counted}}}'.encode()

@@ -76,11 +76,12 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     fold: bool = False,
+    count: bool = False,
 ) -> Response:
     """Jobs, newest first. `state` takes several, with commas.
 
     With `fold`, the elements of an array or sweep are one job: the next of them, with
-    `array.progress` telling of all.
+    `array.progress` telling of all. With `count`, `total` says how many there are on all pages.
     """
     service = service_of(request)
     caller = caller_of(request)
@@ -94,7 +95,7 @@ async def list_jobs(
         limit=limit,
     )
     await service.look_ahead()
-    page = await job_page(service, caller, query, fold=fold)
+    page = await job_page(service, caller, query, fold=fold, count=count)
     return Response(page, media_type="application/json")
 
 
