@@ -68,6 +68,7 @@ from tgpu.service.lookout import Lookout
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
 from tgpu.service.observer import Observer, Observers
+from tgpu.service.ownership import Sight
 from tgpu.service.predictions import Predictions
 from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
@@ -461,9 +462,9 @@ class Service:
             raise not_found(job_id)
         return stored
 
-    def reason(self, job_id: JobId) -> Reason | None:
-        """Why a pending job waits; None for any other."""
-        return self.reasons.reason(job_id)
+    def reason(self, job_id: JobId, sight: Sight | None = None) -> Reason | None:
+        """Why a pending job waits; None for any other. See `Reasons.reason`."""
+        return self.reasons.reason(job_id, self.clock.now(), sight)
 
     def prediction(self, stored: StoredJob) -> Prediction | None:
         """How long a job that is not over will run in all; None where nothing can be said."""
@@ -620,7 +621,6 @@ class Service:
         for tenant_id, notice in notices.items():
             self._observer.budget_reached(tenant_id, notice.percent)
         self._promises = plan.reservations
-        self.reasons.decided(plan)
 
     def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""

@@ -87,7 +87,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         await service.look_ahead()
-        return fill(pb.Job(), predicted_job_model(service, stored))
+        return fill(pb.Job(), predicted_job_model(service, grpc_caller(), stored))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
@@ -98,8 +98,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         await service.look_ahead()
         found = await read_rows(service, caller, query, fold=request.fold)
         return pb.ListJobsReply(
-            jobs=[fill(pb.Job(), folded_model(service, row)) for row in found],
-            next_cursor=found[-1].number if len(found) == query.limit else None,
+            jobs=[fill(pb.Job(), folded_model(service, *seen)) for seen in found],
+            next_cursor=found[-1].row.number if len(found) == query.limit else None,
             total=await count_rows(service, caller, query, fold=request.fold)
             if request.count
             else None,

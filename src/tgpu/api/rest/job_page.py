@@ -2,10 +2,11 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from tgpu.api.rest.access import as_seen, visible_query
+from tgpu.api.rest.access import as_seen, visible_query, waiting_reason
 from tgpu.api.rest.view import folded_model
+from tgpu.core.reasons import Reason
 from tgpu.service.identity import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, JobQuery
@@ -14,6 +15,11 @@ _READ: Final = 200  # jobs that are read from the store at once
 _WRITTEN: Final = 25  # … and written without a pause
 # Characters after which a page ends, whatever its limit: a job may have megabytes of arguments.
 _LARGEST: Final = 16 * 1024 * 1024
+
+
+class SeenRow(NamedTuple):
+    row: FoldedJob
+    waits: Reason | None
 
 
 async def job_page(
@@ -33,8 +39,8 @@ async def job_page(
         wanted = min(_READ, query.limit - len(written))
         some = replace(query, before=cursor, limit=wanted)
         found = await read_rows(service, caller, some, fold=fold)
-        for number, row in enumerate(found, 1):
-            written.append(folded_model(service, row).model_dump_json())
+        for number, (row, waits) in enumerate(found, 1):
+            written.append(folded_model(service, row, waits).model_dump_json())
             characters += len(written[-1])
             cursor = row.number
             if characters > _LARGEST:
@@ -48,14 +54,21 @@ async def job_page(
 
 async def read_rows(
     service: Service, caller: Principal, query: JobQuery, *, fold: bool
-) -> list[FoldedJob]:
-    """As the caller sees them."""
+) -> list[SeenRow]:
+    """As the caller sees them; why they wait is found out for all of them at once."""
     query = visible_query(service, caller, query)
     if fold:
         found = await service.store.folded(query)
     else:
         found = [FoldedJob(stored.number, stored) for stored in await service.store.jobs(query)]
-    return [replace(row, job=as_seen(service, caller, row.job)) for row in found]
+    service.reasons.look((row.job.job.job_id for row in found), service.clock.now())
+    return [
+        SeenRow(
+            replace(row, job=as_seen(service, caller, row.job)),
+            waiting_reason(service, caller, row.job),
+        )
+        for row in found
+    ]
 
 
 async def count_rows(service: Service, caller: Principal, query: JobQuery, *, fold: bool) -> int:

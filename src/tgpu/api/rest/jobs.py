@@ -13,6 +13,7 @@ from tgpu.api.rest.access import (
     sight,
     visible_job,
     visible_job_id,
+    waiting_reason,
 )
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.editing import edit_named
@@ -109,8 +110,9 @@ async def get_job(
     """
     service = service_of(request)
     await service.look_ahead()
-    stored = await visible_job(service, caller_of(request), job, Action[to.upper()])
-    return predicted_job_model(service, stored)
+    caller = caller_of(request)
+    stored = await visible_job(service, caller, job, Action[to.upper()])
+    return predicted_job_model(service, caller, stored)
 
 
 @router.delete("/{job}")
@@ -204,7 +206,8 @@ async def wait(
     caller = caller_of(request)
     job_id = (await visible_job(service, caller, job)).job.job_id
     await service.wait_until_over(job_id, seconds)
-    return job_model(service, as_seen(service, caller, await service.job(job_id)))
+    stored = as_seen(service, caller, await service.job(job_id))
+    return job_model(service, stored, waiting_reason(service, caller, stored))
 
 
 @router.get("/{job}/why")
