@@ -1,9 +1,9 @@
 """Why jobs wait, as the service tells it: in a word for lists, at length for one who asks."""
 
 import asyncio
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, Protocol
 
 from tgpu.core.cycle import Witness
@@ -80,7 +80,7 @@ class Reasons:
         """One cycle for all of these, where `reason` would ask for one after the other."""
         entries = [self._pending(job_id) for job_id in job_ids]
         classes = {e.queue.job_class for e in entries if e and own_reason(self._state, e) is None}
-        if self._is_old and time.monotonic() >= self._keep_until:
+        if self._is_old and monotonic() >= self._keep_until:
             self._classes.clear()
             self._outcome = None
         if not classes or (self._outcome is not None and classes <= self._classes):
@@ -88,10 +88,10 @@ class Reasons:
         # What was asked about before is asked about again, while nothing has changed.
         self._classes = classes if self._is_old else classes | self._classes
         self._is_old = False
-        began = time.monotonic()
+        began = monotonic()
         decide, name = self._deciding(now)
         self._outcome = watch_classes(self._state, self._classes, now, decide, name)
-        ended = time.monotonic()
+        ended = monotonic()
         cost = ended - began
         self._keep_until = ended + _SHARE * cost if cost > _CHEAP_SECONDS else 0.0
 

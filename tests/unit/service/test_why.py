@@ -12,7 +12,6 @@ from tgpu.core.reasons import ReasonCode
 from tgpu.core.rules import Passing, Rules
 from tgpu.core.tenant import Tenant
 from tgpu.core.why.changes import ChangeKind
-from tgpu.service import why as module
 from tgpu.service.ownership import Sight
 from tgpu.service.why import Told
 
@@ -115,7 +114,7 @@ async def test_a_cycle_that_costs_much_is_not_made_for_every_list(
 ) -> None:
     """What it came to is told for ten times as long; who asks about one job is told of now."""
     clock = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("tgpu.service.why.monotonic", lambda: clock[0])
     async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
         await a_line(box)
         asked: list[int] = []
