@@ -17,12 +17,14 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
+from tgpu.core.explain import explain_class, named, own_reason, standing_holds
 from tgpu.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
 from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
 from tgpu.core.lifecycle import TERMINAL, JobState, Move, Progress
 from tgpu.core.meter import Owner
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.core.plan import Plan
+from tgpu.core.reasons import Reason
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.units import CPU, GPU, gpu_millis
@@ -263,3 +265,16 @@ def snapshot(state: State) -> dict[str, object]:
         "meters": {o: m for o, m in state.meters.by_owner.items() if m.average or m.rate},
     }
     return copy.deepcopy(facts)
+
+
+def explain(state: State, entry: Entry) -> Reason:
+    """Why a pending job could not start on the state as it is, if nobody else waited but those
+    whom others gave way to: one cause, which a cycle would meet too."""
+    own = own_reason(state, entry)
+    if own is not None:
+        return own
+    holds = standing_holds(state, Plan(), state.now)
+    others = [hold.owner for hold in holds.owners() if hold.owner != entry.job.job_id]
+    return named(
+        state, Plan(), explain_class(state.ledger, entry.queue.job_class, holds.only(others))
+    )

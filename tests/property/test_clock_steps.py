@@ -27,7 +27,7 @@ from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import rebuild
 from tgpu.service.accounting import usage_events
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 HOUR = 3_600_000
 BEGIN = 20_000 * 24 * HOUR
@@ -147,7 +147,7 @@ def test_what_is_charged_is_what_really_ran_and_no_lease_ends_early_or_never(see
 def test_the_journal_tells_it_all(seed: int) -> None:
     work = worked(seed)
     rows = [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, {}).encode())
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, {}).encode())
         for seq, event in enumerate(work.events, 1)
     ]
     header = header_line(exported_at=0, last_seq=len(rows))

@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.builders import explain
 from tests.property.oracle import naive_plan
 from tests.property.world import AGING_SECONDS, STEPS, World
 from tgpu.core.check import check_invariants, check_plan
-from tgpu.core.explain import explain
 from tgpu.core.policies import QUEUE_NAMES
 from tgpu.core.reasons import ReasonCode
 

@@ -6,12 +6,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import a_copy, a_gpu, a_node, end_anyhow, entry_of, hold, started
+from tests.builders import a_copy, a_gpu, a_node, end_anyhow, entry_of, explain, hold, started
 from tests.property.world import a_lived_in_world
 from tgpu.core.cohort import borrowed
 from tgpu.core.cycle import schedule
 from tgpu.core.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
-from tgpu.core.explain import explain
 from tgpu.core.heat import Heat
 from tgpu.core.ids import NodeId
 from tgpu.core.job import Where, class_of

@@ -13,7 +13,7 @@ from tgpu.core.state import State
 from tgpu.journal.cut import cut
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.rebuild import rebuild
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 seeds = st.integers(0, 2**32)
 
@@ -27,7 +27,7 @@ def events_of(world: World) -> list[Event]:
 
 def lines_of(events: list[Event]) -> list[bytes]:
     rows = [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, {}).encode())
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, {}).encode())
         for seq, event in enumerate(events, 1)
     ]
     header = header_line(exported_at=0, last_seq=len(rows))

@@ -1,5 +1,6 @@
 """What is told to whoever asks why a job waits holds when it is carried out."""
 
+import asyncio
 import copy
 from collections import Counter
 from dataclasses import replace
@@ -8,12 +9,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import a_copy, end_anyhow, entry_of, snapshot, waiting_ids
+from tests.builders import a_copy, end_anyhow, entry_of, explain, snapshot, waiting_ids
 from tests.property.test_explain_is_true import remove_cause
 from tests.property.yard import Yard
 from tgpu.core.events import JobsSubmitted
-from tgpu.core.explain import explain, explain_class, no_room
+from tgpu.core.explain import explain_class, no_room
 from tgpu.core.ids import JobId, NodeId
+from tgpu.core.job import JobClass
 from tgpu.core.lifecycle import JobState
 from tgpu.core.reasons import ReasonCode
 from tgpu.core.state import State
@@ -21,6 +23,8 @@ from tgpu.core.why.ahead import ahead_of
 from tgpu.core.why.answer import why
 from tgpu.core.why.blockers import ROOM
 from tgpu.core.why.changes import cheapest_change
+from tgpu.service.ownership import SEES_ALL
+from tgpu.service.why import Reasons
 
 seeds = st.integers(0, 2**32)
 
@@ -142,17 +146,60 @@ def test_the_nearest_node_is_the_one_a_look_at_all_of_them_finds(seed: int) -> N
             assert found == no_room(books, everywhere, job_class)
 
 
-@given(seed=seeds)
-@settings(max_examples=40)
-def test_after_a_cycle_lists_say_what_why_says(seed: int) -> None:
-    """Lists look at what the last cycle kept for others, `why` runs the next one."""
+class Gate:
+    """One that refuses what it is told to."""
+
+    name = "elsewhere"
+
+    def __init__(self, refused: frozenset[JobClass]) -> None:
+        self.refused = refused
+
+
+def reasons_in(yard: Yard) -> Reasons:
+    """As the service has them, with its own rules."""
+    classes = [queue.job_class for queue in yard.state.waiting.all_classes()]
+    refused = frozenset(one for one in classes if not yard.rng.randrange(4))
+    return Reasons(
+        yard.state, Gate(refused), yard.policy, {}, lambda now, policy, seen: yard.decide(seen)
+    )
+
+
+@given(seed=seeds, cycles=st.integers(0, 2))
+@settings(max_examples=60)
+def test_lists_say_what_why_says(seed: int, cycles: int) -> None:
+    """Whether a cycle has seen the jobs already or not, and however they are asked for."""
     yard = Yard(Random(seed)).live()
-    for _ in range(3):
-        yard.cycle()  # until it has nothing more to decide
+    yard.submit()
+    for _ in range(cycles):
+        yard.cycle()
+    reasons, pending = reasons_in(yard), yard.pending()[:8]
+    reasons.look([entry.job.job_id for entry in pending], yard.now)
+    before = everything(yard.state)
+    for entry in pending:
+        job_id = entry.job.job_id
+        listed = reasons.reason(job_id, yard.now, SEES_ALL)
+        told = asyncio.run(reasons.why(job_id, yard.now, SEES_ALL))
+        assert told is not None
+        assert listed == told.reason
+        # The same without the others of its page, and after something was recorded.
+        reasons.forget()
+        assert reasons.reason(job_id, yard.now, SEES_ALL) == listed
+        reasons.look([entry.job.job_id for entry in pending], yard.now)
+    assert everything(yard.state) == before
+
+
+@given(seed=seeds)
+@settings(max_examples=30)
+def test_who_is_listed_for_the_next_cycle_starts_with_it(seed: int) -> None:
+    yard = Yard(Random(seed)).live()
+    yard.submit()
+    reasons = reasons_in(yard)
+    starts = {start.job_id for start in yard.decide().starts}
     for entry in yard.pending():
-        listed = explain(yard.state, entry, yard.plan, yard.now)
-        told = why(yard.state, entry, yard.now, yard.decide).reason
-        assert listed.code is told.code, (listed, told)
+        found = reasons.reason(entry.job.job_id, yard.now)
+        assert found is not None
+        if entry.job.job_id in starts:
+            assert found.code in (ReasonCode.NEXT_CYCLE, ReasonCode.QUOTA_PROVIDER)
 
 
 @given(seed=seeds)

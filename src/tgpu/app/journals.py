@@ -1,12 +1,14 @@
 """The journal of a database as lines, without a service."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import msgspec
 
 from tgpu.database import Address, each_row, status
 from tgpu.journal.lines import Values, end_line, header_line, row_line
 from tgpu.service.settings_record import KIND
+from tgpu.store.api import decision_id
 
 
 def database_lines(address: Address, now: int, *, commands: bool = False) -> Iterator[bytes]:
@@ -19,10 +21,11 @@ def database_lines(address: Address, now: int, *, commands: bool = False) -> Ite
         tenants=[str(data) for _, data in each_row(address, "tenants")],
     )
     last = count = 0
-    for seq, _, kind, _, payload in each_row(address, "journal"):
+    for seq, _, kind, _, payload, number, by in each_row(address, "journal"):
         assert isinstance(seq, int)
+        decision = decision_id(cast(int | None, number), cast(str | None, by))
         last, count = seq, count + 1
-        yield row_line(seq, str(kind), str(payload).encode(), commands=commands)
+        yield row_line(seq, str(kind), str(payload).encode(), decision, commands=commands)
     yield end_line(count, last)
 
 

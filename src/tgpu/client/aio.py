@@ -145,9 +145,15 @@ class AsyncClient:
         return await self.send(calls.submit(self._connection.for_tenant(request)))
 
     async def list_jobs(
-        self, *, limit: int = 100, cursor: int | None = None, **wanted: Unpack[JobFilter]
+        self,
+        *,
+        limit: int = 100,
+        cursor: int | None = None,
+        count: bool = False,
+        **wanted: Unpack[JobFilter],
     ) -> JobList:
-        return await self.send(calls.list_jobs(limit, cursor, **wanted))
+        """One page, newest first. With `count`, `total` is how many there are on all of them."""
+        return await self.send(calls.list_jobs(limit, cursor, count, **wanted))
 
     def iter_jobs(
         self, limit: int | None = None, **wanted: Unpack[JobFilter]

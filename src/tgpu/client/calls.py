@@ -139,7 +139,9 @@ def accuracy(days: float, tenant_id: str | None) -> Call[AccuracyAnswer]:
     return Call("GET", "/api/v1/scheduler/accuracy", a(AccuracyAnswer), query)
 
 
-def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Call[JobList]:
+def list_jobs(
+    limit: int, cursor: int | None, count: bool = False, **wanted: Unpack[JobFilter]
+) -> Call[JobList]:
     query = {
         "state": ",".join(wanted.get("states", ())) or None,
         "tenant_id": wanted.get("tenant_id"),
@@ -149,6 +151,7 @@ def list_jobs(limit: int, cursor: int | None, **wanted: Unpack[JobFilter]) -> Ca
         "fold": "true" if wanted.get("fold") else None,
         "limit": limit,
         "cursor": cursor,
+        "count": "true" if count else None,
     }
     return Call("GET", "/api/v1/jobs", a(JobList), query)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import add
-from typing import Final
 
 from tgpu.core.gpu_count import count_gpus
 from tgpu.core.ids import JobId, NodeId
@@ -27,52 +26,6 @@ from tgpu.core.stages.place import (
 )
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU
-
-NOTHING: Final = Plan()
-
-
-def explain(state: State, entry: Entry, decided: Plan = NOTHING, now: int | None = None) -> Reason:
-    """The one reason that counts for a pending job, on the state as it is.
-
-    `decided` is the last cycle's plan: what it kept for others is kept from this job. What a cycle
-    would say now, with all that starts before it, is told by `why`.
-    """
-    own = own_reason(state, entry)
-    if own is not None:
-        return own
-    holds = standing_holds(state, decided, state.now if now is None else now)
-    claimant = None if entry.progress.claim is None else entry.job.job_id
-    return explain_waiting(state, entry.queue.job_class, decided, holds, claimant)
-
-
-def explain_waiting(
-    state: State,
-    job_class: JobClass,
-    decided: Plan,
-    holds: Holds,
-    claimant: JobId | None = None,
-) -> Reason:
-    """The reason of a class, for all of its jobs that are in the queue; or that of the one among
-    them whom others gave way to."""
-    others = [
-        hold.owner
-        for hold in holds.owners()
-        if hold.owner != claimant and not _is_reserved_for(state, hold, job_class)
-    ]
-    kept = holds.only(others)  # what is kept for one of its own does not keep it waiting
-    found = named(state, decided, explain_class(state.ledger, job_class, kept))
-    stopped_by = decided.stopped_by
-    if found.code is not ReasonCode.NEXT_CYCLE or stopped_by is None:
-        return found
-    other = state.entry(stopped_by)
-    if other is None or state.is_placed(stopped_by) or other.queue.job_class == job_class:
-        return found
-    return reason(ReasonCode.STRICT_LINE, job=stopped_by)
-
-
-def _is_reserved_for(state: State, hold: Hold, job_class: JobClass) -> bool:
-    entry = None if hold.job_id is None else state.entry(hold.job_id)
-    return entry is not None and entry.queue.job_class == job_class and entry.progress.claim is None
 
 
 def standing_holds(state: State, decided: Plan, now: int) -> Holds:

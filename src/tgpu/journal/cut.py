@@ -41,7 +41,7 @@ def cut(
             seq = row.seq
             continue
         count, seq = count + 1, row.seq
-        yield row_line(row.seq, row.kind, row.payload, commands=True), 1
+        yield row_line(row.seq, row.kind, row.payload, row.decision, commands=True), 1
     if not is_begun:
         yield from _beginning(journal, rebuilt, until)
     yield end_line(count, seq), 0

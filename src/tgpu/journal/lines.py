@@ -19,7 +19,8 @@ from tgpu.core.events import Event, Scalar
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.problems import BadInput, Problem
-from tgpu.store import codec
+from tgpu.store import event_codec
+from tgpu.store.api import Decider, DecisionId, decision_id
 from tgpu.wire.json_words import decoding_words, json_words
 from tgpu.wire.masking import (
     MASK,
@@ -68,11 +69,14 @@ class Row(NamedTuple):
     seq: int  # 0: of the snapshot
     kind: str
     payload: bytes
+    decision: DecisionId | None = None  # None: of the snapshot, or written without one
 
 
 class _Line(msgspec.Struct):
     seq: int = 0
     kind: str = ""
+    decision: int | None = None
+    decided_by: Decider | None = None
     event: msgspec.Raw = msgspec.Raw(b"")
     snapshot: msgspec.Raw = msgspec.Raw(b"")
     job: msgspec.Raw = msgspec.Raw(b"")
@@ -115,10 +119,20 @@ def header_line(
     return _ENCODER.encode(facts)[:-1] + lists.encode()
 
 
-def row_line(seq: int, kind: str, payload: bytes, *, commands: bool = False) -> bytes:
-    return b'{"seq":%d,"kind":"%s","event":%s}\n' % (
+def row_line(
+    seq: int,
+    kind: str,
+    payload: bytes,
+    decision: DecisionId | None = None,
+    *,
+    commands: bool = False,
+) -> bytes:
+    return b'{"seq":%d,"kind":"%s",%s"event":%s}\n' % (
         seq,
         kind.encode(),
+        b""
+        if decision is None
+        else b'"decision":%d,"decided_by":"%s",' % (decision.number, decision.by.encode()),
         fit_to_leave(kind, payload, commands=commands),
     )
 
@@ -191,11 +205,12 @@ class Journal:
                     what = f"is {seq - 1}, and no snapshot says how things stood then"
                     raise self.bad(1, "after", what, "no snapshot")
                 self._check(number, line, seq)
-                yield Row(number, seq, line.kind, bytes(line.event))
+                decision = decision_id(line.decision, line.decided_by)
+                yield Row(number, seq, line.kind, bytes(line.event), decision)
 
     def event(self, row: Row) -> Event:
         try:
-            return codec.decode_event(row.kind, row.payload)
+            return event_codec.decode_event(row.kind, row.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             text = f"is no {row.kind} of a journal: {_words(error)}"
             raise self.bad(row.line, "event", text, "no event") from None
@@ -241,8 +256,8 @@ class Journal:
         if line.seq != seq:
             what = f"{line.seq} is not {seq}: events are missing, twice there or in another order"
             raise self.bad(number, "seq", what, "gap")
-        if line.kind not in codec.KINDS:
-            known = ", ".join(codec.KINDS)
+        if line.kind not in event_codec.KINDS:
+            known = ", ".join(event_codec.KINDS)
             what = f"{line.kind[:60]!r} is no kind of event that this version knows: {known}"
             raise self.bad(number, "kind", what, "unknown kind")
 

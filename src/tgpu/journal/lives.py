@@ -11,7 +11,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
 from tgpu.journal.lines import Row
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def names_of(payload: bytes) -> dict[JobId, str]:
     if b'"detail"' not in payload:
         return {}
     try:
-        found = codec.decode_details(payload)
+        found = event_codec.decode_details(payload)
     except msgspec.DecodeError:
         return {}
     return {job_id: detail.name for job_id, detail in found.items()}

@@ -33,7 +33,7 @@ from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.journal.lines import JOB, SNAPSHOT, Journal, Row, Values
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 HALF_LIFE: Final = "scheduler.fair_share_half_life_hours"
 _INTERVAL: Final = "scheduler.scheduling_interval_ms"
@@ -213,7 +213,7 @@ class _SnapshotJob(msgspec.Struct):
 def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
     """A job of a snapshot, how it stood, and why it can never start if so."""
     found = msgspec.json.decode(row.payload, type=_SnapshotJob)
-    event = codec.decode_event("jobs_submitted", bytes(found.submission))
+    event = event_codec.decode_event("jobs_submitted", bytes(found.submission))
     assert isinstance(event, JobsSubmitted)
     (job,) = event.jobs
     return job, found.progress, found.doom
@@ -248,7 +248,9 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
     for entry in state.entries():
         job = entry.job
         one = _SnapshotJob(
-            msgspec.Raw(codec.event_text(JobsSubmitted(job.submitted_at, (job,)), {}).encode()),
+            msgspec.Raw(
+                event_codec.event_text(JobsSubmitted(job.submitted_at, (job,)), {}).encode()
+            ),
             entry.progress,
             state.doom_of(job.job_id),
         )

@@ -1,24 +1,16 @@
 """A cycle of the past again: the state just before it, what it decided, and what is on record.
 
-A cycle writes its decisions together, in a fixed order and with one instant: a run of such rows is
-a recorded cycle. The state before its first row is what the cycle saw.
+All rows of a cycle have the number of its decision; the state before the first of them is what the
+cycle saw. Rows of older versions have none: `unnumbered` tells which of those belong together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tgpu.core.bookings import OVER
-from tgpu.core.events import (
-    BookingRemoved,
-    BookingSet,
-    ClockStepped,
-    Event,
-    JobMoved,
-    UsageAdded,
-)
+from tgpu.core.events import BookingRemoved, ClockStepped, Event, JobMoved
 from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
+from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Placement
 from tgpu.core.plan import Plan, Reservation
 from tgpu.core.predict import Predictor
@@ -26,17 +18,16 @@ from tgpu.core.state import State
 from tgpu.core.units import GPU
 from tgpu.journal.lines import Journal, Row
 from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell
+from tgpu.journal.unnumbered import Run
+from tgpu.store.api import Decider
 
 # Whoever asks may have a clock that is ahead of the one of the journal.
 _SKEW_MS: Final = 60_000
-_TIME_UP: Final = "its time was up"
-_UNUSED: Final = "nothing ran in it within"
 
 
 class _Taken(NamedTuple):
     row: Row
     event: Event
-    rank: int  # the place among the decisions of a cycle
 
 
 Promises = Sequence[Reservation]
@@ -51,6 +42,7 @@ class Step:
     at: int
     is_cycle: bool
     rows: list[_Taken] = field(default_factory=list)
+    run: Run | None = None  # of rows without a number
 
     @property
     def first_seq(self) -> int:
@@ -102,19 +94,30 @@ class Walk:
                 self.rebuilt.take(row)
                 continue
             event = self.journal.event(row)
-            if step is not None and step.is_cycle and event.at == step.at:
-                rank = _rank(event, self.rebuilt.state)
-                if rank is not None and _goes_on(step, event, rank):
-                    step.rows.append(_Taken(row, event, rank))
-                    continue
+            if step is not None and self._belongs(row, event, step):
+                step.rows.append(_Taken(row, event))
+                continue
             if step is not None:
                 yield from self._over(step)
-            rank = _rank(event, self.rebuilt.state)
-            is_run = isinstance(event, JobMoved) and event.move is Move.RUN
-            is_cycle = rank is not None and rank < _USAGE and not is_run
-            step = Step(event.at, is_cycle, [_Taken(row, event, rank or 0)])
+            step = self._begun(row, event)
         if step is not None:
             yield from self._over(step)
+
+    def _begun(self, row: Row, event: Event) -> Step:
+        rows = [_Taken(row, event)]
+        if row.decision is not None:
+            return Step(event.at, row.decision.by is Decider.CYCLE, rows)
+        run = Run(event, self.rebuilt.state)
+        return Step(event.at, run.is_cycle, rows, run)
+
+    def _belongs(self, row: Row, event: Event, step: Step) -> bool:
+        """To the cycle whose rows came before it."""
+        if row.decision is not None:
+            return step.is_cycle and row.decision == step.rows[-1].row.decision
+        if step.run is None or not step.run.takes(event, self.rebuilt.state):
+            return False
+        step.is_cycle = step.run.is_cycle
+        return True
 
     def _over(self, step: Step) -> Iterator[Step]:
         """What no cycle wrote down was followed by one all the same, before time went on."""
@@ -125,7 +128,7 @@ class Walk:
         yield step
         if step.is_cycle:
             self._keep_promises(step.at)
-        for row, event, _ in step.rows:
+        for row, event in step.rows:
             self.rebuilt.take(row, event)
         if step.comes_at != step.at:  # a step of the clock: all that was before goes along with it
             self._at = self._looked_at = step.at
@@ -150,55 +153,6 @@ class Walk:
             yield row
             if self._tell is not None and not count % TELL_EVERY:
                 self._tell(TELL_EVERY)
-
-
-# The order in which a cycle writes what it decided.
-_ENDED, _RELEASED, _GAVE_WAY, _CLAIMED, _STARTED, _USED, _STOPPED, _USAGE = range(8)
-
-
-def _rank(event: Event, state: State) -> int | None:
-    """None: no cycle writes this."""
-    match event:
-        case JobMoved():
-            return _rank_of_move(event, state)
-        case BookingRemoved() if event.cause == OVER or event.cause.startswith(_UNUSED):
-            return _RELEASED
-        case BookingSet() if event.booking.used:
-            known = state.ledger.bookings.get(event.booking.booking_id)
-            return _USED if known is not None and not known.used else None
-        case UsageAdded():
-            return _USAGE
-    return None
-
-
-def _rank_of_move(event: JobMoved, state: State) -> int | None:
-    progress = event.progress
-    entry = state.entry(event.job_id)
-    is_lease = entry is not None and entry.job.options.lease
-    gives_way = event.move is Move.STOP and progress.gives_way_to is not None
-    ends = event.move is Move.COMPLETE and progress.cause == _TIME_UP
-    is_given_up = event.move is Move.CANCEL and state.doom_of(event.job_id) is not None
-    if ends or is_given_up:
-        return _ENDED
-    if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
-        return _GAVE_WAY
-    if event.move is Move.CLAIM:
-        return _CLAIMED
-    if event.move is Move.START or (is_lease and event.move is Move.RUN):
-        return _STARTED
-    return None
-
-
-def _goes_on(step: Step, event: Event, rank: int) -> bool:
-    if rank < step.rows[-1].rank:
-        return False
-    if not isinstance(event, JobMoved) or event.move is not Move.RUN:
-        return True
-    if all(one.job_id != event.job_id for one in step.moves(Move.START)):
-        return False
-    if event.progress.pid is not None:
-        step.is_cycle = False  # a process that ran already was taken in: nobody decided that
-    return True
 
 
 # -- where to stop -------------------------------------------------------------------------------
@@ -292,14 +246,19 @@ def _note(found: Decisions, event: JobMoved, state: State) -> None:
             found["starts"][job_id] = place_text(progress.placement)
         case Move.CLAIM:
             found["claims"][job_id] = place_text(progress.claim)
-        case Move.STOP:
+        case Move.STOP if progress.gives_way_to is not None:  # else its budget is used up
             found["preemptions"][job_id] = str(progress.gives_way_to)
         case Move.PREEMPT:  # a lease, which is gone at once
             found["preemptions"][job_id] = ""
         case Move.COMPLETE:
             found["expired"][job_id] = ""
-        case Move.CANCEL:
+        case Move.CANCEL if _waits(state, job_id):  # else it is a lease without a budget
             found["given_up"][job_id] = state.doom_of(job_id) or ""
+
+
+def _waits(state: State, job_id: JobId) -> bool:
+    entry = state.entry(job_id)
+    return entry is not None and entry.progress.state is JobState.PENDING
 
 
 def decided(plan: Plan, state: State) -> Decisions:

@@ -27,6 +27,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.node import Node
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
+from tgpu.log import request_id
 from tgpu.service.clock import WallClock
 from tgpu.service.identity import LOCAL, Principal, Role
 from tgpu.store.api import AuditRow
@@ -67,6 +68,7 @@ class Trail:
             origin=self.origin[:_LONGEST],
             outcome=outcome,
             detail=(detail or self.detail)[:_LONGEST],
+            request_id=request_id.get(),
         )
 
 

@@ -10,10 +10,10 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Detail
 from tgpu.core.state import State
 from tgpu.service import audit
-from tgpu.service.accounting import meter_documents
+from tgpu.service.accounting import meter_documents, usage_events
 from tgpu.service.by_whom import with_names
 from tgpu.service.spending import spend_documents
-from tgpu.store.api import AuditRow, Record
+from tgpu.store.api import AuditRow, Decider, DecisionId, Record
 
 T = TypeVar("T")
 
@@ -45,6 +45,8 @@ class Command:
     cause: str | None = None  # the request it came with
     trail: audit.Trail | None = None  # whose doing it is; None: the service's own
     is_patient: bool = False  # waits for the outcome, however long that takes
+    by: Decider = Decider.SERVICE
+    decision_id: DecisionId | None = None  # once it has decided something
 
     def answer(self, answer: object) -> None:
         if not self.future.done():  # the caller may have gone away
@@ -66,8 +68,39 @@ def audited(command: Command, decision: Decision[Any], state: State) -> Decision
     if command.trail is None or not (decision.events or decision.documents):
         return decision
     row = audit.row_of_change(command.trail, decision.events, state)
+    row = replace(row, request_id=command.cause)  # the writer itself serves no request
     events = with_names(decision.events, command.trail, state)
     return replace(decision, events=events, audit=(*decision.audit, row))
+
+
+def with_usage(decided: Decided, state: State) -> Decided:
+    """Each decision with what it uses up: what one command did is its own, also where several
+    share a commit. Commands of one commit touch different jobs, so nothing counts twice."""
+    return [(command, _with_usage(decision, state)) for command, decision in decided]
+
+
+def _with_usage(decision: Decision[T], state: State) -> Decision[T]:
+    used = usage_events(state, decision.events)
+    return replace(decision, events=[*decision.events, *used]) if used else decision
+
+
+def give_numbers(decided: Decided, last: int) -> int:
+    """The number of each decision that is recorded as events; the last of them."""
+    for command, decision in decided:
+        if decision.events:
+            last += 1
+            command.decision_id = DecisionId(last, command.by)
+    return last
+
+
+def decision_ids(decided: Decided) -> list[DecisionId]:
+    """The decision behind each event, in their order."""
+    return [
+        command.decision_id
+        for command, decision in decided
+        if command.decision_id is not None
+        for _ in decision.events
+    ]
 
 
 def mark_recorded(decided: Decided) -> None:
@@ -87,9 +120,18 @@ def new_jobs(decision: Decision[Any]) -> int:
 
 def record_of(decided: Decided, events: Sequence[Event], state: State) -> Record:
     """What one commit writes for all of them, with the meters that the events will change."""
-    record = _joined([decision for _, decision in decided], events)
+    record = _joined([_numbered(*one) for one in decided], events)
+    record = replace(record, decisions=decision_ids(decided))
     meters = meter_documents(state, events) | spend_documents(state, events)
     return replace(record, documents={**record.documents, **meters}) if meters else record
+
+
+def _numbered(command: Command, decision: Decision[T]) -> Decision[T]:
+    """Its audit rows name the number that its events have."""
+    if command.decision_id is None or not decision.audit:
+        return decision
+    number = command.decision_id.number
+    return replace(decision, audit=[replace(row, decision=number) for row in decision.audit])
 
 
 def _joined(decisions: list[Decision[Any]], events: Sequence[Event]) -> Record:

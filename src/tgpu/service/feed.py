@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from types import TracebackType
 from typing import Final, Self
 
@@ -22,7 +23,7 @@ from tgpu.core.state import State
 from tgpu.service.feed_event import UNKNOWN, FeedEvent, JobRef, Whose, feed_event, other_in
 from tgpu.service.ownership import SEES_ALL, Look, Sight
 from tgpu.service.pages import JournalPages
-from tgpu.store.api import Store
+from tgpu.store.api import DecisionId, Store
 
 # Changes that a caught-up reader may be behind, counted in jobs: ten seconds of a busy service,
 # and some ten megabytes where all of them are bulk submissions.
@@ -73,6 +74,7 @@ class _Entry:
     event: Event
     mover: Whose  # whose job moved: the state forgets jobs that are over
     other: TenantId | None  # the tenant of the one that it gives way to
+    decision: DecisionId | None = None
     words: FeedEvent | None = None
 
     @property
@@ -81,7 +83,7 @@ class _Entry:
 
     def told(self) -> FeedEvent | None:
         if self.words is None:
-            self.words = feed_event(self.seq, self.event, self.mover, self.other)
+            self.words = feed_event(self.seq, self.event, self.mover, self.other, self.decision)
         return self.words
 
 
@@ -118,13 +120,15 @@ class Feed:
         """Begin behind what is in the journal already."""
         self.last_seq = self._ring.floor = last_seq
 
-    def publish(self, events: Sequence[Event], last_seq: int) -> None:
+    def publish(
+        self, events: Sequence[Event], last_seq: int, decisions: Sequence[DecisionId] = ()
+    ) -> None:
         """The events of one commit, before they are applied: `last_seq` is the last one's."""
         first_seq = last_seq - len(events) + 1
         self._ring.add(
             [
-                _Entry(seq, event, self._mover(event, events), self._other(event))
-                for seq, event in enumerate(events, first_seq)
+                _Entry(seq, event, self._mover(event, events), self._other(event), decision)
+                for seq, (event, decision) in enumerate(zip_longest(events, decisions), first_seq)
             ]
         )
         self.last_seq = last_seq

@@ -27,6 +27,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.node import Node
 from tgpu.core.units import GPU
+from tgpu.store.api import DecisionId
 
 _MOVE_KINDS: Final = {
     Move.START: "job_scheduled",
@@ -91,6 +92,7 @@ class FeedEvent:
     jobs: tuple[JobRef, ...] = ()
     other: TenantId | None = None  # of the job that it gives way to
     user: str = ""  # of its one job
+    decision: DecisionId | None = None  # None: recorded before events had one, or not at all
     # What others made of it, to be made once: an event is sent to many. Never copied with it.
     written: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -108,10 +110,19 @@ class FeedEvent:
 
 
 def feed_event(
-    seq: int, event: Event, mover: Whose = UNKNOWN, other: TenantId | None = None
+    seq: int,
+    event: Event,
+    mover: Whose = UNKNOWN,
+    other: TenantId | None = None,
+    decision: DecisionId | None = None,
 ) -> FeedEvent | None:
     """What watchers are told; None for what is no news to them. `mover` is whose job moved,
     `other` the tenant of the job whose name its cause has, or that it gives way to."""
+    told = _told(seq, event, mover, other)
+    return told if told is None or decision is None else replace(told, decision=decision)
+
+
+def _told(seq: int, event: Event, mover: Whose, other: TenantId | None) -> FeedEvent | None:
     match event:
         case JobsSubmitted():
             return _submitted(seq, event)

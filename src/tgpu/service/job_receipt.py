@@ -5,7 +5,7 @@ from typing import Final
 from tgpu.core.events import JobMoved
 from tgpu.core.receipt import JobReceipt, receipt_of
 from tgpu.store.api import Store, StoredJob
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 
 _PAGE: Final = 500
 _MOST: Final = 20_000  # moves of one job; one that was restarted more often is told so

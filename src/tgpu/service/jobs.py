@@ -54,7 +54,7 @@ from tgpu.service.submission import (
 from tgpu.service.tenants import queues_of
 from tgpu.service.writer import Decide, Decision, StateApart, Writer
 from tgpu.store.api import JobQuery, Store, StoredJob, StoreUnavailable
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 from tgpu.wire.plurals import plural
 
 # As many as a request may name one by one: each job keeps the list of those it waits for.

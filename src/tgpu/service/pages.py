@@ -19,7 +19,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.state import State
 from tgpu.service.feed_event import UNKNOWN, FeedEvent, Whose, feed_event, other_in
 from tgpu.store.api import JobQuery, JournalRow, Store
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 
 # Rows of a page, and of one read for it: a bulk submission is a row of a megabyte.
 ROWS: Final = 128
@@ -137,19 +137,19 @@ class JournalPages:
         return found
 
 
-def _decoded(rows: Sequence[JournalRow]) -> list[tuple[int, Event]]:
-    return [(row.seq, decode_event(row.kind, row.payload)) for row in rows]
+def _decoded(rows: Sequence[JournalRow]) -> list[tuple[JournalRow, Event]]:
+    return [(row, decode_event(row.kind, row.payload)) for row in rows]
 
 
 def _in_words(
-    events: Sequence[tuple[int, Event]], whose_jobs: dict[JobId, Whose]
+    events: Sequence[tuple[JournalRow, Event]], whose_jobs: dict[JobId, Whose]
 ) -> list[FeedEvent]:
     told = []
-    for seq, event in events:
+    for row, event in events:
         mover = whose_jobs.get(event.job_id, UNKNOWN) if isinstance(event, JobMoved) else UNKNOWN
         named = other_in(event)
         other = UNKNOWN if named is None else whose_jobs.get(named, UNKNOWN)
-        words = feed_event(seq, event, mover, other.tenant_id)
+        words = feed_event(row.seq, event, mover, other.tenant_id, row.decision)
         if words is not None:
             told.append(words)
     return told

@@ -68,6 +68,7 @@ from tgpu.service.lookout import Lookout
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
 from tgpu.service.observer import Observer, Observers
+from tgpu.service.ownership import Sight
 from tgpu.service.predictions import Predictions
 from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
@@ -95,7 +96,7 @@ from tgpu.service.tenants import TenantCommands
 from tgpu.service.urgent_stops import Cancelled, UrgentStops
 from tgpu.service.why import Reasons
 from tgpu.service.writer import Decision, StateApart, Writer
-from tgpu.store.api import JobQuery, Loaded, Store, StoredJob, StoreUnavailable
+from tgpu.store.api import Decider, JobQuery, Loaded, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
 
@@ -304,6 +305,7 @@ class Service:
         self.editing = Editing(self.jobs, self.state, self.writer, self.store, self.clock)
         await self._open_for_full_disks()
         self.feed.open(loaded.last_seq)
+        self.writer.last_decision = loaded.last_decision
         await self.agents.open()
         await self.receipts.open()
         await self.estimates.open(self.store)
@@ -460,9 +462,9 @@ class Service:
             raise not_found(job_id)
         return stored
 
-    def reason(self, job_id: JobId) -> Reason | None:
-        """Why a pending job waits; None for any other."""
-        return self.reasons.reason(job_id)
+    def reason(self, job_id: JobId, sight: Sight | None = None) -> Reason | None:
+        """Why a pending job waits; None for any other. See `Reasons.reason`."""
+        return self.reasons.reason(job_id, self.clock.now(), sight)
 
     def prediction(self, stored: StoredJob) -> Prediction | None:
         """How long a job that is not over will run in all; None where nothing can be said."""
@@ -602,7 +604,7 @@ class Service:
 
         try:
             # Its outcome is waited for: what the quota's provider counts depends on it.
-            plan = await self.writer.do(decide, touches=None, is_patient=True)
+            plan = await self.writer.do(decide, touches=None, is_patient=True, by=Decider.CYCLE)
         except StoreUnavailable:
             for job_id in planned:
                 self.gate.give(job_id)
@@ -619,7 +621,6 @@ class Service:
         for tenant_id, notice in notices.items():
             self._observer.budget_reached(tenant_id, notice.percent)
         self._promises = plan.reservations
-        self.reasons.decided(plan)
 
     def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""

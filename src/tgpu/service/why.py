@@ -1,12 +1,13 @@
 """Why jobs wait, as the service tells it: in a word for lists, at length for one who asks."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, Protocol
 
 from tgpu.core.cycle import Witness
-from tgpu.core.explain import NOTHING, explain, explain_waiting, own_reason, standing_holds
+from tgpu.core.explain import own_reason
 from tgpu.core.gave_way import named_in, whose, without_names
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
@@ -14,13 +15,17 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import Holds
 from tgpu.core.state import Entry, State
 from tgpu.core.why.ahead import Ahead, ahead_of
-from tgpu.core.why.answer import Why, why
+from tgpu.core.why.answer import Decide, Outcome, Why, watch_classes, why
 from tgpu.core.why.blockers import Blocker
 from tgpu.core.why.changes import Change, tries
 from tgpu.service.ownership import Sight, users_sight
+
+# A cycle that takes longer than this is not made for every list that is read between two commits:
+# what it came to is told for ten times as long, so that at most a tenth of the time goes into it.
+_CHEAP_SECONDS: Final = 0.02
+_SHARE: Final = 10
 
 
 class DryRun(Protocol):
@@ -46,7 +51,9 @@ class Told:
 
 
 class Reasons:
-    """Cached until the next commit: a page of a list asks for the same class many times."""
+    """From one place, for lists and for whoever asks about one job: a cycle that changes nothing,
+    watched as it passes them by. It is kept until the next commit: a page of a list asks for the
+    same classes many times."""
 
     def __init__(
         self,
@@ -61,20 +68,34 @@ class Reasons:
         self._policy = policy
         self._policies = policies
         self._dry_run = dry_run
-        self._decided = NOTHING
-        self._by_class: dict[JobClass, Reason] = {}
-        self._holds: Holds | None = None
-
-    def decided(self, plan: Plan) -> None:
-        """What the last cycle kept for others is kept until the next."""
-        self._decided = plan
-        self.forget()
+        self._classes: set[JobClass] = set()  # that the cycle below was asked about
+        self._outcome: Outcome | None = None
+        self._is_old = False  # something was recorded since
+        self._keep_until = 0.0  # on the monotonic clock, all the same
 
     def forget(self) -> None:
-        self._by_class.clear()
-        self._holds = None
+        self._is_old = True
 
-    def reason(self, job_id: JobId, sight: Sight | None = None) -> Reason | None:
+    def look(self, job_ids: Iterable[JobId], now: int) -> None:
+        """One cycle for all of these, where `reason` would ask for one after the other."""
+        entries = [self._pending(job_id) for job_id in job_ids]
+        classes = {e.queue.job_class for e in entries if e and own_reason(self._state, e) is None}
+        if self._is_old and monotonic() >= self._keep_until:
+            self._classes.clear()
+            self._outcome = None
+        if not classes or (self._outcome is not None and classes <= self._classes):
+            return
+        # What was asked about before is asked about again, while nothing has changed.
+        self._classes = classes if self._is_old else classes | self._classes
+        self._is_old = False
+        began = monotonic()
+        decide, name = self._deciding(now)
+        self._outcome = watch_classes(self._state, self._classes, now, decide, name)
+        ended = monotonic()
+        cost = ended - began
+        self._keep_until = ended + _SHARE * cost if cost > _CHEAP_SECONDS else 0.0
+
+    def reason(self, job_id: JobId, now: int, sight: Sight | None = None) -> Reason | None:
         """Why a pending job waits; None for any other.
 
         Others are named as far as the reader's `sight` goes: unless told, the job's own user's.
@@ -83,10 +104,10 @@ class Reasons:
         if entry is None:
             return None
         found = own_reason(self._state, entry)
-        if found is None and entry.progress.claim is not None:
-            found = explain(self._state, entry, self._decided)
-        elif found is None:
-            found = self._of_class(entry.queue.job_class)
+        if found is None:
+            self.look((job_id,), now)
+            assert self._outcome is not None  # there is one after any look
+            found = self._outcome.reason_of(entry)
         return self._shown(self._by_gate(entry, found), entry, sight)
 
     async def why(self, job_id: JobId, now: int, sight: Sight | None = None) -> Told | None:
@@ -94,17 +115,23 @@ class Reasons:
         entry = self._pending(job_id)
         if entry is None:
             return None
-        policy, name = self._policy, ""
-        if isinstance(policy, ChoicePolicy):
-            # One of another package may count how often it is asked: it is not asked for this.
-            policy, name = _oldest_first(policy.name), policy.name
-        found = why(self._state, entry, now, lambda seen: self._dry_run(now, policy, seen), name)
-        ahead = None
+        decide, name = self._deciding(now)
+        found = why(self._state, entry, now, decide, name)
+        self._keep_until = 0.0  # a list must not tell of earlier what was told of now
+        policy, ahead = self._policy, None
         if not isinstance(policy, ChoicePolicy):
             ahead = ahead_of(self._state, entry, now, policy, self._policies)
         shown = self._shown(self._by_gate(entry, found.reason), entry, sight)
         change = None if name else await self._change(entry, found, now, policy)
         return Told(shown, found.blockers, ahead, found.starts_by, change)
+
+    def _deciding(self, now: int) -> tuple[Decide, str]:
+        """How a cycle would decide, and the name of a policy that was not asked for it."""
+        policy, name = self._policy, ""
+        if isinstance(policy, ChoicePolicy):
+            # One of another package may count how often it is asked: it is not asked for this.
+            policy, name = _oldest_first(policy.name), policy.name
+        return lambda seen: self._dry_run(now, policy, seen), name
 
     async def _change(self, entry: Entry, found: Why, now: int, policy: Policy) -> Change | None:
         if entry.queue.job_class in self._gate.refused:
@@ -121,16 +148,6 @@ class Reasons:
         entry = self._state.entry(job_id)
         waits = entry is not None and entry.progress.state is JobState.PENDING
         return entry if waits else None
-
-    def _of_class(self, job_class: JobClass) -> Reason:
-        found = self._by_class.get(job_class)
-        if found is None:
-            state = self._state
-            if self._holds is None:
-                self._holds = standing_holds(state, self._decided, state.now)
-            found = explain_waiting(state, job_class, self._decided, self._holds)
-            self._by_class[job_class] = found
-        return found
 
     def _by_gate(self, entry: Entry, found: Reason) -> Reason:
         if found.code is not ReasonCode.NEXT_CYCLE:

@@ -29,7 +29,6 @@ from tgpu.core.state import State
 from tgpu.core.units import SECOND
 from tgpu.log import request_id
 from tgpu.service import audit
-from tgpu.service.accounting import usage_events
 from tgpu.service.decision import (
     Command,
     Decide,
@@ -37,12 +36,22 @@ from tgpu.service.decision import (
     Decision,
     audited,
     causes,
+    decision_ids,
+    give_numbers,
     mark_recorded,
     new_jobs,
     record_of,
+    with_usage,
 )
 from tgpu.service.observer import Observer
-from tgpu.store.api import Record, Store, StoreChanged, StoreUnavailable
+from tgpu.store.api import (
+    Decider,
+    DecisionId,
+    Record,
+    Store,
+    StoreChanged,
+    StoreUnavailable,
+)
 
 __all__ = ["Decide", "Decision", "StateApart", "Writer"]
 
@@ -83,13 +92,13 @@ class Writer:
         store: Store,
         published: Callable[[Sequence[Event]], None],
         observer: Observer | None = None,
-        recorded: Callable[[Sequence[Event], int], None] | None = None,
+        recorded: Callable[[Sequence[Event], int, Sequence[DecisionId]], None] | None = None,
         *,
         rules: BreakerRules = _RULES,
         patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
         """`published` is told the events of each commit, after they are applied; `recorded` just
-        before, with the last one's number in the journal.
+        before, with the last one's number in the journal and the decision behind each.
         """
         self._recorded = recorded
         self._observer = observer or Observer()
@@ -110,15 +119,22 @@ class Writer:
         self.apart: StateApart | None = None  # once this is set, nothing works any more
         # Jobs that commands before this one in its group bring in: decided, and not in the state.
         self.joining = 0
+        self.last_decision = 0  # the number of the last one on record
         self.trouble: str | None = None  # why the last commit failed; None after one that worked
 
     async def do(
-        self, decide: Decide[T], touches: Iterable[str] | None, *, is_patient: bool = False
+        self,
+        decide: Decide[T],
+        touches: Iterable[str] | None,
+        *,
+        is_patient: bool = False,
+        by: Decider | None = None,
     ) -> T:
         """Decide, record durably, apply; the answer, or what `decide` or the store raised.
 
         While the store hangs, StoreUnavailable comes after `patience_seconds` and says what is
-        known of the outcome. `is_patient` waits for the outcome instead.
+        known of the outcome. `is_patient` waits for the outcome instead. `by` is who decides;
+        None: the caller whose request it is, or else the service by itself.
         """
         if self.apart is not None:
             raise self.apart
@@ -130,7 +146,9 @@ class Writer:
         keys = None if touches is None else frozenset(touches)
         weight = len(keys) if keys else 1
         trail = audit.current()
-        command = Command(decide, keys, future, weight, request_id.get(), trail, is_patient)
+        if by is None:
+            by = Decider.SERVICE if trail is None else Decider.COMMAND
+        command = Command(decide, keys, future, weight, request_id.get(), trail, is_patient, by)
         self._commands.append(command)
         self._arrived.set()
         return await future
@@ -254,12 +272,13 @@ class Writer:
 
     async def _serve(self, group: list[Command]) -> None:
         decided = self._decide(group)
+        await self._let_others_in(decided)
+        decided = with_usage(decided, self.state)
+        last_decision = give_numbers(decided, self.last_decision)
         events = [event for _, decision in decided for event in decision.events]
-        await self._let_others_in(events)
-        events += usage_events(self.state, events)
-        await self._let_others_in(events)
+        await self._let_others_in(decided)
         record = record_of(decided, events, self.state)
-        await self._let_others_in(events)
+        await self._let_others_in(decided)
         if events or record.documents or record.audit:
             began = time.perf_counter()
             try:
@@ -272,12 +291,13 @@ class Writer:
                 return
             except BaseException:
                 self._part("a commit was not waited for", group)
+            self.last_decision = last_decision
             self._apply(decided, events, last_seq, time.perf_counter() - began)
         self._answer(decided)
 
-    async def _let_others_in(self, events: Sequence[Event]) -> None:
+    async def _let_others_in(self, decided: Decided) -> None:
         """To read: nothing else is decided before this group is on record, cycles included."""
-        if len(events) > _LARGE:
+        if sum(len(decision.events) for _, decision in decided) > _LARGE:
             await asyncio.sleep(0)
 
     def _decide(self, group: list[Command]) -> Decided:
@@ -329,7 +349,7 @@ class Writer:
             mark_recorded(decided)
             self._observer.committed(events, causes(decided), seconds)
             if self._recorded is not None and events:
-                self._recorded(events, last_seq)
+                self._recorded(events, last_seq, decision_ids(decided))
             for event in events:
                 self.state.apply(event)
             self._published(events)

@@ -6,9 +6,10 @@ the only writer and commits one batch at a time; reads may run beside it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from enum import StrEnum
+from typing import NamedTuple, Protocol
 
-from tgpu.core.errors import Unavailable
+from tgpu.core.errors import InvariantBroken, Unavailable
 from tgpu.core.events import Event
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Detail, Job
@@ -53,6 +54,27 @@ class StoredJob:
     progress: Progress
 
 
+class Decider(StrEnum):
+    """Who made a decision."""
+
+    CYCLE = "cycle"  # of the scheduler
+    COMMAND = "command"  # that somebody gave, by a request
+    SERVICE = "service"  # by itself: an end it saw, a GPU that changed, its settings, …
+
+
+class DecisionId(NamedTuple):
+    """All events that were decided together have the same. Numbers go on without a hole, from 1,
+    also over restarts."""
+
+    number: int
+    by: Decider
+
+
+def decision_id(number: int | None, by: str | None) -> DecisionId | None:
+    """From its two columns, which rows of older versions have nothing in."""
+    return None if number is None or by is None else DecisionId(number, Decider(by))
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What one commit writes. The tables follow from the events; the rest comes beside them.
@@ -68,6 +90,15 @@ class Record:
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     documents: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)  # None deletes
     audit: Sequence["AuditRow"] = ()
+    decisions: Sequence[DecisionId] = ()  # of each event; or none at all
+
+    def decided(self) -> list[tuple[Event, DecisionId | None]]:
+        """Each event with its decision."""
+        if not self.decisions:
+            return [(event, None) for event in self.events]
+        if len(self.decisions) != len(self.events):
+            raise InvariantBroken(f"{len(self.decisions)} decisions of {len(self.events)} events")
+        return list(zip(self.events, self.decisions, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +114,8 @@ class AuditRow:
     outcome: str  # "ok", or the error's code
     detail: str = ""
     seq: int = 0  # given by the store
+    decision: int | None = None  # the number that its events have; None: it has none
+    request_id: str | None = None  # what the lines of the log name it by
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +140,7 @@ class Loaded:
     over: Mapping[JobState, int]  # how many are over, by state
     last_seq: int  # of the journal
     last_number: int  # of the jobs: generated ids go on from there
+    last_decision: int = 0  # of the last event; 0: it is of a version without these numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +181,7 @@ class JournalRow:
     kind: str  # "jobs_submitted", "job_moved", "tenant_set", "queue_set", "usage_added", …
     job_id: JobId | None  # None where the event is about several jobs or none
     payload: bytes  # the event as JSON
+    decision: DecisionId | None = None  # None: written before events had one
 
 
 class Store(Protocol):
@@ -178,6 +213,13 @@ class Store(Protocol):
 
         An array matches where any of its elements does; `before` is the number of a row. Costs
         what the rows and the elements of their arrays cost, whatever else there is.
+        """
+
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        """How many rows `jobs`, or with `fold` `folded`, gives on all of its pages together.
+
+        Costs a walk through an index where nothing or a state is asked for, and else one through
+        all jobs that may match.
         """
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:

@@ -48,6 +48,9 @@ WITH RECURSIVE walk(number, depth) AS (
 )
 SELECT number FROM walk WHERE number IS NOT NULL"""
 
+# How many rows there are: jobs of no array, and what each submission made of one.
+COUNT_FOLDED: Final = "count(*) - count(array_id) + count(DISTINCT array_id || ' ' || submit_seq)"
+
 # Walks the index of arrays alone.
 TALLY: Final = """
 SELECT this.number AS found, other.state AS state, count(*) AS count, min(other.number) AS first,

@@ -31,10 +31,11 @@ from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progr
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import NO_USAGE, Usage, total
-from tgpu.store import codec
+from tgpu.store import event_codec
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
+    DecisionId,
     FoldedJob,
     JobQuery,
     JournalRow,
@@ -53,6 +54,7 @@ AUDIT_ROWS: Final = 100_000
 class _Row(NamedTuple):
     seq: int
     event: Event
+    decision: DecisionId | None
 
 
 class MemoryStore:
@@ -74,6 +76,7 @@ class MemoryStore:
         self._audit: deque[AuditRow] = deque(maxlen=AUDIT_ROWS)
         self._seq = 0
         self._audit_seq = 0
+        self._decision = 0  # of the last event
 
     async def open(self) -> Loaded:
         states = Counter(stored.progress.state for stored in self._jobs)
@@ -90,15 +93,18 @@ class MemoryStore:
             over={state: states[state] for state in JobState if state in TERMINAL},
             last_seq=self._seq,
             last_number=len(self._jobs),
+            last_decision=self._decision,
         )
 
     async def commit(self, record: Record) -> int:
         self._check(record)
+        decided = record.decided()
         for env_id, environment in record.environments.items():
             self._environments.setdefault(env_id, dict(environment))
-        for event in record.events:
+        for event, decision in decided:
             self._seq += 1
-            self._journal.append(_Row(self._seq, event))
+            self._journal.append(_Row(self._seq, event, decision))
+            self._decision = 0 if decision is None else decision.number
             self._apply(event, record)
         for (kind, name), body in record.documents.items():
             self._set_document(kind, name, body)
@@ -143,6 +149,12 @@ class MemoryStore:
         tallies = [tally for number in found for tally in self._tallies(number)]
         page_of = Folding(found, tallies, query.limit)
         return page_of.rows({number: self._jobs[number - 1] for number in page_of.numbers()})
+
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        found = await self.jobs(replace(query, before=None, limit=len(self._jobs)))
+        if not fold:
+            return len(found)
+        return len({self._group(stored.number).start for stored in found})
 
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return {job_id for job_id in job_ids if job_id in self._numbers}
@@ -199,7 +211,7 @@ class MemoryStore:
         """Refuse before anything is changed: this is what makes a commit whole or nothing."""
         live: dict[JobId, bool] = {}
         for event in record.events:
-            codec.kind_of(event)
+            event_codec.kind_of(event)
             if isinstance(event, JobsSubmitted):
                 for job in event.jobs:
                     if job.job_id in self._numbers or job.job_id in live:
@@ -325,7 +337,7 @@ class MemoryStore:
         if isinstance(row.event, JobsSubmitted):
             number = self._numbers.get(job_id, 0)
             return number > 0 and self._submit_seqs[number - 1] == row.seq
-        return codec.job_of(row.event) == job_id
+        return event_codec.job_of(row.event) == job_id
 
     def _journal_row(self, row: _Row, job_id: JobId | None) -> JournalRow:
         event = row.event
@@ -336,8 +348,15 @@ class MemoryStore:
         if isinstance(event, JobsSubmitted):
             for job in event.jobs:
                 details[job.job_id] = self._as_submitted(job.job_id).detail
-        payload = codec.event_text(event, details).encode()
-        return JournalRow(row.seq, event.at, codec.kind_of(event), codec.job_of(event), payload)
+        payload = event_codec.event_text(event, details).encode()
+        return JournalRow(
+            row.seq,
+            event.at,
+            event_codec.kind_of(event),
+            event_codec.job_of(event),
+            payload,
+            row.decision,
+        )
 
 
 def _moved(event: Event) -> tuple[JobId, ...]:

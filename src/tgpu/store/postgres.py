@@ -102,6 +102,9 @@ class PostgresStore:
     async def folded(self, query: JobQuery) -> list[FoldedJob]:
         return await self._read(postgres_folded.folded, query, self._values)
 
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        return await self._read(postgres_read.count, query, fold)
+
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(postgres_read.known, job_ids)
 
@@ -373,6 +376,7 @@ def _load(connection: Connection) -> Loaded:
             over=postgres_read.over(connection),
             last_seq=postgres_read.last(connection, "seq", "journal"),
             last_number=postgres_read.last(connection, "number", "jobs"),
+            last_decision=postgres_read.last_decision(connection),
         )
     finally:
         if collecting:

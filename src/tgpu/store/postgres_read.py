@@ -1,6 +1,7 @@
 """What is read from PostgreSQL. A whole answer arrives at once and is taken apart in C."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 from tgpu.core.ids import JobId, TenantId
@@ -9,8 +10,9 @@ from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
-from tgpu.store import codec
-from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
+from tgpu.store import codec, event_codec
+from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob, decision_id
+from tgpu.store.folding import COUNT_FOLDED
 from tgpu.store.postgres_connect import Connection
 from tgpu.store.postgres_text import from_text, from_values, to_text
 from tgpu.store.rows import Value
@@ -19,10 +21,13 @@ _JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
 _JOB: Final = (
     'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress, nonce'
 )
-_EVENT: Final = "seq, at, kind, job_id, payload"
+_EVENT: Final = "seq, at, kind, job_id, payload, decision, decided_by"
 _RERUN_OF: Final = 'substring(detail FROM \'"rerun_of":"([^"]*)"\')'
 _USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
-_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+_AUDIT: Final = (
+    "at, actor, action, target, tenant_id, origin, outcome, detail, seq, decision, request_id"
+)
+_AuditRow = tuple[int, str, str, str, TenantId | None, str, str, str, int, int | None, str | None]
 
 # Rows of the load that are in memory as texts at the same time.
 _LOAD_ROWS: Final = 20_000
@@ -98,6 +103,11 @@ def last(connection: Connection, column: str, table: str) -> int:
     return cast(int, row[0])
 
 
+def last_decision(connection: Connection) -> int:
+    row = connection.execute("SELECT decision FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+    return 0 if row is None else cast(int | None, row[0]) or 0
+
+
 # -- while running -----------------------------------------------------------------------------
 
 
@@ -116,6 +126,17 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
         [*[*parameters, query.limit] * len(states), query.limit],
     )
     return _stored(cast(list[_JobRow], rows), values)
+
+
+def count(connection: Connection, query: JobQuery, fold: bool) -> int:
+    wanted, parameters = conditions(replace(query, before=None))
+    if query.states:
+        wanted.append("state = ANY(%s)")
+        parameters.append([state.value for state in query.states])
+    where = " AND ".join(["TRUE", *wanted])
+    rows = COUNT_FOLDED if fold else "count(*)"
+    found = _rows(connection, f"SELECT {rows} FROM jobs WHERE {where}", parameters)
+    return cast(int, found[0][0])
 
 
 def numbered(
@@ -214,24 +235,26 @@ def journal_of(connection: Connection, job_id: JobId, after: int, limit: int) ->
 def _submission_in_bulk(connection: Connection, job_id: JobId, after: int) -> list[JournalRow]:
     rows = _rows(
         connection,
-        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload,"
+        " decision, decided_by"
         " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
         " WHERE jobs.job_id = %s AND seq > %s",
         [to_text(job_id), after],
     )
     if not rows:
         return []
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = cast(
-        tuple[int, str, str, int, str, str, str, str, str, str, int, int, str], rows[0]
-    )
+    *of_job, seq, at, bulk, number, by = rows[0]
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce = cast(_JobRow, of_job)
+    decision = decision_id(cast(int | None, number), cast(str | None, by))
     values = codec.SharedValues()
     job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
-    held = [job_id] if job_id in codec.decode_held(bulk) else []
-    text = codec.submission_text(
-        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    held = [job_id] if job_id in event_codec.decode_held(str(bulk)) else []
+    seq, at = cast(int, seq), cast(int, at)
+    text = event_codec.submission_text(
+        at, [event_codec.submitted_job_text(job, facts, detail, detail_text)], held
     )
-    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode(), decision)]
 
 
 def documents(connection: Connection, kind: str) -> dict[str, bytes]:
@@ -273,8 +296,7 @@ def audit(
         f"SELECT {_AUDIT} FROM audit WHERE {where} ORDER BY seq DESC LIMIT %s",
         [*(value for _, value in wanted), limit],
     )
-    columns = cast(list[tuple[int, str, str, str, TenantId | None, str, str, str, int]], rows)
-    return [AuditRow(*row) for row in columns]
+    return [AuditRow(*cast(_AuditRow, row)) for row in rows]
 
 
 def _events(connection: Connection, where: str, parameters: list[object]) -> list[JournalRow]:
@@ -284,9 +306,9 @@ def _events(connection: Connection, where: str, parameters: list[object]) -> lis
         parameters,
     )
     return [
-        JournalRow(seq, at, kind, job_id, payload.encode())
-        for seq, at, kind, job_id, payload in cast(
-            list[tuple[int, int, str, JobId | None, str]], rows
+        JournalRow(seq, at, kind, job_id, payload.encode(), decision_id(number, by))
+        for seq, at, kind, job_id, payload, number, by in cast(
+            list[tuple[int, int, str, JobId | None, str, int | None, str | None]], rows
         )
     ]
 

@@ -29,7 +29,7 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import NO_DETAIL, Detail, Job
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
 from tgpu.core.usage import NO_USAGE, Usage
-from tgpu.store import codec
+from tgpu.store import codec, event_codec
 from tgpu.store.api import Record
 
 Value = str | int | bytes | None
@@ -40,7 +40,7 @@ _PENDING_STATE: Final = JobState.PENDING.value
 _PENDING: Final = codec.progress_text(PENDING)
 _PENDING_HELD: Final = codec.progress_text(PENDING_HELD)
 
-JOURNAL_COLUMNS: Final = ("seq", "at", "kind", "job_id", "payload")
+JOURNAL_COLUMNS: Final = ("seq", "at", "kind", "job_id", "payload", "decision", "decided_by")
 JOB_COLUMNS: Final = (
     "number",
     "job_id",
@@ -66,6 +66,8 @@ AUDIT_COLUMNS: Final = (
     "origin",
     "outcome",
     "detail",
+    "decision",
+    "request_id",
 )
 USAGE_COLUMNS: Final = (
     "day",
@@ -127,7 +129,7 @@ def rows_of(record: Record, last: Last) -> Rows:
     rows = Rows(last.seq, last.number, documents=dict(record.documents))
     for env_id, environment in record.environments.items():
         rows.environments += (env_id, codec.environment_text(environment))
-    for event in record.events:
+    for event, decision in record.decided():
         rows.seq += 1
         if isinstance(event, JobsSubmitted):
             _add_jobs(rows, event, record.details)
@@ -137,14 +139,15 @@ def rows_of(record: Record, last: Last) -> Rows:
             _add_change(rows, event)
         else:
             _add_setting(rows, event)
-            text = codec.event_text(event, {})
-            rows.journal += (rows.seq, event.at, codec.kind_of(event), None, text)
+            text = event_codec.event_text(event, {})
+            rows.journal += (rows.seq, event.at, event_codec.kind_of(event), None, text)
+        rows.journal += (None, None) if decision is None else (decision.number, decision.by.value)
     _add_audit(rows, record, last.audit)
     rows.last = Last(rows.seq, rows.number, last.audit + len(record.audit))
     return rows
 
 
-def _add_setting(rows: Rows, event: codec.Setting) -> None:
+def _add_setting(rows: Rows, event: event_codec.Setting) -> None:
     match event:
         case TenantSet(_, tenant):
             rows.tenants[tenant.tenant_id] = codec.tenant_text(tenant)
@@ -184,6 +187,8 @@ def _add_audit(rows: Rows, record: Record, seq: int) -> None:
             row.origin,
             row.outcome,
             row.detail,
+            row.decision,
+            row.request_id,
         )
 
 
@@ -199,7 +204,7 @@ def _add_move(rows: Rows, event: JobMoved) -> None:
     if progress.state in TERMINAL:
         ended_at = event.at if progress.ended_at is None else progress.ended_at
     rows.moves[job_id] = (job_id, progress.state.value, ended_at, text)
-    rows.journal += (rows.seq, event.at, "job_moved", job_id, codec.moved_text(event, text))
+    rows.journal += (rows.seq, event.at, "job_moved", job_id, event_codec.moved_text(event, text))
 
 
 def _add_change(rows: Rows, event: JobChanged) -> None:
@@ -207,7 +212,7 @@ def _add_change(rows: Rows, event: JobChanged) -> None:
     rows.changes[job_id] = (job_id, facts)
     if event.name is not None:
         rows.names[job_id] = (job_id, event.name)
-    payload = codec.changed_text(event, facts)
+    payload = event_codec.changed_text(event, facts)
     rows.journal += (rows.seq, event.at, "job_changed", job_id, payload)
 
 
@@ -222,7 +227,7 @@ def _add_jobs(rows: Rows, event: JobsSubmitted, details: Mapping[JobId, Detail])
         facts = facts_of(job)
         detail = details.get(job_id, NO_DETAIL)
         detail_text = codec.detail_text(detail)
-        texts.append(codec.submitted_job_text(job, facts, detail, detail_text))
+        texts.append(event_codec.submitted_job_text(job, facts, detail, detail_text))
         values += (
             number,
             job_id,
@@ -239,8 +244,8 @@ def _add_jobs(rows: Rows, event: JobsSubmitted, details: Mapping[JobId, Detail])
             job.nonce,
         )
     rows.number = number
-    payload = codec.submission_text(event.at, texts, sorted(held))
-    rows.journal += (seq, event.at, "jobs_submitted", codec.job_of(event), payload)
+    payload = event_codec.submission_text(event.at, texts, sorted(held))
+    rows.journal += (seq, event.at, "jobs_submitted", event_codec.job_of(event), payload)
 
 
 class _FactsTexts:

@@ -93,6 +93,9 @@ class SqliteStore:
     async def folded(self, query: JobQuery) -> list[FoldedJob]:
         return await self._read(sqlite_folded.folded, query, self._values)
 
+    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
+        return await self._read(sqlite_read.count, query, fold)
+
     async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
         return await self._read(sqlite_read.known, job_ids)
 
@@ -173,6 +176,7 @@ class SqliteStore:
                 over=sqlite_read.over(connection),
                 last_seq=sqlite_read.last(connection, "seq", "journal"),
                 last_number=sqlite_read.last(connection, "number", "jobs"),
+                last_decision=sqlite_read.last_decision(connection),
             )
         finally:
             if collecting:

@@ -7,6 +7,7 @@ of a plain SELECT would give up the interpreter lock and wait for its turn again
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
@@ -18,8 +19,17 @@ from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
-from tgpu.store import codec
-from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob
+from tgpu.store import codec, event_codec
+from tgpu.store.api import (
+    AuditRow,
+    DailyUsage,
+    Decider,
+    JobQuery,
+    JournalRow,
+    StoredJob,
+    decision_id,
+)
+from tgpu.store.folding import COUNT_FOLDED
 
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -27,17 +37,19 @@ _JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
 _JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress, nonce"
 _JOBS: Final = msgspec.json.Decoder(list[_JobRow])
 
-_EventRow = tuple[int, int, str, JobId | None, str]
-_EVENT: Final = "seq, at, kind, job_id, payload"
+_EventRow = tuple[int, int, str, JobId | None, str, int | None, Decider | None]
+_EVENT: Final = "seq, at, kind, job_id, payload, decision, decided_by"
 _EVENTS: Final = msgspec.json.Decoder(list[_EventRow])
 
 _UsageRow = tuple[int, TenantId, str, int, int, int, int]
 _USAGE: Final = "day, tenant_id, queue, gpu_millis_ms, completed, failed, cancelled"
 _USAGES: Final = msgspec.json.Decoder(list[_UsageRow])
 
-_AUDIT: Final = "at, actor, action, target, tenant_id, origin, outcome, detail, seq"
+_AUDIT: Final = (
+    "at, actor, action, target, tenant_id, origin, outcome, detail, seq, decision, request_id"
+)
 _AUDITS: Final = msgspec.json.Decoder(
-    list[tuple[int, str, str, str, TenantId | None, str, str, str, int]]
+    list[tuple[int, str, str, str, TenantId | None, str, str, str, int, int | None, str | None]]
 )
 
 _RERUNS: Final = msgspec.json.Decoder(list[tuple[int, JobId, str]])
@@ -104,6 +116,11 @@ def last(connection: sqlite3.Connection, column: str, table: str) -> int:
     return int(connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
 
 
+def last_decision(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT decision FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
+    return 0 if row is None else int(row[0] or 0)
+
+
 # -- while running -----------------------------------------------------------------------------
 
 
@@ -123,6 +140,17 @@ def jobs(
         [*parameters, query.limit] * len(states),
     )
     return _stored(sorted(_JOBS.decode(rows), reverse=True)[: query.limit], values)
+
+
+def count(connection: sqlite3.Connection, query: JobQuery, fold: bool) -> int:
+    wanted, parameters = conditions(replace(query, before=None))
+    if query.states:
+        states = ", ".join(f"'{state.value}'" for state in query.states)
+        wanted.append(f"state IN ({states})")
+    where = " AND ".join(["TRUE", *wanted])
+    rows = COUNT_FOLDED if fold else "count(*)"
+    found = connection.execute(f"SELECT {rows} FROM jobs WHERE {where}", parameters).fetchone()
+    return int(found[0])
 
 
 def numbered(
@@ -232,22 +260,24 @@ def _submission_in_bulk(
     connection: sqlite3.Connection, job_id: JobId, after: int
 ) -> list[JournalRow]:
     row = connection.execute(
-        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload"
+        f"SELECT {', '.join('jobs.' + column for column in _JOB.split(', '))}, seq, at, payload,"
+        " decision, decided_by"
         " FROM jobs JOIN journal ON seq = submit_seq AND journal.job_id IS NULL"
         " WHERE jobs.job_id = ? AND seq > ?",
         (job_id, after),
     ).fetchone()
     if row is None:
         return []
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce, seq, at, bulk = row
+    *of_job, seq, at, bulk, number, by = row
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce = of_job
     values = codec.SharedValues()
     job = values.job(job_id, tenant_id, submitted_at, facts, nonce)
     detail = values.detail(detail_text, name, user)
-    held = [job_id] if job_id in codec.decode_held(bulk) else []
-    text = codec.submission_text(
-        at, [codec.submitted_job_text(job, facts, detail, detail_text)], held
+    held = [job_id] if job_id in event_codec.decode_held(bulk) else []
+    text = event_codec.submission_text(
+        at, [event_codec.submitted_job_text(job, facts, detail, detail_text)], held
     )
-    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode())]
+    return [JournalRow(seq, at, "jobs_submitted", job_id, text.encode(), decision_id(number, by))]
 
 
 def documents(connection: sqlite3.Connection, kind: str) -> dict[str, bytes]:
@@ -296,8 +326,10 @@ def _events(
         parameters,
     )
     return [
-        JournalRow(seq, at, kind, job_id, payload.encode())
-        for seq, at, kind, job_id, payload in sorted(_EVENTS.decode(rows), key=lambda row: row[0])
+        JournalRow(seq, at, kind, job_id, payload.encode(), decision_id(number, by))
+        for seq, at, kind, job_id, payload, number, by in sorted(
+            _EVENTS.decode(rows), key=lambda row: row[0]
+        )
     ]
 
 

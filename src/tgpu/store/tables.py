@@ -7,7 +7,17 @@ from tgpu.store.rows import AUDIT_COLUMNS, JOB_COLUMNS, JOURNAL_COLUMNS, USAGE_C
 
 # All others hold text.
 NUMBERS: Final = frozenset(
-    {"seq", "at", "number", "submitted_at", "ended_at", "submit_seq", *USAGE_COLUMNS[3:], "day"}
+    {
+        "seq",
+        "at",
+        "number",
+        "submitted_at",
+        "ended_at",
+        "submit_seq",
+        "decision",
+        *USAGE_COLUMNS[3:],
+        "day",
+    }
 )
 BYTES: Final = frozenset({"body"})
 

@@ -16,6 +16,8 @@ class EventModel(BaseModel):
     state: str | None = None
     data: dict[str, Any] = {}
     job_ids: list[str] = []  # of a submission of many
+    decision: int | None = None  # events that were decided together have the same number
+    decided_by: str | None = None  # cycle, command or service
 
 
 class EventList(BaseModel):

@@ -27,6 +27,7 @@ class _ListJobs(BoundedModel):
     limit: Int = 0
     cursor: Int = 0
     fold: bool = False
+    count: bool = False
 
 
 class _WatchEvents(BoundedModel):

@@ -84,6 +84,8 @@ class AuditEntry(_Answer):
     origin: str
     outcome: str  # "ok", or the error's code
     detail: str
+    decision: int | None = None  # the events with this number were recorded because of it
+    request_id: str | None = None  # as the log names it
 
 
 class AuditList(_Answer):

@@ -297,6 +297,7 @@ class JobModel(_Model):
 class JobList(_Model):
     jobs: list[JobModel]  # newest first
     next_cursor: int | None  # pass as `cursor` for the next page; null at the end
+    total: int | None = None  # on all pages together, where `count` asks for it
 
 
 class ActionAnswer(_Model):

@@ -47,8 +47,18 @@ from tgpu.core.mix import Mix, Wish
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
-from tgpu.store.api import AuditRow, DailyUsage, FoldedJob, JobQuery, Loaded, Record, Store
-from tgpu.store.codec import decode_details, decode_event
+from tgpu.store.api import (
+    AuditRow,
+    DailyUsage,
+    Decider,
+    DecisionId,
+    FoldedJob,
+    JobQuery,
+    Loaded,
+    Record,
+    Store,
+)
+from tgpu.store.event_codec import decode_details, decode_event
 from tgpu.store.memory import MemoryStore
 from tgpu.store.postgres import PostgresStore
 from tgpu.store.sqlite import SqliteStore
@@ -703,6 +713,32 @@ async def test_folded_pages_put_together_are_the_whole_list(
     assert pages == whole
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(JobQuery(), id="all"),
+        pytest.param(JobQuery(before=3, limit=1), id="whatever page"),
+        pytest.param(JobQuery(states=(JobState.RUNNING,)), id="state"),
+        pytest.param(JobQuery(states=(JobState.PENDING, JobState.CANCELLED)), id="states"),
+        pytest.param(JobQuery(states=(JobState.FAILED,)), id="a state nobody is in"),
+        pytest.param(JobQuery(tenant_id=TenantId("t2")), id="tenant"),
+        pytest.param(JobQuery(tenant_ids=()), id="no tenant"),
+        pytest.param(JobQuery(tenant_ids=(TenantId("t1"),)), id="of these tenants"),
+        pytest.param(JobQuery(array_id="2"), id="array"),
+        pytest.param(JobQuery(name_contains="nobody"), id="name"),
+        pytest.param(JobQuery(user="ada"), id="user"),
+        pytest.param(JobQuery(job_ids=(JobId("mid"), JobId("2.1"))), id="ids"),
+        pytest.param(JobQuery(own_only=(TenantId("t1"),), own_user="ada"), id="own jobs only"),
+    ],
+)
+async def test_a_count_is_that_of_all_pages(folded: Store, query: JobQuery) -> None:
+    mine = replace(a_job("mine"), options=Options(user="ada"))
+    await folded.commit(Record([submitted(mine)], {mine.job_id: Detail(name="n", user="ada")}))
+    everywhere = replace(query, before=None, limit=1000)
+    assert await folded.count(query) == len(await folded.jobs(everywhere))
+    assert await folded.count(query, fold=True) == len(await folded.folded(everywhere))
+
+
 async def test_a_page_steps_over_the_elements_of_arrays(store: Store) -> None:
     """However many they are: a row for each of 3,000 would fill the page."""
     await store.commit(Record([submitted(a_job("old"))]))
@@ -878,3 +914,44 @@ async def test_a_jobs_journal_is_read_in_pages(listed: Store) -> None:
 
 async def test_the_journal_of_an_unknown_job_is_empty(listed: Store) -> None:
     assert await listed.journal(0, 10, JobId("nobody")) == []
+
+
+# -- decisions ---------------------------------------------------------------------------------
+
+COMMAND, CYCLE = DecisionId(7, Decider.COMMAND), DecisionId(8, Decider.CYCLE)
+
+
+async def test_events_keep_the_decision_that_they_are_of(store: Store) -> None:
+    many = [a_job(f"j{n}") for n in range(100)]
+    await store.commit(Record([submitted(a_job("before"))]))
+    await store.commit(Record([submitted(*many)], decisions=[COMMAND]))
+    moves = [started(f"j{n}") for n in range(80)]
+    await store.commit(Record(moves, decisions=[CYCLE] * 80))
+    rows = await store.journal(0, 1000)
+    assert [row.decision for row in rows] == [None, COMMAND, *[CYCLE] * 80]
+    of_one = await store.journal(0, 10, JobId("j3"))
+    assert [row.decision for row in of_one] == [COMMAND, CYCLE]
+
+
+async def test_the_last_decision_is_there_after_a_start(store: Store) -> None:
+    assert (await reopened(store)).last_decision == 0
+    await store.commit(Record([submitted(a_job("before"))]))
+    assert (await reopened(store)).last_decision == 0
+    await store.commit(Record([submitted(a_job("a"))], decisions=[COMMAND]))
+    await store.commit(Record([], documents={("key", "ci"): b""}, audit=[audited(1)]))
+    assert (await reopened(store)).last_decision == 7
+
+
+async def test_decisions_that_are_not_of_each_event_are_refused_whole(store: Store) -> None:
+    before = await everything(store)
+    events = [submitted(a_job("a")), submitted(a_job("b"))]
+    with pytest.raises(InvariantBroken, match="1 decisions of 2 events"):
+        await store.commit(Record(events, decisions=[COMMAND]))
+    assert await everything(store) == before
+
+
+async def test_an_audit_row_keeps_its_decision_and_request(store: Store) -> None:
+    named = replace(audited(1), decision=7, request_id="r-1")
+    await store.commit(Record([], audit=[named, audited(2)]))
+    rows = await store.audit()
+    assert [(row.decision, row.request_id) for row in rows] == [(None, None), (7, "r-1")]

@@ -269,3 +269,32 @@ async def test_grpc_asks_the_same() -> None:
             await stub.GetJobStatus(pb.GetJobStatusRequest(job_id="hers"), metadata=known("bob"))
         assert gone.value.code() is grpc.StatusCode.NOT_FOUND
         await stub.CancelJob(pb.CancelJobRequest(job_id="hers"), metadata=known("ada"))
+
+
+@pytest.mark.parametrize(
+    ("sees", "total", "folded"),
+    [(MembersSee.NOTHING, 4, 2), (MembersSee.JOBS, 5, 3)],
+    ids=["own jobs only", "all of the tenant"],
+)
+async def test_a_count_is_of_what_the_caller_sees(
+    sees: MembersSee, total: int, folded: int
+) -> None:
+    async with a_port() as (door, stub):
+        await door.box.service.tenants.change(TenantId(OURS), {"members_see": sees})
+        await submitted(door, "ada", "hers")
+        await submitted(door, "bob", "his")
+        await submitted(door, "bob", "many", array={"indexes": "1-3"})
+        body, bob = {"job_id": "far", "tenant_id": THEIRS}, who("bob")
+        other = await door.post("/api/v1/jobs", json=body, headers=who("cyd", "user", THEIRS))
+        assert other.status_code == 201, other.text
+        found = (await door.get("/api/v1/jobs?count=true&limit=1", headers=bob)).json()
+        assert (len(found["jobs"]), found["total"]) == (1, total)
+        found = (await door.get("/api/v1/jobs?count=true&fold=true", headers=bob)).json()
+        assert (len(found["jobs"]), found["total"]) == (folded, folded)
+        asked = f"/api/v1/jobs?count=true&tenant_id={THEIRS}"
+        assert (await door.get(asked, headers=bob)).json()["total"] == 0
+        metadata = [("authorization", bob["Authorization"])]
+        counted = await stub.ListJobs(pb.ListJobsRequest(count=True, limit=1), metadata=metadata)
+        assert counted.total == total
+        plain = await stub.ListJobs(pb.ListJobsRequest(), metadata=metadata)
+        assert not plain.HasField("total")

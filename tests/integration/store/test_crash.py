@@ -14,7 +14,7 @@ import pytest
 from tests.contract.store.builders import a_job, submitted
 from tests.integration.store.crash_series import FILE, series
 from tgpu.store.api import JobQuery, Record, Store
-from tgpu.store.codec import decode_details, decode_event
+from tgpu.store.event_codec import decode_details, decode_event
 from tgpu.store.memory import MemoryStore
 from tgpu.store.sqlite import SqliteStore
 

@@ -1,6 +1,7 @@
 """Status, upgrade and copy of whole databases."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,10 @@ from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.store.address import Address, PostgresAddress, SqliteAddress
-from tgpu.store.api import JobQuery, Record, Store, StoreUnavailable
+from tgpu.store.api import Decider, DecisionId, JobQuery, Record, Store, StoreUnavailable
+from tgpu.store.postgres_connect import Server
+from tgpu.store.postgres_schema import SCRIPTS
+from tgpu.store.postgres_schema import migrate as migrate_postgres
 from tgpu.store.rows import Value
 from tgpu.store.schema import migrate, migrations
 from tgpu.store.tables import Table
@@ -55,7 +59,9 @@ async def fill(address: Address) -> None:
     details = {JobId("a"): Detail(name=ODD, user="ada", argv=(ODD,), env_id="e")}
     bulk = [a_job(f"bulk-{n}", array=Array("arr", n)) for n in range(7000)]
     await store.commit(Record([submitted(a_job("a"))], details, {"e": {"A": ODD}}))
-    await store.commit(Record([submitted(*bulk, held=("bulk-7",))]))
+    await store.commit(
+        Record([submitted(*bulk, held=("bulk-7",))], decisions=[DecisionId(1, Decider.COMMAND)])
+    )
     await store.commit(Record([started("a"), cancelled("bulk-3")]))
     await store.commit(Record([running("a")]))
     await store.commit(Record([completed("a")]))
@@ -68,7 +74,7 @@ async def fill(address: Address) -> None:
                 UsageAdded(5, T1, "default", Usage(10**15, 1, 2, 3)),
             ],
             documents={("key", "ci"): b"\0\xff\\", ("note", ODD): b""},
-            audit=[audited(1), audited(2, None)],
+            audit=[replace(audited(1), decision=1, request_id=ODD), audited(2, None)],
         )
     )
     await store.close()
@@ -195,6 +201,23 @@ def make_old(path: Path) -> None:
     migrate(connection, path, migrations()[:1])
     connection.execute("INSERT INTO tenants VALUES ('t', '{\"tenant_id\":\"t\"}')")
     connection.close()
+
+
+@pytest.mark.external
+async def test_a_postgres_database_from_before_decisions_is_opened(
+    postgres: PostgresAddress,
+) -> None:
+    server = Server(postgres.url, postgres.schema)
+    connection = server.connect(writes=True)
+    migrate_postgres(connection, server, [one for one in migrations(SCRIPTS) if one.version < 5])
+    connection.execute("INSERT INTO journal VALUES (1, 5, 'tenant_set', NULL, '{}')")
+    connection.close()
+    store = store_at(postgres)
+    loaded = await store.open()
+    (row,) = await store.journal(0, 10)
+    await store.close()
+    assert (row.seq, row.decision) == (1, None)
+    assert (loaded.last_seq, loaded.last_decision) == (1, 0)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.external)])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.builders import a_gpu, a_job, a_node, a_state, start
+from tests.builders import a_gpu, a_job, a_node, a_state, explain, start
 from tgpu.api.sentences import reason_model
-from tgpu.core.explain import explain, never_reason
+from tgpu.core.explain import never_reason
 from tgpu.core.job import Job, class_of
 from tgpu.core.node import Node
 

@@ -10,7 +10,7 @@ from tests.unit.report.journals import HOUR, T0, Story, a_node, in_order, nodes
 from tgpu.core.cause import Fault
 from tgpu.core.lifecycle import JobState
 from tgpu.journal.lines import end_line, header_line, row_line
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 PLOTS = {
     f"{name}.png"
@@ -26,7 +26,7 @@ def journal(tmp_path):
     ]
     events = [*nodes(a_node()), *in_order(*jobs)]
     rows = [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, {}).encode())
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, {}).encode())
         for seq, event in enumerate(events, 1)
     ]
     file = tmp_path / "journal.ndjson"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.builders import a_job, a_state, a_tenant, end, entry_of, start, started
+from tests.builders import a_job, a_state, a_tenant, end, entry_of, explain, start, started
 from tgpu.core.budget import (
     DAY_MS,
     NO_SPEND,
@@ -17,7 +17,6 @@ from tgpu.core.budget import (
 )
 from tgpu.core.cycle import schedule
 from tgpu.core.events import TenantSet, TimePassed
-from tgpu.core.explain import explain
 from tgpu.core.policies import order_policy
 from tgpu.core.reasons import ReasonCode
 from tgpu.core.state import State

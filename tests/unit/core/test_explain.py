@@ -14,6 +14,7 @@ from tests.builders import (
     a_tenant,
     end,
     entry_of,
+    explain,
     hold,
     requeue,
     start,
@@ -22,7 +23,7 @@ from tests.builders import (
 )
 from tgpu.core.cycle import schedule
 from tgpu.core.events import BookingSet, NodeSet, TenantSet, TimePassed
-from tgpu.core.explain import explain, never_reason
+from tgpu.core.explain import never_reason
 from tgpu.core.ids import NodeId
 from tgpu.core.job import Job, class_of
 from tgpu.core.lifecycle import JobState

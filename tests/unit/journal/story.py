@@ -18,7 +18,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.node import Placement, Share
 from tgpu.journal.lines import end_line, header_line, row_line
-from tgpu.store import codec
+from tgpu.store import codec, event_codec
 
 SETTINGS = {"scheduler.policy": "fifo", "scheduler.passing": "greedy"}
 NODE = a_node("n0", gpus=2)
@@ -75,7 +75,7 @@ def lines(told: Sequence[Event] | None = None) -> list[bytes]:
         tenants=[codec.tenant_text(TENANT)],
     )
     rows = [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, {}).encode())
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, {}).encode())
         for seq, event in enumerate(told, 1)
     ]
     return [header, *rows, end_line(len(rows), len(rows))]

@@ -20,14 +20,14 @@ from tgpu.journal.lines import (
 )
 from tgpu.journal.rebuild import rebuild
 from tgpu.simulate.problems import BadInput
-from tgpu.store import codec
+from tgpu.store import codec, event_codec
 
 HEADER = header_line(exported_at=5, last_seq=3)
 
 
 def rows(*events: object) -> list[bytes]:
     return [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, {}).encode())  # type: ignore[arg-type]  # events
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, {}).encode())  # type: ignore[arg-type]  # events
         for seq, event in enumerate(events, 1)
     ]
 

@@ -13,7 +13,7 @@ from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.report.collect import PRICE
-from tgpu.store import codec
+from tgpu.store import event_codec
 
 DAY = 86_400_000
 HOUR = 3_600_000
@@ -35,7 +35,7 @@ def a_journal(
     details = {JobId(key): Detail(name=name) for key, name in (names or {}).items()}
     head = header_line(exported_at=until, last_seq=len(events), settings={PRICE: price})
     rows = [
-        row_line(seq, codec.kind_of(event), codec.event_text(event, details).encode())
+        row_line(seq, event_codec.kind_of(event), event_codec.event_text(event, details).encode())
         for seq, event in enumerate(events, 1)
     ]
     return Journal("test", [head, *rows, end_line(len(events), len(events))])

@@ -17,7 +17,7 @@ from tgpu.engines.fake import FakeEngine
 from tgpu.service.clock import SteadyClock
 from tgpu.service.feed_event import feed_event
 from tgpu.service.tenants import usage_total
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 from tgpu.store.memory import MemoryStore
 from tgpu.telemetry.counts import Counts
 

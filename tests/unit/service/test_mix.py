@@ -9,7 +9,7 @@ from tgpu.core.mix import FEWEST, Mix, Wish
 from tgpu.service.clock import WallClock
 from tgpu.service.mix import MixLearner
 from tgpu.store.api import Record
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 from tgpu.store.memory import MemoryStore
 
 HALVES = Mix(((Wish(500), 10_000),))

@@ -1,7 +1,7 @@
 from tests.unit.service.world import FailingStore, a_box
 from tgpu import __version__
 from tgpu.core.events import SettingsSet
-from tgpu.store.codec import decode_event
+from tgpu.store.event_codec import decode_event
 from tgpu.store.memory import MemoryStore
 
 VALUES = {"scheduler.policy": "fifo", "scheduler.aging_step": 1}

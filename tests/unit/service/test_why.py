@@ -3,18 +3,15 @@
 import pytest
 
 from tests.unit.service.world import Box, a_box, a_submission
-from tgpu.core.explain import explain_waiting
+from tgpu.core.cycle import Witness
 from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import JobClass, Options
+from tgpu.core.job import Options
 from tgpu.core.plan import Plan
-from tgpu.core.policy import ChoicePolicy
-from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.policy import ChoicePolicy, Policy
+from tgpu.core.reasons import ReasonCode
 from tgpu.core.rules import Passing, Rules
-from tgpu.core.stages.hold import Holds
-from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.why.changes import ChangeKind
-from tgpu.service import why as module
 from tgpu.service.ownership import Sight
 from tgpu.service.why import Told
 
@@ -91,26 +88,74 @@ async def test_the_offered_change_starts_the_job_when_it_is_submitted() -> None:
         assert "k" in await box.tick(3)
 
 
-async def test_between_two_commits_a_class_is_looked_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[JobClass] = []
-
-    def counted(state: State, job_class: JobClass, decided: Plan, holds: Holds) -> Reason:
-        asked.append(job_class)
-        return explain_waiting(state, job_class, decided, holds)
-
-    monkeypatch.setattr(module, "explain_waiting", counted)
+async def test_between_two_commits_a_cycle_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
         await a_line(box)
         await box.submit(a_submission(job_id="k", tenant="red", gpu_type="H100"))
-        asked.clear()
+        asked: list[int] = []
+        dry_run = box.service.reasons._dry_run
+
+        def counted(now: int, policy: Policy, witness: Witness | None) -> Plan:
+            asked.append(now)
+            return dry_run(now, policy, witness)
+
+        monkeypatch.setattr(box.service.reasons, "_dry_run", counted)
+        box.service.reasons.look([JobId("j"), JobId("k")], box.service.clock.now())
         for job_id in ("j", "k", "j", "k"):
             assert box.service.reason(JobId(job_id)) is not None
         assert len(asked) == 1
         await box.tick(3)
         box.service.reason(JobId("j"))
         assert len(asked) == 2
+
+
+async def test_a_cycle_that_costs_much_is_not_made_for_every_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it came to is told for ten times as long; who asks about one job is told of now."""
+    clock = [100.0]
+    monkeypatch.setattr("tgpu.service.why.monotonic", lambda: clock[0])
+    async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
+        await a_line(box)
+        asked: list[int] = []
+        reasons = box.service.reasons
+        dry_run = reasons._dry_run
+
+        def slow(now: int, policy: Policy, witness: Witness | None) -> Plan:
+            asked.append(now)
+            clock[0] += 1.0
+            return dry_run(now, policy, witness)
+
+        monkeypatch.setattr(reasons, "_dry_run", slow)
+        for seconds, expected in ((0.0, 1), (5.0, 1), (6.0, 2)):
+            clock[0] += seconds
+            reasons.forget()
+            assert box.service.reason(JobId("j")) is not None
+            assert len(asked) == expected
+        await told(box, "j")
+        asked.clear()
+        reasons.forget()
+        assert box.service.reason(JobId("j")) is not None
+        assert len(asked) == 1
+
+
+async def test_an_installed_policy_that_chose_others_is_the_reason_in_lists_too() -> None:
+    policy = ChoicePolicy("mine", lambda queue, jobs: None)
+    async with a_box(leases=True, policy=policy) as box:
+        await box.submit(a_submission(job_id="j"))
+        assert await box.tick(1) == []
+        found = box.service.reason(JobId("j"))
+        assert found is not None
+        assert found.code is ReasonCode.NOT_CHOSEN
+
+
+async def test_a_job_behind_one_that_starts_is_not_listed_for_the_next_cycle() -> None:
+    async with a_box(leases=True) as box:
+        await box.submit(a_submission(job_id="first", gpus=4))
+        await box.submit(a_submission(job_id="second", gpus=4))
+        found = [box.service.reason(JobId(job_id)) for job_id in ("first", "second")]
+        codes = [one.code for one in found if one is not None]
+        assert codes == [ReasonCode.NEXT_CYCLE, ReasonCode.GPUS_BUSY]
 
 
 async def test_an_installed_policy_is_not_asked_for_a_question() -> None:

@@ -1,13 +1,9 @@
 import json
-from dataclasses import replace
-
-import msgspec
 
 from tests.contract.store.builders import a_job, started
-from tgpu.core.events import JobMoved, TenantSet
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, Move, Progress
+from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, Tier
 from tgpu.store import codec
@@ -24,15 +20,6 @@ def test_progress_always_names_the_state() -> None:
     assert codec.progress_text(PENDING) == '{"state":"pending"}'
     assert codec.progress_text(PENDING_HELD) == '{"state":"pending","held":true}'
     assert codec.progress_text(started("a").progress).startswith('{"state":"scheduled","attempt":1')
-
-
-def test_a_moved_event_is_short_and_readable() -> None:
-    event = started("a")
-    assert codec.event_text(event, {}) == (
-        '{"at":20,"job_id":"a","move":"start","progress":{"state":"scheduled","attempt":1,'
-        '"placement":{"node_id":"n0","gpu_type":"A100","shares":[{"gpu_index":0,"millis":1000}]},'
-        '"started_at":20}}'
-    )
 
 
 def test_a_node_without_and_with_gpus_comes_back() -> None:
@@ -80,17 +67,3 @@ def test_a_tenant_written_before_it_had_a_name_and_a_tier_is_read() -> None:
     old = codec.decode_tenant('{"tenant_id":"t","max_gpu_millis":2000}')
     assert old == Tenant(TenantId("t"), max_gpu_millis=2000)
     assert (old.tier, old.weight_millis, old.active) == (Tier.NORMAL, 1000, True)
-
-
-def test_who_asked_for_a_change_is_kept_and_rows_without_a_name_are_read() -> None:
-    moved = JobMoved(5, JobId("j"), Move.HOLD, Progress(held=True, held_by="ada"), by="ada")
-    without = msgspec.structs.replace(moved, by="")
-    for event in (moved, TenantSet(5, Tenant(TenantId("t")), by='o"ps (operator)')):
-        text = codec.event_text(event, {})
-        assert codec.decode_event(codec.kind_of(event), text.encode()) == event
-        nameless = replace(event, by="") if isinstance(event, TenantSet) else without
-        assert (
-            codec.decode_event(codec.kind_of(event), codec.event_text(nameless, {}).encode())
-            == nameless
-        )
-        assert '"by"' not in codec.event_text(nameless, {})

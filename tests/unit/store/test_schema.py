@@ -6,6 +6,7 @@ import pytest
 
 from tgpu.store.api import StoreUnavailable
 from tgpu.store.schema import Migration, migrate, migrations, schema_version
+from tgpu.store.sqlite_read import journal, last_decision
 
 PATH = Path("tgpu.db")
 
@@ -63,3 +64,14 @@ def test_a_database_of_the_first_version_keeps_what_it_has(connection: sqlite3.C
     migrate(connection, PATH, migrations())
     assert connection.execute("SELECT tenant_id FROM tenants").fetchall() == [("t",)]
     assert connection.execute("SELECT count(*) FROM queues").fetchone() == (0,)
+
+
+def test_events_of_a_database_from_before_decisions_have_none(
+    connection: sqlite3.Connection,
+) -> None:
+    migrate(connection, PATH, [one for one in migrations() if one.version < 6])
+    connection.execute("INSERT INTO journal VALUES (1, 5, 'tenant_set', NULL, '{}')")
+    migrate(connection, PATH, migrations())
+    (row,) = journal(connection, 0, 10)
+    assert row.decision is None
+    assert last_decision(connection) == 0

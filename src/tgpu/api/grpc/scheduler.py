@@ -12,7 +12,7 @@ from tgpu.api.nodes import node_models
 from tgpu.api.rest.access import checked_submission, looking, visible_job
 from tgpu.api.rest.cluster import cluster_model, visible_status
 from tgpu.api.rest.convert import submission_of
-from tgpu.api.rest.job_page import read_rows
+from tgpu.api.rest.job_page import count_rows, read_rows
 from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
 from tgpu.api.rest.pausing import pause_named
 from tgpu.api.rest.prediction import predicted_job_model
@@ -87,7 +87,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         await service.look_ahead()
-        return fill(pb.Job(), predicted_job_model(service, stored))
+        return fill(pb.Job(), predicted_job_model(service, grpc_caller(), stored))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
@@ -98,8 +98,11 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         await service.look_ahead()
         found = await read_rows(service, caller, query, fold=request.fold)
         return pb.ListJobsReply(
-            jobs=[fill(pb.Job(), folded_model(service, row)) for row in found],
-            next_cursor=found[-1].number if len(found) == query.limit else None,
+            jobs=[fill(pb.Job(), folded_model(service, *seen)) for seen in found],
+            next_cursor=found[-1].row.number if len(found) == query.limit else None,
+            total=await count_rows(service, caller, query, fold=request.fold)
+            if request.count
+            else None,
         )
 
     @answering
@@ -191,6 +194,8 @@ def event_message(event: FeedEvent) -> pb.Event:
         tenant_id=event.tenant_id,
         state=event.state,
         job_ids=[ref.job_id for ref in event.jobs],
+        decision=None if event.decision is None else event.decision.number,
+        decided_by=None if event.decision is None else event.decision.by,
     )
     ParseDict(dict(event.data), message.data)
     return message

@@ -17,6 +17,7 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import name_of
 from tgpu.core.ledger import TenantUse
 from tgpu.core.lifecycle import JobState
+from tgpu.core.reasons import Reason
 from tgpu.core.state import State
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Permission, Principal, Role
@@ -86,6 +87,13 @@ def looking(service: Service, caller: Principal, *tenant_ids: str) -> Look:
 def visible_query(service: Service, caller: Principal, query: JobQuery) -> JobQuery:
     """The same question, about the jobs that the caller sees."""
     return sight_of(service.state, caller).narrowed(query)
+
+
+def waiting_reason(service: Service, caller: Principal, stored: StoredJob) -> Reason | None:
+    """Why it waits, if it does, with as many names as the caller may see."""
+    if stored.progress.state is not JobState.PENDING:
+        return None  # as it was read: by now it may be something else
+    return service.reason(stored.job.job_id, sight_of(service.state, caller))
 
 
 async def visible_job_id(service: Service, caller: Principal, name: str, action: Action) -> JobId:

@@ -40,6 +40,7 @@ from tgpu.api.rest import (
     user_limits,
 )
 from tgpu.api.rest.description import DescribedApi
+from tgpu.api.rest.parameters import check_parameters
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.route import BadJson, Turnstile
 from tgpu.api.rest.wording import complaints, sentence
@@ -59,7 +60,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
         title="tgpu, the GPU scheduler",
         version=__version__,
         description="Runs GPU jobs on one box, for one user or for many tenants.",
-        dependencies=[Depends(check_role)],
+        dependencies=[Depends(check_role), Depends(check_parameters)],
         docs_url=None,  # FastAPI's pages load their scripts from another host
         redoc_url=None,
     )

@@ -37,6 +37,8 @@ async def audit(
                 origin=row.origin,
                 outcome=row.outcome,
                 detail=row.detail,
+                decision=row.decision,
+                request_id=row.request_id,
             )
             for row in rows
         ],

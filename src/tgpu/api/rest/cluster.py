@@ -167,7 +167,7 @@ async def adopt(request: Request, body: AdoptRequest) -> JobModel:
     tenant_id = tenant_for(service, caller, body.tenant_id)
     job_id = await service.adopt(body.pid, tenant_id=tenant_id, queue=body.queue, name=body.name)
     concerns(job_id)
-    return job_model(service, await service.job(job_id))
+    return job_model(service, await service.job(job_id), None)  # it runs
 
 
 @router.post("/api/v1/gpus/{index}/resume")

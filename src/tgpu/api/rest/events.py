@@ -91,6 +91,7 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
             ),
             _parameter("job_id", "of this job only", type="string", maxLength=_LONGEST),
             _parameter("tenant_id", "of this tenant only", type="string", maxLength=_LONGEST),
+            _parameter("project_id", "the same", type="string", maxLength=_LONGEST),
             _parameter("readings", "GPU readings and estimates too", type="boolean", default=True),
         ]
     },
@@ -282,6 +283,8 @@ def _model(event: FeedEvent) -> EventModel:
         state=event.state,
         data=dict(event.data),
         job_ids=[ref.job_id for ref in event.jobs],
+        decision=None if event.decision is None else event.decision.number,
+        decided_by=None if event.decision is None else event.decision.by,
     )
 
 

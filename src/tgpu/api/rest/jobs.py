@@ -13,6 +13,7 @@ from tgpu.api.rest.access import (
     sight,
     visible_job,
     visible_job_id,
+    waiting_reason,
 )
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.editing import edit_named
@@ -76,11 +77,12 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     fold: bool = False,
+    count: bool = False,
 ) -> Response:
     """Jobs, newest first. `state` takes several, with commas.
 
     With `fold`, the elements of an array or sweep are one job: the next of them, with
-    `array.progress` telling of all.
+    `array.progress` telling of all. With `count`, `total` says how many there are on all pages.
     """
     service = service_of(request)
     caller = caller_of(request)
@@ -94,7 +96,7 @@ async def list_jobs(
         limit=limit,
     )
     await service.look_ahead()
-    page = await job_page(service, caller, query, fold=fold)
+    page = await job_page(service, caller, query, fold=fold, count=count)
     return Response(page, media_type="application/json")
 
 
@@ -108,8 +110,9 @@ async def get_job(
     """
     service = service_of(request)
     await service.look_ahead()
-    stored = await visible_job(service, caller_of(request), job, Action[to.upper()])
-    return predicted_job_model(service, stored)
+    caller = caller_of(request)
+    stored = await visible_job(service, caller, job, Action[to.upper()])
+    return predicted_job_model(service, caller, stored)
 
 
 @router.delete("/{job}")
@@ -203,7 +206,8 @@ async def wait(
     caller = caller_of(request)
     job_id = (await visible_job(service, caller, job)).job.job_id
     await service.wait_until_over(job_id, seconds)
-    return job_model(service, as_seen(service, caller, await service.job(job_id)))
+    stored = as_seen(service, caller, await service.job(job_id))
+    return job_model(service, stored, waiting_reason(service, caller, stored))
 
 
 @router.get("/{job}/why")

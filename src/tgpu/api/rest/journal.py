@@ -65,4 +65,6 @@ async def _lines(
 
 
 def _text(rows: Sequence[JournalRow], commands: bool) -> bytes:
-    return b"".join(row_line(row.seq, row.kind, row.payload, commands=commands) for row in rows)
+    return b"".join(
+        row_line(row.seq, row.kind, row.payload, row.decision, commands=commands) for row in rows
+    )

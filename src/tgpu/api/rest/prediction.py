@@ -1,15 +1,17 @@
 """How long a job will run, beside what is true of it: for those who ask about that one job."""
 
+from tgpu.api.rest.access import waiting_reason
 from tgpu.api.rest.view import job_model
 from tgpu.core.units import SECOND
+from tgpu.service.identity import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 from tgpu.wire.v1 import JobModel, PredictionModel
 
 
-def predicted_job_model(service: Service, stored: StoredJob) -> JobModel:
+def predicted_job_model(service: Service, caller: Principal, stored: StoredJob) -> JobModel:
     """Not for lists: those are read often, and nobody looks at a thousand predictions."""
-    model = job_model(service, stored)
+    model = job_model(service, stored, waiting_reason(service, caller, stored))
     predicted = service.prediction(stored)
     if predicted is None:
         return model

@@ -18,7 +18,7 @@ from tgpu.api.rest.tenants import core_fields
 from tgpu.api.rest.user_limits import user_list
 from tgpu.api.rest.view import iso
 from tgpu.core.cohort import borrowed, lent
-from tgpu.core.errors import InvalidRequest, NotFound
+from tgpu.core.errors import InvalidRequest, NotFound, quoted
 from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import QUEUE_NAMES
@@ -57,10 +57,15 @@ async def list_queues(request: Request, project_id: Name | None = None) -> list[
 
 
 @router.post("/api/v1/queues", status_code=201)
-async def create_queue(request: Request, body: QueueCreate) -> QueueModel:
-    """Make a queue."""
+async def create_queue(
+    request: Request, body: QueueCreate, project_id: Name | None = None
+) -> QueueModel:
+    """Make a queue, of the project that the body names, or else `project_id`."""
     service = service_of(request)
-    said = body.project_id
+    said = body.project_id or project_id
+    if project_id and said != project_id:
+        remedy = f"the body names another project, {quoted(said)}; name it once"
+        raise InvalidRequest("project_id", project_id, remedy)
     tenant_id = TenantId(said) if said else tenant_for(service, caller_of(request), None)
     visible_tenant(service, caller_of(request), tenant_id)
     check_queue_priority(caller_of(request), body.priority)

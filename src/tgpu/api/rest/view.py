@@ -11,6 +11,7 @@ from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.job import ANYWHERE, Where
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.core.node import Placement
+from tgpu.core.reasons import Reason
 from tgpu.core.tenant import MembersSee
 from tgpu.core.units import CPU, GPU, SECOND
 from tgpu.service.attempt_key import attempt_key
@@ -26,11 +27,11 @@ from tgpu.wire.v1 import (
     ConstraintsModel,
     JobModel,
     PlacementModel,
-    ReasonModel,
 )
 
 
-def job_model(service: Service, stored: StoredJob) -> JobModel:
+def job_model(service: Service, stored: StoredJob, waits: Reason | None) -> JobModel:
+    """`waits`: why it does, as the service tells the reader."""
     job, detail, progress = stored.job, shown_detail(stored.detail), stored.progress
     request, options = job.request, job.options
     placement = progress.placement
@@ -77,7 +78,7 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
             max_running=job.array.max_running,
         ),
         params=dict(detail.params),
-        reason=_reason(service, stored),
+        reason=None if waits is None else reason_model(waits, job.job_id),
         log_dir=_log_dir(service, stored),
         rerun_of=detail.rerun_of,
         workers=request.workers,
@@ -104,9 +105,9 @@ def job_model(service: Service, stored: StoredJob) -> JobModel:
     )
 
 
-def folded_model(service: Service, row: FoldedJob) -> JobModel:
+def folded_model(service: Service, row: FoldedJob, waits: Reason | None) -> JobModel:
     """A job, or the one that stands for its array."""
-    model = job_model(service, row.job)
+    model = job_model(service, row.job, waits)
     if not row.states or model.array is None:
         return model
     progress = ArrayProgressModel(
@@ -178,13 +179,6 @@ def estimate_model(estimate: Estimate | None) -> EstimateModel | None:
         samples=0 if estimate.by is None else estimate.by.samples,
         latest=None if estimate.latest_at is None else iso(estimate.latest_at),
     )
-
-
-def _reason(service: Service, stored: StoredJob) -> ReasonModel | None:
-    if stored.progress.state is not JobState.PENDING:
-        return None
-    found = service.reason(stored.job.job_id)
-    return None if found is None else reason_model(found, stored.job.job_id)
 
 
 def _session(service: Service, stored: StoredJob) -> str | None:

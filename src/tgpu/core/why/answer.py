@@ -1,6 +1,6 @@
 """Why a job waits, by the cycle itself: it is run, and watched as it passes the job by."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,37 +38,74 @@ class Why:
 def why(state: State, entry: Entry, now: int, decide: Decide, policy: str = "") -> Why:
     """Of a pending job. `policy` names one of another package, which serves whom it likes and is
     not asked: `decide` then tells what would start if it chose everybody."""
+    onlooker = _Blocked(entry.queue.job_class, now)
     own = own_reason(state, entry)
-    onlooker = _Onlooker(entry.queue.job_class, now)
-    plan = decide(None if own is not None else onlooker)
-    if own is None and onlooker.reason is None and plan.stopped_by is not None:
-        _look_behind(state, entry, plan, onlooker, now)
-    found = own or _decided(state, entry, plan, onlooker, policy)
+    outcome = _watch(state, onlooker, now, decide, policy, is_asked=own is None)
+    found = own or outcome.reason_of(entry)
     blockers = onlooker.blockers or by_reason(state, entry, found)
+    plan = outcome.plan
     return Why(found, plan, tuple(blockers), _starts_by(entry, plan, found), onlooker.kept)
 
 
-class _Onlooker:
-    """Waits for one class to be passed by, and remembers what there was to see."""
+def watch_classes(
+    state: State, classes: Collection[JobClass], now: int, decide: Decide, policy: str = ""
+) -> "Outcome":
+    """One cycle that is watched as it passes these by: for as many jobs as the reason of each is
+    asked for, it is the one that `why` gives."""
+    return _watch(state, Onlooker(classes), now, decide, policy)
+
+
+class Onlooker:
+    """Waits for classes to be passed by, and remembers why."""
+
+    def __init__(self, classes: Collection[JobClass]) -> None:
+        self.classes = classes
+        self.reasons: dict[JobClass, Reason] = {}
+
+    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
+        if job_class in self.classes and job_class not in self.reasons:
+            self.reasons[job_class] = explain_class(trial.books, job_class, holds)
+            self.saw(job_class, trial, holds)
+
+    def saw(self, job_class: JobClass, trial: Trial, holds: Holds) -> None:
+        """What else there is to see at that moment."""
+
+
+class _Blocked(Onlooker):
+    """The same for one of them, with who is in its way."""
 
     def __init__(self, job_class: JobClass, now: int) -> None:
-        self._class = job_class
+        super().__init__((job_class,))
         self._now = now
-        self.reason: Reason | None = None
         self.blockers: list[Blocker] = []
         self.kept: tuple[Kept, ...] = ()
 
-    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
-        if self.reason is not None or job_class != self._class:
-            return
-        self.reason = explain_class(trial.books, job_class, holds)
-        self.blockers = in_the_way(trial, holds, job_class, self._now, self.reason)
+    def saw(self, job_class: JobClass, trial: Trial, holds: Holds) -> None:
+        self.blockers = in_the_way(trial, holds, job_class, self._now, self.reasons[job_class])
         self.kept = tuple(Kept(hold.starts_at, hold.owner) for hold in holds.owners())
 
 
-def _look_behind(state: State, entry: Entry, plan: Plan, onlooker: _Onlooker, now: int) -> None:
-    """The cycle ended before it came to this job: whether it would start if nobody were before it,
-    after all that starts."""
+def _watch(
+    state: State,
+    onlooker: Onlooker,
+    now: int,
+    decide: Decide,
+    policy: str,
+    *,
+    is_asked: bool = True,
+) -> "Outcome":
+    plan = decide(onlooker if is_asked else None)
+    missed = [one for one in onlooker.classes if one not in onlooker.reasons] if is_asked else []
+    if missed and plan.stopped_by is not None:
+        _look_behind(state, missed, plan, onlooker, now)
+    return Outcome(state, plan, onlooker.reasons, policy)
+
+
+def _look_behind(
+    state: State, missed: Iterable[JobClass], plan: Plan, onlooker: Onlooker, now: int
+) -> None:
+    """The cycle ended before it came to these: whether they would start if nobody were before
+    them, after all that starts."""
     with Trial(state.ledger) as trial:
         for job_id in plan.expired:
             other = state.entry(job_id)
@@ -80,23 +117,45 @@ def _look_behind(state: State, entry: Entry, plan: Plan, onlooker: _Onlooker, no
                 limit = other.job.options.time_limit_ms
                 trial.take(other.job, start.placement, None if limit is None else now + limit)
         holds = standing_holds(state, plan, now)
-        onlooker.cannot_start(entry.queue.job_class, entry.job.job_id, trial, holds)
+        for job_class in missed:
+            onlooker.cannot_start(job_class, JobId(""), trial, holds)
 
 
-def _decided(state: State, entry: Entry, plan: Plan, onlooker: _Onlooker, policy: str) -> Reason:
-    job_id = entry.job.job_id
-    if any(start.job_id == job_id for start in plan.starts):
-        if policy:
-            return reason(ReasonCode.NOT_CHOSEN, policy=policy)
+class Outcome:
+    """What a cycle came to, for those who ask about one job or another."""
+
+    def __init__(
+        self, state: State, plan: Plan, reasons: Mapping[JobClass, Reason], policy: str
+    ) -> None:
+        self.plan = plan
+        self._state = state
+        self._reasons = reasons
+        self._policy = policy
+        self._starts = {start.job_id for start in plan.starts}
+        self._claims = {claim.job_id for claim in plan.claims}
+        self._leaving: dict[str, list[JobId]] = {}
+        for gone in plan.preemptions:
+            self._leaving.setdefault(gone.to, []).append(gone.victim)
+
+    def reason_of(self, entry: Entry) -> Reason:
+        """Of a pending job whose class was watched: its own reason comes before anything here."""
+        own = own_reason(self._state, entry)
+        return self._decided(entry) if own is None else own
+
+    def _decided(self, entry: Entry) -> Reason:
+        job_id, plan = entry.job.job_id, self.plan
+        if job_id in self._starts:
+            if self._policy:
+                return reason(ReasonCode.NOT_CHOSEN, policy=self._policy)
+            return reason(ReasonCode.NEXT_CYCLE)
+        if job_id in self._claims and job_id in self._leaving:
+            return reason(ReasonCode.PROMISED, jobs=", ".join(sorted(self._leaving[job_id])))
+        seen = self._reasons.get(entry.queue.job_class)
+        if seen is not None and seen.code is not ReasonCode.NEXT_CYCLE:
+            return named(self._state, plan, seen)
+        if plan.stopped_by is not None:
+            return reason(ReasonCode.STRICT_LINE, job=plan.stopped_by)
         return reason(ReasonCode.NEXT_CYCLE)
-    leaving = sorted(gone.victim for gone in plan.preemptions if gone.to == job_id)
-    if leaving and any(claim.job_id == job_id for claim in plan.claims):
-        return reason(ReasonCode.PROMISED, jobs=", ".join(leaving))
-    if onlooker.reason is not None and onlooker.reason.code is not ReasonCode.NEXT_CYCLE:
-        return named(state, plan, onlooker.reason)
-    if plan.stopped_by is not None:
-        return reason(ReasonCode.STRICT_LINE, job=plan.stopped_by)
-    return reason(ReasonCode.NEXT_CYCLE)
 
 
 def _starts_by(entry: Entry, plan: Plan, found: Reason) -> int | None:
