@@ -1,9 +1,34 @@
 """A round: all GPUs are given out anew, by count alone, in the order of a policy."""
 
+from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.policy import Rounds
 from tgpu.core.rules import PreemptionRules
-from tgpu.core.stages.preempt import may_be_asked
+from tgpu.core.stages.draft import Draft
+from tgpu.core.stages.preempt import lost_by, may_be_asked
 from tgpu.core.state import Entry, State
+
+
+def serve_round(draft: Draft, order: Rounds) -> None:
+    """Give out all GPUs by count; where that takes some from others, that is all for now."""
+    state, now = draft.state, draft.now
+    if not is_due(state, now, order.round_ms):
+        return
+    turns, leftover = give_out(state, order, draft.rules.preemption, now)
+    if leftover and turns and has_begun(state, now, order.round_ms):
+        to = turns[0].job.job_id
+        draft.preemptions += [
+            Preemption(e.job.job_id, to, PreemptionCause.POLICY, lost_by(e, now)) for e in leftover
+        ]
+        return
+    for entry in turns:
+        if entry.job.job_id in draft.served or entry.queue.job_class in draft.closed:
+            continue
+        placement = draft.place(entry.queue)
+        if placement is None:
+            draft.testify(entry.queue.job_class, entry.job.job_id)
+        else:
+            draft.start(entry, placement)
+            draft.take_started()
 
 
 def is_due(state: State, now: int, round_ms: int) -> bool:

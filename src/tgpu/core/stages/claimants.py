@@ -1,0 +1,61 @@
+"""Jobs that others already give way to start first, or keep the place that is being cleared."""
+
+from collections.abc import Iterable
+
+from tgpu.core.ids import JobId
+from tgpu.core.ledger import Ledger
+from tgpu.core.node import Placement
+from tgpu.core.stages.admit import refuse
+from tgpu.core.stages.draft import Draft
+from tgpu.core.state import Entry
+from tgpu.core.units import GPU
+
+
+def serve_claimants(draft: Draft) -> None:
+    for entry in draft.state.claimants():
+        job_class, claim = entry.queue.job_class, entry.progress.claim
+        is_closed = job_class in draft.closed
+        placement = None if is_closed else draft.place(entry.queue)
+        if placement is None and claim is not None and _is_in_vain(draft, entry, claim):
+            continue  # it stands in line like everybody, and others may give way to it anew
+        draft.served.add(entry.job.job_id)
+        if is_closed:
+            continue
+        if placement is not None:
+            draft.start(entry, placement)
+            draft.take_started()
+            continue
+        draft.testify(job_class, entry.job.job_id)
+        if claim is not None:
+            draft.holds.add(entry.job, claim, draft.now)
+
+
+def _is_in_vain(draft: Draft, entry: Entry, claim: Placement) -> bool:
+    """Whether it waits for nothing: nobody gives way to it any more, and a limit, a failure or
+    others on its GPUs came between."""
+    if refuse(draft.books, entry.queue.job_class) is None and _is_whole(draft.books, claim):
+        return False
+    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.books, claim))
+    if any(other is not None and other.progress.stopping for other in leaving):
+        return False
+    return not draft.state.anybody_gives_way_to(entry.job.job_id)
+
+
+def _on_nodes_of(books: Ledger, placement: Placement) -> Iterable[JobId]:
+    for part in placement.parts():
+        if part.node_id in books.nodes:
+            yield from books.nodes[part.node_id].holdings
+
+
+def _is_whole(books: Ledger, claim: Placement) -> bool:
+    """Whether nobody else is on these GPUs, and none of them failed or was paused."""
+    for part in claim.parts():
+        use = books.nodes.get(part.node_id)
+        gpus = {} if use is None else {gpu.index: gpu for gpu in use.node.gpus}
+        for share in part.shares:
+            gpu = gpus.get(share.gpu_index)
+            if use is None or gpu is None or gpu.problem is not None or gpu.paused is not None:
+                return False
+            if use.gpu_millis.get(gpu.index, 0) + share.millis > GPU:
+                return False
+    return True
