@@ -17,13 +17,13 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import Plan
 from tgpu.core.policies.attained import Adaptive, LeastAttained
-from tgpu.core.policies.tiresias import Tiresias
 from tgpu.core.policy import OrderPolicy
 from tgpu.core.rules import PreemptionRules, Rules
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.restart import PUBLISHED
 from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.tiresias import Tiresias
 from tgpu.simulate.world import Arrival, Cluster
 
 BOUND_MS = 200_000

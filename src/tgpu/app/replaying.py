@@ -9,7 +9,7 @@ from tgpu.api.rest.view import iso
 from tgpu.api.sentences import reason_model
 from tgpu.app.compose import scheduling_of
 from tgpu.app.refusal import CannotServe
-from tgpu.app.scheduling import Scheduling, settings_of
+from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
 from tgpu.core.cycle import Witness, schedule
 from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
@@ -85,7 +85,7 @@ def predictor_for(journal: Journal) -> Predictor:
 def in_force(rebuilt: Rebuilt) -> InForce:
     """Raises CannotServe where the policy of then is not installed here."""
     values: Values = rebuilt.values() or {}
-    settings, unknown = settings_of(values)
+    settings, unknown = settings_of(as_of_today(values))
     event = rebuilt.settings
     notes = []
     if not values:
@@ -94,6 +94,8 @@ def in_force(rebuilt: Rebuilt) -> InForce:
         notes.append("the settings of then are not on record, so those of the export were taken")
     if unknown:
         notes.append(f"settings that this version does not know: {', '.join(unknown)}")
+    if (former := former_policy(values)) is not None:
+        notes.append(former_note(former))
     version = "" if event is None else event.version
     if version and version != __version__:
         notes.append(f"decided by version {version}, replayed by {__version__}")

@@ -21,6 +21,6 @@ def digest(state: State) -> str:
         sorted((key, spend[:-1]) for key, spend in state.budgets.spends.items()),
         sorted((key, spend[:-1]) for key, spend in state.user_days.spends.items()),
         state.doomed(),
-        (ledger.mix, state.gave_way_at),
+        ledger.mix,
     ]
     return sha256(repr(parts).encode()).hexdigest()

@@ -15,13 +15,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.plan import Plan, Preemption, Reservation, Start
-from tgpu.core.policy import (
-    ChoicePolicy,
-    OrderPolicy,
-    Policy,
-    goes_by_rounds,
-    is_ranking,
-)
+from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy, is_ranking
 from tgpu.core.predict import Confidence, weaker
 from tgpu.core.rules import PLAIN, Rules
 from tgpu.core.stages.hold import FAR
@@ -238,8 +232,7 @@ class Forward:
 def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
     if isinstance(policy, ChoicePolicy):
         return False
-    order = policy.at(state, now)
-    return is_ranking(order) or goes_by_rounds(order)
+    return is_ranking(policy.at(state, now))
 
 
 def play_forward(

@@ -48,8 +48,6 @@ class Picture:
     over_budget: Mapping[TenantId, Reason]
     user_spends: Mapping[TenantUser, Spend]
     over_day: Mapping[TenantUser, Reason]
-    looked_at: int
-    gave_way_at: int
     is_whole: bool  # false: more wait than were taken along
 
 
@@ -85,8 +83,6 @@ def picture(
         dict(ledger.over_budget),
         dict(state.user_days.spends),
         dict(ledger.over_day),
-        state.looked_at,
-        state.gave_way_at,
         is_whole,
     )
 
@@ -116,7 +112,6 @@ def fill(made: State, taken: Picture) -> Iterator[None]:
     made.ledger.over_budget = dict(taken.over_budget)
     made.user_days.spends.update(taken.user_spends)
     made.ledger.over_day = dict(taken.over_day)
-    made.looked_at, made.gave_way_at = taken.looked_at, taken.gave_way_at
 
 
 def state_of(taken: Picture) -> State:

@@ -41,7 +41,6 @@ from tgpu.core.lifecycle import (
     PLACED,
     TERMINAL,
     JobState,
-    Move,
     Progress,
 )
 from tgpu.core.meter import Meter, Meters, Owner
@@ -52,7 +51,6 @@ from tgpu.core.user_days import UserDays
 
 # Names at hand: those of an enum are looked up each time, and this is the path of every job.
 _PENDING: Final = JobState.PENDING
-_PREEMPT: Final = Move.PREEMPT
 
 Setting = (
     JobChanged
@@ -104,8 +102,6 @@ class State:
         # What placed jobs have, and the sum of its squares: how large the usual GPU's job is.
         self.held_millis = 0
         self.held_squares = 0
-        self.looked_at = -1  # when time passed last, before now
-        self.gave_way_at = -1  # when somebody did last
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
         self._leases: list[tuple[int, JobId]] = []  # in order; there are few
         self._dependents: dict[JobId, list[JobId]] = {}
@@ -354,8 +350,6 @@ class State:
         self.counts[after.state] += 1
         if after.ran_ms != before.ran_ms:
             self._file_again(entry, after)
-        if event.move is _PREEMPT:
-            self.gave_way_at = event.at
         entry.progress = after
         if after.state in TERMINAL:
             self._drop(entry)
@@ -496,8 +490,7 @@ class State:
 
     def _wake(self, now: int) -> None:
         """Time never goes back: a clock that was set back changes nothing until it caught up."""
-        if now > self.now:
-            self.looked_at, self.now = self.now, now
+        self.now = max(self.now, now)
         self._look_at_budgets()
         while self._sleeping and self._sleeping[0][0] <= self.now:
             _, job_id = self._sleeping.pop(0)
@@ -523,8 +516,6 @@ class State:
         for known in self._entries.values():
             known.job = aged(known.job, by)
         self.now += by
-        self.looked_at = max(-1, self.looked_at + by) if self.looked_at >= 0 else -1
-        self.gave_way_at = max(-1, self.gave_way_at + by) if self.gave_way_at >= 0 else -1
         for (_, progress), entry in zip(event.moved, entries, strict=True):
             assert entry is not None
             entry.progress = progress

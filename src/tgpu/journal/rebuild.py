@@ -179,7 +179,6 @@ class Rebuilt:
         self.foresight.neighbours.restore(found.begun)
         self.at = found.at
         state.apply(TimePassed(found.at))
-        state.looked_at, state.gave_way_at = found.looked_at, found.gave_way_at
 
 
 class _Snapshot(msgspec.Struct):
@@ -198,8 +197,6 @@ class _Snapshot(msgspec.Struct):
     settings: SettingsSet | None = None
     learned: list[Learned] = []  # how long jobs ran that ended before, the newest
     mix: Mix | None = None
-    looked_at: int = -1
-    gave_way_at: int = -1
     begun: list[Begun] = []  # what jobs submitted together tell of each other
     user_days: list[tuple[TenantId, str, Spend]] = []
 
@@ -239,8 +236,6 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         rebuilt.settings,
         list(rebuilt.foresight.learned),
         ledger.mix,
-        state.looked_at,
-        state.gave_way_at,
         rebuilt.foresight.neighbours.kept(),
         [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )

@@ -26,16 +26,17 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Node
 from tgpu.core.plan import Plan, Preemption, Reservation, Start
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.policy import Policy
 from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
 from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.simulate.policies import SimulatedPolicy
 from tgpu.simulate.restart import LOSES_ALL, Restart
 from tgpu.simulate.result import Outcome, Result, Sample, Span
 from tgpu.simulate.side_by_side import Tell, processors, side_by_side
+from tgpu.simulate.time_slicing import TimeSliced, schedule_round
 from tgpu.simulate.world import Arrival, Cluster
 
 Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its instant
@@ -57,7 +58,7 @@ _START: Final = Move.START
 class Setting:
     """How the cluster is scheduled."""
 
-    policy: Policy
+    policy: SimulatedPolicy
     rules: Rules = PLAIN
     placement: PlacementRule = PlacementRule.FRAGMENTATION
     restart: Restart = LOSES_ALL
@@ -67,6 +68,11 @@ class Setting:
     every_cycle: bool = False
     # Predicts run times, and makes the policy that goes by them, in place of `policy`.
     foresight: Foresight | None = None
+
+    def __post_init__(self) -> None:
+        policy = self.policy
+        if isinstance(policy, TimeSliced) and self.tick_ms != policy.round_ms:
+            raise ValueError(f"tick_ms must be {policy.round_ms}, the policy's, not {self.tick_ms}")
 
 
 def simulate(
@@ -384,7 +390,7 @@ class _Run:
         if self._learner is not None:
             self._learner.reach(now)
         for _ in range(_MOST_ROUNDS):
-            plan = schedule(state, now, self._policy, rules=self._rules, promises=self._promises)
+            plan = self._plan(now)
             self.cycles += 1
             if self.show is not None:
                 self.show(now, plan)
@@ -393,6 +399,12 @@ class _Run:
             self._carry_out(plan, now)
             if not plan.preemptions:
                 break
+
+    def _plan(self, now: int) -> Plan:
+        policy, rules = self._policy, self._rules
+        if isinstance(policy, TimeSliced):
+            return schedule_round(self.state, now, policy, rules)
+        return schedule(self.state, now, policy, rules=rules, promises=self._promises)
 
     def _carry_out(self, plan: Plan, now: int) -> None:
         for job_id in plan.expired:

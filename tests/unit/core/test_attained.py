@@ -18,10 +18,6 @@ def test_each_step_takes_twice_the_gpu_time(gpus, seconds, doubled) -> None:
     assert doublings(level_of(gpus * 1000, seconds * 1000)) == doubled
 
 
-def test_the_two_queues_of_tiresias_part_after_18_000_gpu_seconds() -> None:
-    assert level_of(1000, 18_000_000) + 1 == level_of(1000, 18_001_000)
-
-
 def test_parts_of_gpus_count_as_parts() -> None:
     assert gpu_seconds(250, 8000) == 2
 

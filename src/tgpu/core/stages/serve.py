@@ -6,14 +6,13 @@ A class whose head cannot start is passed over whole: its other jobs are no diff
 from collections.abc import Iterable, Mapping
 
 from tgpu.core.cohort import would_borrow
-from tgpu.core.policy import OrderPolicy, goes_by_rounds, is_ranking
+from tgpu.core.policy import OrderPolicy, is_ranking
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import PLAIN
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
 from tgpu.core.stages.line import Lines
-from tgpu.core.stages.round import serve_round
 
 
 def serve_in_order(
@@ -25,9 +24,6 @@ def serve_in_order(
 ) -> None:
     state, now, books = draft.state, draft.now, draft.books
     order = policy.at(state, now)
-    if goes_by_rounds(order):
-        serve_round(draft, order)
-        return
     if draft.rules.preemption is not None and is_ranking(order):
         evictions.ranking = order
     own = {name: each.at(state, now) for name, each in policies.items()} if policies else {}
