@@ -117,14 +117,11 @@ class Draft:
             self.trial.take(*self._untaken)
             self._untaken = None
 
-    def evict(self, job: Job, eviction: Eviction | None) -> bool:
-        """Keep the place that others give up for the job, if they do."""
-        if eviction is None:
-            return False
+    def evict(self, job: Job, eviction: Eviction) -> None:
+        """Keep the place that others give up for the job."""
         self.preemptions += eviction.victims
         self.claims.append(Claim(job.job_id, eviction.placement))
         self.holds.add(job, eviction.placement, self.now)
-        return True
 
     def entry(self, job_id: JobId) -> Entry:
         entry = self.state.entry(job_id)

@@ -9,7 +9,7 @@ from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import PreemptionRules
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.outrank import Outranked
-from tgpu.core.stages.preempt import Candidates, Search, borrowers
+from tgpu.core.stages.preempt import Candidates, Eviction, Search, borrowers
 
 # Searches for somebody to give way are dear, and whoever is not among the first waits its turn; on
 # a small cluster they are cheap, and everybody has one: so many jobs may be looked at in all.
@@ -50,7 +50,7 @@ class Evictions:
             return
         search = self._search(job_class, self._rules)
         if search is not None:
-            self._draft.evict(job, search.find_by_choice(job, policy.victim))
+            self._evict(job, search.find_by_choice(job, policy.victim))
 
     def _by_importance(self, queue: ClassQueue, job_id: JobId, rules: PreemptionRules) -> bool:
         alike, job_class = _alike(queue), queue.job_class
@@ -65,7 +65,7 @@ class Evictions:
         eviction = search.find(job_id)
         if eviction is None:
             self._no_victims[alike] = job_class.priority
-        return self._draft.evict(self._draft.entry(job_id).job, eviction)
+        return self._evict(self._draft.entry(job_id).job, eviction)
 
     def _by_rank(
         self, queue: ClassQueue, job_id: JobId, rules: PreemptionRules, ranking: Ranking
@@ -76,7 +76,19 @@ class Evictions:
             self._outranked.leave_out(p.victim for p in draft.preemptions)
         entry = draft.entry(job_id)
         eviction = self._outranked.find(entry, _alike(queue), draft.trial, draft.holds)
-        return draft.evict(entry.job, eviction)
+        return self._evict(entry.job, eviction)
+
+    def _evict(self, job: Job, eviction: Eviction | None) -> bool:
+        if eviction is None:
+            return False
+        # Each search must know whom the other found, or one would give way to two.
+        victims = [preemption.victim for preemption in eviction.victims]
+        if self._candidates is not None:
+            self._candidates.leave_out(victims)
+        if self._outranked is not None:
+            self._outranked.leave_out(victims)
+        self._draft.evict(job, eviction)
+        return True
 
     def _could_push_out(self, job_class: JobClass, rules: PreemptionRules) -> bool:
         """Whether somebody is less important, or runs on borrowed quota: cheap to say."""
