@@ -1,6 +1,7 @@
 """Which GPUs a booking gets, when it ends, and what becomes of it when its GPUs do not.
 
-Pure. How the cycle keeps booked GPUs free is in `stages/hold.py`; who may book is the service's.
+Pure. How the cycle keeps booked GPUs free is in `stages/reserved_capacity.py`; who may book is
+the service's.
 """
 
 from collections.abc import Iterator

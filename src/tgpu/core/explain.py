@@ -14,7 +14,6 @@ from tgpu.core.node_index import Group
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.stages.admit import over_type_quota, refuse
-from tgpu.core.stages.hold import FAR, Hold, Holds
 from tgpu.core.stages.place import (
     allows_type,
     could_ever_hold,
@@ -25,6 +24,7 @@ from tgpu.core.stages.place import (
     shape_of,
     workers_that_fit,
 )
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity, ReservedPart
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU
 
@@ -49,7 +49,7 @@ def explain_waiting(
     state: State,
     job_class: JobClass,
     decided: Plan,
-    holds: Holds,
+    holds: ReservedCapacity,
     claimant: JobId | None = None,
 ) -> Reason:
     """The reason of a class, for all of its jobs that are in the queue; or that of the one among
@@ -70,14 +70,14 @@ def explain_waiting(
     return reason(ReasonCode.STRICT_LINE, job=stopped_by)
 
 
-def _is_reserved_for(state: State, hold: Hold, job_class: JobClass) -> bool:
+def _is_reserved_for(state: State, hold: ReservedPart, job_class: JobClass) -> bool:
     entry = None if hold.job_id is None else state.entry(hold.job_id)
     return entry is not None and entry.queue.job_class == job_class and entry.progress.claim is None
 
 
-def standing_holds(state: State, decided: Plan, now: int) -> Holds:
+def standing_holds(state: State, decided: Plan, now: int) -> ReservedCapacity:
     """What is kept for others since the last cycle."""
-    holds = Holds(state.ledger, now)
+    holds = ReservedCapacity(state.ledger, now)
     for entry in state.claimants():
         if entry.progress.claim is not None:
             holds.add(entry.job, entry.progress.claim, now)
@@ -140,7 +140,9 @@ def giving_way(state: State, job_id: JobId) -> list[JobId]:
     return sorted(found)
 
 
-def explain_class(books: Ledger, job_class: JobClass, holds: Holds | None = None) -> Reason:
+def explain_class(
+    books: Ledger, job_class: JobClass, holds: ReservedCapacity | None = None
+) -> Reason:
     """The reason of a class on these books, with what is kept for others."""
     refused = refuse(books, job_class)
     if refused is not None:
@@ -205,7 +207,7 @@ def _last_able(
     return None
 
 
-def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
+def _inside_booking(books: Ledger, job_class: JobClass, holds: ReservedCapacity) -> Reason:
     """It sees only the GPUs that are booked, and only while they are."""
     booking = books.bookings.get(job_class.booking or "")
     if booking is None or booking.node_id not in books.nodes:
@@ -220,7 +222,9 @@ def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
     return no_room(books, [use], job_class)
 
 
-def _first_in_the_way(books: Ledger, job_class: JobClass, holds: Holds) -> Hold | None:
+def _first_in_the_way(
+    books: Ledger, job_class: JobClass, holds: ReservedCapacity
+) -> ReservedPart | None:
     """Of what is kept for others, in order, the first without which it would fit so far."""
     owners = holds.owners()
 
@@ -241,7 +245,7 @@ def _first_in_the_way(books: Ledger, job_class: JobClass, holds: Holds) -> Hold 
     return owners[too_many - 1]
 
 
-def _kept_reason(hold: Hold, job_class: JobClass, now: int) -> Reason:
+def _kept_reason(hold: ReservedPart, job_class: JobClass, now: int) -> Reason:
     limit = max(0, hold.starts_at - now)  # who is over by then is not in the way
     if hold.booking is not None:
         return reason(

@@ -18,7 +18,7 @@ from tgpu.core.plan import Plan, Preemption, Reservation, Start
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy, is_ranking
 from tgpu.core.predict import Confidence, weaker
 from tgpu.core.rules import PLAIN, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 
 

@@ -21,7 +21,7 @@ from tgpu.core.node import Node
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.reasons import Reason
 from tgpu.core.rules import PlacementRule
-from tgpu.core.stages.line import Lines
+from tgpu.core.stages.queue_order import QueueOrder
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.user_days import TenantUser
@@ -160,7 +160,7 @@ def _next_in_line(
     else:
         order = policy.at(state, now)
         own = {name: each.at(state, now) for name, each in policies.items()}
-        lines = Lines(state.ledger, order, own, state.waiting.classes(), seen)
+        lines = QueueOrder(state.ledger, order, own, state.waiting.classes(), seen)
         while len(found) < most and (next_one := lines.next()) is not None:
             line, head = next_one
             found.append(head.key[2])

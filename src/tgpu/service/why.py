@@ -14,7 +14,7 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import Holds
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State
 from tgpu.core.why.ahead import Ahead, ahead_of
 from tgpu.core.why.answer import Why, why
@@ -63,7 +63,7 @@ class Reasons:
         self._dry_run = dry_run
         self._decided = NOTHING
         self._by_class: dict[JobClass, Reason] = {}
-        self._holds: Holds | None = None
+        self._holds: ReservedCapacity | None = None
 
     def decided(self, plan: Plan) -> None:
         """What the last cycle kept for others is kept until the next."""

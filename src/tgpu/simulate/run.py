@@ -27,7 +27,7 @@ from tgpu.core.node import Node
 from tgpu.core.plan import Plan, Preemption, Reservation, Start
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU

@@ -22,7 +22,7 @@ from tgpu.core.plan import Plan
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.rules import Passing, PreemptionRules, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State
 
 EASY = Rules(passing=Passing.EASY)

@@ -10,7 +10,7 @@ from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.rules import Passing, Rules
-from tgpu.core.stages.hold import Holds
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.why.changes import ChangeKind
@@ -96,7 +96,9 @@ async def test_between_two_commits_a_class_is_looked_at_once(
 ) -> None:
     asked: list[JobClass] = []
 
-    def counted(state: State, job_class: JobClass, decided: Plan, holds: Holds) -> Reason:
+    def counted(
+        state: State, job_class: JobClass, decided: Plan, holds: ReservedCapacity
+    ) -> Reason:
         asked.append(job_class)
         return explain_waiting(state, job_class, decided, holds)
 

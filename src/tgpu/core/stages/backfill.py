@@ -12,9 +12,9 @@ from tgpu.core.plan import Reservation
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import Passing
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.hold import FAR
 from tgpu.core.stages.place import could_ever_hold
 from tgpu.core.stages.reserve import Opening, opening
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry
 
 # Under `easy`, looks for an opening where the first have none, or nodes looked at for that in all;

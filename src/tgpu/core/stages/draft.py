@@ -15,9 +15,9 @@ from tgpu.core.plan import Claim, Plan, Preemption, Reservation, Start
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import Rules
 from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.hold import Holds
 from tgpu.core.stages.place import place
 from tgpu.core.stages.preempt import Eviction
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State
 
 
@@ -25,7 +25,7 @@ class Witness(Protocol):
     """Is shown what the cycle saw whenever it could not start the head of a class."""
 
     def cannot_start(
-        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
     ) -> None: ...
 
 
@@ -50,7 +50,7 @@ class Draft:
         self.rules = rules
         self.trial = trial
         self.books = trial.books
-        self.holds = Holds(trial.books, now)
+        self.holds = ReservedCapacity(trial.books, now)
         self.served: set[JobId] = set()  # apart from the line
         self.expired: list[JobId] = []
         self.starts: list[Start] = []

@@ -8,8 +8,8 @@ from tgpu.core.policy import ChoicePolicy, Ranking
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import PreemptionRules
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.outrank import Outranked
 from tgpu.core.stages.preempt import Candidates, Eviction, Search, borrowers
+from tgpu.core.stages.preempt_by_rank import RankedJobs
 
 # Searches for somebody to give way are dear, and whoever is not among the first waits its turn; on
 # a small cluster they are cheap, and everybody has one: so many jobs may be looked at in all.
@@ -24,7 +24,7 @@ class Evictions:
     # Most cycles never touch these.
     ranking: Ranking | None = None  # those who run give way by rank
     _candidates: Candidates | None = None
-    _outranked: Outranked | None = None
+    _ranked_jobs: RankedJobs | None = None
     _borrowers: frozenset[TenantId] = frozenset()
     _searches = 0
 
@@ -71,11 +71,11 @@ class Evictions:
         self, queue: ClassQueue, job_id: JobId, rules: PreemptionRules, ranking: Ranking
     ) -> bool:
         draft = self._draft
-        if self._outranked is None:
-            self._outranked = Outranked(draft.state, ranking, rules, draft.now)
-            self._outranked.leave_out(p.victim for p in draft.preemptions)
+        if self._ranked_jobs is None:
+            self._ranked_jobs = RankedJobs(draft.state, ranking, rules, draft.now)
+            self._ranked_jobs.leave_out(p.victim for p in draft.preemptions)
         entry = draft.entry(job_id)
-        eviction = self._outranked.find(entry, _alike(queue), draft.trial, draft.holds)
+        eviction = self._ranked_jobs.find(entry, _alike(queue), draft.trial, draft.holds)
         return self._evict(entry.job, eviction)
 
     def _evict(self, job: Job, eviction: Eviction | None) -> bool:
@@ -85,8 +85,8 @@ class Evictions:
         victims = [preemption.victim for preemption in eviction.victims]
         if self._candidates is not None:
             self._candidates.leave_out(victims)
-        if self._outranked is not None:
-            self._outranked.leave_out(victims)
+        if self._ranked_jobs is not None:
+            self._ranked_jobs.leave_out(victims)
         self._draft.evict(job, eviction)
         return True
 

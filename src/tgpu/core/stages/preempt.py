@@ -21,8 +21,8 @@ from tgpu.core.node import Placement
 from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.rules import PreemptionRules
 from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.hold import Holds, View
 from tgpu.core.stages.place import eligible, place, workers_that_fit
+from tgpu.core.stages.reserved_capacity import ReservedCapacity, View
 from tgpu.core.state import Entry, State
 
 # Sets tried on one node before the search settles for a good one: small boxes are searched whole.
@@ -155,7 +155,7 @@ class Search:
     def __init__(
         self,
         trial: Trial,
-        holds: Holds,
+        holds: ReservedCapacity,
         candidates: Candidates,
         job_class: JobClass,
         rules: PreemptionRules,

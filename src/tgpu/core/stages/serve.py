@@ -12,7 +12,7 @@ from tgpu.core.rules import PLAIN
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
-from tgpu.core.stages.line import Lines
+from tgpu.core.stages.queue_order import QueueOrder
 
 
 def serve_in_order(
@@ -27,11 +27,11 @@ def serve_in_order(
     if draft.rules.preemption is not None and is_ranking(order):
         evictions.ranking = order
     own = {name: each.at(state, now) for name, each in policies.items()} if policies else {}
-    lines = Lines(books, order, own, _open_classes(draft), draft.served)
+    lines = QueueOrder(books, order, own, _open_classes(draft), draft.served)
     aside = _serve(draft, lines, backfill, evictions, is_lending=bool(books.cohorts))
     if aside:
         draft.served.update(start.job_id for start in draft.starts)
-        lines = Lines(books, order, own, aside, draft.served)
+        lines = QueueOrder(books, order, own, aside, draft.served)
         _serve(draft, lines, backfill, evictions, is_lending=False)
     backfill.keep_unreached()
 
@@ -44,7 +44,7 @@ def _open_classes(draft: Draft) -> Iterable[ClassQueue]:
 
 
 def _serve(
-    draft: Draft, lines: Lines, backfill: Backfill, evictions: Evictions, *, is_lending: bool
+    draft: Draft, lines: QueueOrder, backfill: Backfill, evictions: Evictions, *, is_lending: bool
 ) -> list[ClassQueue]:
     """Start whom one can, in order. Only what is idle is lent: who needs more than its own
     quota is put aside until everybody else had their turn."""

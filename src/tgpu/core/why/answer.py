@@ -11,7 +11,7 @@ from tgpu.core.job import JobClass
 from tgpu.core.ledger import Trial
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import FAR, Holds
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity
 from tgpu.core.state import Entry, State
 from tgpu.core.why.blockers import Blocker, by_reason, in_the_way
 
@@ -58,7 +58,9 @@ class _Onlooker:
         self.blockers: list[Blocker] = []
         self.kept: tuple[Kept, ...] = ()
 
-    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+    ) -> None:
         if self.reason is not None or job_class != self._class:
             return
         self.reason = explain_class(trial.books, job_class, holds)

@@ -12,7 +12,7 @@ from tgpu.core.ledger import Trial
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import Holds
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import State
 
 
@@ -79,7 +79,9 @@ class _Seen:
         self.reasons: dict[JobClass, tuple[int, Reason]] = {}
         self._most = most
 
-    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+    ) -> None:
         if job_class in self.all:
             return
         self.all.add(job_class)

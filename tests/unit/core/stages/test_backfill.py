@@ -11,7 +11,7 @@ from tgpu.core.plan import Reservation
 from tgpu.core.rules import Passing, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State
 
 CONSERVATIVE = Rules(Passing.CONSERVATIVE)

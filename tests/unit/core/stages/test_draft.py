@@ -7,8 +7,8 @@ from tgpu.core.job import JobClass
 from tgpu.core.ledger import Trial
 from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.hold import Holds
 from tgpu.core.stages.preempt import Eviction
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 
 
 def start_on(draft: Draft, job_id: str) -> None:
@@ -78,7 +78,9 @@ def test_a_witness_is_shown_who_cannot_start() -> None:
         def __init__(self) -> None:
             self.seen: list[str] = []
 
-        def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds):
+        def cannot_start(
+            self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+        ):
             self.seen.append(job_id)
 
     notes = Notes()

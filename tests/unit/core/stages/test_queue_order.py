@@ -4,13 +4,13 @@ from tests.builders import a_job, a_queue, a_state
 from tgpu.core.ids import JobId
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.stages.line import Lines
+from tgpu.core.stages.queue_order import QueueOrder
 from tgpu.core.state import State
 
 
 def order_of(state: State, skip: frozenset[JobId] = frozenset()) -> list[str]:
     own = {"priority": PriorityWithAging().at(state, 0)}
-    lines = Lines(state.ledger, Fifo().at(state, 0), own, state.waiting.classes(), skip)
+    lines = QueueOrder(state.ledger, Fifo().at(state, 0), own, state.waiting.classes(), skip)
     found: list[str] = []
     while (following := lines.next()) is not None:
         line, head = following
@@ -47,7 +47,7 @@ def test_the_best_of_a_queue_says_where_it_stands_and_its_own_order_who_is_serve
 
 def test_what_is_dropped_is_dropped_with_its_class() -> None:
     state = a_state(a_job("a"), a_job("b", submitted_at=1), a_job("c", gpus=2, submitted_at=2))
-    lines = Lines(state.ledger, Fifo().at(state, 0), {}, state.waiting.classes(), frozenset())
+    lines = QueueOrder(state.ledger, Fifo().at(state, 0), {}, state.waiting.classes(), frozenset())
     following = lines.next()
     assert following is not None
     line, head = following
