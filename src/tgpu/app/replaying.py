@@ -385,7 +385,7 @@ def _others(plan: Plan) -> Iterator[ReplayOther]:
         yield ReplayOther(what="reservation", id=reservation.job_id, text=where)
     for job_id in plan.expired:
         yield ReplayOther(what="lease ended", id=job_id, text="its time was up")
-    for job_id, cause in plan.doomed:
+    for job_id, cause in plan.unsatisfiable:
         yield ReplayOther(what="given up", id=job_id, text=cause)
     for booking_id, cause in plan.released:
         yield ReplayOther(what="reservation over", id=booking_id, text=cause)

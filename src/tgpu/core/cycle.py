@@ -32,7 +32,7 @@ def schedule(
     state: State,
     now: int,
     policy: Policy,
-    closed: Collection[JobClass] = frozenset(),
+    refused_classes: Collection[JobClass] = frozenset(),
     *,
     rules: Rules = PLAIN,
     policies: Mapping[str, OrderPolicy] = _NONE,
@@ -41,7 +41,7 @@ def schedule(
 ) -> Plan:
     """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended.
 
-    Nothing of the `closed` classes starts: somebody else has refused them. `policies` are the
+    Nothing of the `refused_classes` starts: somebody else has refused them. `policies` are the
     orders that queues may name for themselves. `promises` are the reservations of the cycle
     before: under `conservative` each is kept, or bettered.
     """
@@ -49,7 +49,7 @@ def schedule(
         return _NO_PLAN
     trial = Trial(state.ledger)
     try:
-        draft = Draft(state, now, trial, rules, closed=closed, witness=witness)
+        draft = Draft(state, now, trial, rules, refused_classes=refused_classes, witness=witness)
         evictions, backfill = Evictions(draft), Backfill(draft)
         # 1. What is over makes room: leases, and those who are on GPUs whose booking starts.
         expire_leases(draft)

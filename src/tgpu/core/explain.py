@@ -105,9 +105,9 @@ def named(state: State, decided: Plan, found: Reason) -> Reason:
 def own_reason(state: State, entry: Entry) -> Reason | None:
     """What keeps this job out of the queue, apart from its class."""
     progress, job = entry.progress, entry.job
-    doom = state.doom_of(job.job_id)
-    if doom is not None:
-        return reason(ReasonCode.DEPENDENCY_FAILED, cause=doom)
+    cause = state.unsatisfiable_cause(job.job_id)
+    if cause is not None:
+        return reason(ReasonCode.DEPENDENCY_FAILED, cause=cause)
     if progress.held:
         return reason(ReasonCode.HELD, **({"by": progress.held_by} if progress.held_by else {}))
     if entry.unmet:

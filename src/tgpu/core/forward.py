@@ -52,7 +52,7 @@ class Deciding:
     rules: Rules = PLAIN
     policies: Mapping[str, OrderPolicy] = field(default_factory=dict)
     promises: Sequence[Reservation] = ()
-    closed: Collection[JobClass] = frozenset()
+    refused_classes: Collection[JobClass] = frozenset()
 
     def asking_nobody(self) -> "Deciding":
         """An order that only another package knows may count how often it is asked: the oldest
@@ -60,7 +60,7 @@ class Deciding:
         if not isinstance(self.policy, ChoicePolicy):
             return self
         oldest = ChoicePolicy(self.policy.name, lambda _, jobs: jobs[0] if jobs else None)
-        return Deciding(oldest, self.rules, self.policies, self.promises, self.closed)
+        return Deciding(oldest, self.rules, self.policies, self.promises, self.refused_classes)
 
 
 class _End(NamedTuple):
@@ -128,7 +128,7 @@ class Forward:
             self._state,
             now,
             deciding.policy,
-            deciding.closed,
+            deciding.refused_classes,
             rules=deciding.rules,
             policies=deciding.policies,
             promises=self.promises,
@@ -189,7 +189,7 @@ class Forward:
         for job_id in plan.expired:
             if (entry := self._state.entry(job_id)) is not None:
                 self._finish(entry, JobState.COMPLETED, now)
-        for job_id, _ in plan.doomed:
+        for job_id, _ in plan.unsatisfiable:
             if (entry := self._state.entry(job_id)) is not None:
                 self._finish(entry, JobState.CANCELLED, now)
         for preemption in plan.preemptions:

@@ -47,7 +47,7 @@ class Reservation(Struct, frozen=True, gc=False):
 class Plan(Struct, frozen=True, gc=False):
     starts: tuple[Start, ...] = ()  # in the order in which they were decided
     expired: tuple[JobId, ...] = ()  # leases whose time is up
-    doomed: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause
+    unsatisfiable: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause
     preemptions: tuple[Preemption, ...] = ()
     claims: tuple[Claim, ...] = ()
     released: tuple[tuple[str, str], ...] = ()  # bookings that end, with the cause
@@ -59,7 +59,7 @@ class Plan(Struct, frozen=True, gc=False):
         return bool(
             self.starts
             or self.expired
-            or self.doomed
+            or self.unsatisfiable
             or self.preemptions
             or self.claims
             or self.released

@@ -138,7 +138,7 @@ def _may_start(state: State, entry: Entry, taken: Collection[JobId]) -> bool:
     progress = entry.progress
     if progress.state is not JobState.PENDING or progress.held:
         return False
-    if state.doom_of(entry.job.job_id) is not None:
+    if state.unsatisfiable_cause(entry.job.job_id) is not None:
         return False
     return not entry.unmet or all(
         other.job_id in taken or state.entry(other.job_id) is None for other in entry.job.after

@@ -130,7 +130,7 @@ def _candidates(world: World, job: Job) -> Iterator[Change]:
             state,
             now,
             calm.policy,
-            calm.closed,
+            calm.refused_classes,
             rules=calm.rules,
             policies=calm.policies,
             promises=calm.promises,

@@ -105,7 +105,7 @@ class State:
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
         self._leases: list[tuple[int, JobId]] = []  # in order; there are few
         self._dependents: dict[JobId, list[JobId]] = {}
-        self._doomed: dict[JobId, str] = {}
+        self._unsatisfiable: dict[JobId, str] = {}
         self._claimants: dict[JobId, Entry] = {}
 
     # -- the read side ---------------------------------------------------------------------
@@ -150,13 +150,13 @@ class State:
             return []
         return [job_id for _, job_id in self._leases[: bisect_right(self._leases, (now, _LAST_ID))]]
 
-    def doomed(self) -> list[tuple[JobId, str]]:
+    def unsatisfiable(self) -> list[tuple[JobId, str]]:
         """Jobs whose dependencies can never be met, with the cause, by id."""
-        return sorted(self._doomed.items()) if self._doomed else []
+        return sorted(self._unsatisfiable.items()) if self._unsatisfiable else []
 
-    def doom_of(self, job_id: JobId) -> str | None:
+    def unsatisfiable_cause(self, job_id: JobId) -> str | None:
         """Why this job can never start; None where it still can."""
-        return self._doomed.get(job_id)
+        return self._unsatisfiable.get(job_id)
 
     def sleeping(self) -> Iterator[tuple[int, JobId]]:
         """Jobs whose back-off has not ended, with its end."""
@@ -180,7 +180,7 @@ class State:
         return not (
             self.waiting.size
             or self._leases
-            or self._doomed
+            or self._unsatisfiable
             or self._claimants
             or self.ledger.bookings
         )
@@ -236,12 +236,12 @@ class State:
             case _:
                 assert_never(event)
 
-    def restore(self, job: Job, progress: Progress, doom: str | None = None) -> None:
+    def restore(self, job: Job, progress: Progress, unmet: str | None = None) -> None:
         """Take in a job that is not over: a new one, or one from the store at start.
 
         Dependencies must be in the state already, or over. The state forgets what is over, so it
-        cannot tell how such a one ended: where an `ok` was not met, the caller passes the `doom`
-        that `doom_cause` writes, and the next cycle gives the job up.
+        cannot tell how such a one ended: where an `ok` was not met, the caller passes the cause
+        that `unmet_cause` writes, and the next cycle gives the job up.
         """
         if job.job_id in self._entries:
             raise InvariantBroken(f"job {job.job_id} is in the state twice")
@@ -256,8 +256,8 @@ class State:
         self._entries[job.job_id] = entry
         self.counts[progress.state] += 1
         self._depend(entry, job)
-        if doom is not None:
-            self._doomed[job.job_id] = doom
+        if unmet is not None:
+            self._unsatisfiable[job.job_id] = unmet
         self._enter(entry)
         if progress.state in PLACED:
             millis, since = job.request.gpu_millis, progress.started_at or 0
@@ -277,7 +277,7 @@ class State:
         self._leave(entry)
         self.counts[entry.progress.state] -= 1
         self.waiting.leave(entry.queue)
-        self._doomed.pop(job_id, None)
+        self._unsatisfiable.pop(job_id, None)
 
     def restore_meters(self, averages: Mapping[Owner, tuple[int, int]], now: int) -> None:
         """Take in what was measured, with the instant it was true, after the jobs were restored.
@@ -366,14 +366,15 @@ class State:
         if job.after != entry.job.after:
             self._wait_for_others(entry, job)
         if job.options.booking != entry.job.options.booking:
-            self._doomed.pop(job.job_id, None)
+            self._unsatisfiable.pop(job.job_id, None)
         ran_ms = entry.progress.ran_ms
         level = level_of(job.request.gpu_millis, ran_ms) if ran_ms else 0
         entry.job, entry.queue = job, self.waiting.queue_of(job, level)
         self._enter(entry)
 
     def _wait_for_others(self, entry: Entry, job: Job) -> None:
-        """Its dependencies are others now; what one that no longer counts has doomed may start."""
+        """Its dependencies are others now; what only one that no longer counts kept from
+        it may start."""
         for dependency in entry.job.after:
             dependents = self._dependents.get(dependency.job_id)
             if dependents is not None and job.job_id in dependents:
@@ -381,7 +382,7 @@ class State:
                 if not dependents:
                     del self._dependents[dependency.job_id]
         entry.unmet = 0
-        self._doomed.pop(job.job_id, None)
+        self._unsatisfiable.pop(job.job_id, None)
         self._depend(entry, job)
 
     def _depend(self, entry: Entry, job: Job) -> None:
@@ -410,7 +411,7 @@ class State:
         """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
         job, progress = entry.job, entry.progress
         if job.options.booking is not None and progress.state is _PENDING:
-            self._doom_without_booking(job)
+            self._refuse_without_booking(job)
         if progress.state in PLACED:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
@@ -465,15 +466,15 @@ class State:
             progress.held
             or entry.unmet > 0
             or progress.state is not _PENDING  # preempted, and not yet requeued
-            or (bool(self._doomed) and entry.job.job_id in self._doomed)
+            or (bool(self._unsatisfiable) and entry.job.job_id in self._unsatisfiable)
         )
 
     def _drop(self, entry: Entry) -> None:
         job_id = entry.job.job_id
         del self._entries[job_id]
         self.waiting.leave(entry.queue)
-        if self._doomed:
-            self._doomed.pop(job_id, None)
+        if self._unsatisfiable:
+            self._unsatisfiable.pop(job_id, None)
         if not self._dependents:
             return
         completed = entry.progress.state is JobState.COMPLETED
@@ -485,7 +486,9 @@ class State:
             dependent.unmet -= 1
             if not completed and _needs_ok(dependent.job, job_id):
                 # The first cause stays: a reason that changes while nothing can be done confuses.
-                self._doomed.setdefault(dependent_id, doom_cause(job_id, entry.progress.state))
+                self._unsatisfiable.setdefault(
+                    dependent_id, unmet_cause(job_id, entry.progress.state)
+                )
             self._enter(dependent)
 
     def _wake(self, now: int) -> None:
@@ -522,10 +525,10 @@ class State:
             self._enter(entry)
         self._wake(event.at)
 
-    def _doom_without_booking(self, job: Job) -> None:
+    def _refuse_without_booking(self, job: Job) -> None:
         booking = job.options.booking
         if booking is not None and booking not in self.ledger.bookings:
-            self._doomed.setdefault(job.job_id, f"reservation {booking} it runs in is over")
+            self._unsatisfiable.setdefault(job.job_id, f"reservation {booking} it runs in is over")
 
     def _remove_booking(self, booking_id: str) -> None:
         """Its jobs that wait can no longer start; those that run go on."""
@@ -560,7 +563,7 @@ def held_change(job: Job, before: Progress, after: Progress) -> int:
     return job.request.gpu_millis * ((after.state in PLACED) - (before.state in PLACED))
 
 
-def doom_cause(job_id: JobId, ended_as: JobState) -> str:
+def unmet_cause(job_id: JobId, ended_as: JobState) -> str:
     """The sentence for a job whose `ok` dependency on `job_id` was not met."""
     return f"job {job_id} it depends on {ended_as}"
 

@@ -335,7 +335,7 @@ class _Again:
     def _carry_out(self, plan: Plan) -> None:
         for job_id in plan.expired:
             self._finish(job_id, JobState.COMPLETED, "its time was up")
-        for job_id, cause in plan.doomed:
+        for job_id, cause in plan.unsatisfiable:
             self._finish(job_id, JobState.CANCELLED, cause)
         for booking_id, cause in plan.released:
             self._state.apply(BookingRemoved(self._now, booking_id, cause))

@@ -204,7 +204,8 @@ class _Snapshot(msgspec.Struct):
 class _SnapshotJob(msgspec.Struct):
     submission: msgspec.Raw  # as the journal has it, of this job alone
     progress: Progress
-    doom: str | None = None
+    # Why it can never start; stored under the name it had first.
+    unsatisfiable: str | None = msgspec.field(default=None, name="doom")
 
 
 def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
@@ -213,7 +214,7 @@ def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
     event = codec.decode_event("jobs_submitted", bytes(found.submission))
     assert isinstance(event, JobsSubmitted)
     (job,) = event.jobs
-    return job, found.progress, found.doom
+    return job, found.progress, found.unsatisfiable
 
 
 def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
@@ -245,7 +246,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         one = _SnapshotJob(
             msgspec.Raw(codec.event_text(JobsSubmitted(job.submitted_at, (job,)), {}).encode()),
             entry.progress,
-            state.doom_of(job.job_id),
+            state.unsatisfiable_cause(job.job_id),
         )
         yield b'{"job":%s}\n' % msgspec.json.encode(one)
 

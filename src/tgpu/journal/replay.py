@@ -174,7 +174,7 @@ def _rank_of_move(event: JobMoved, state: State) -> int | None:
     is_lease = entry is not None and entry.job.options.lease
     gives_way = event.move is Move.STOP and progress.gives_way_to is not None
     ends = event.move is Move.COMPLETE and progress.cause == _TIME_UP
-    is_given_up = event.move is Move.CANCEL and state.doom_of(event.job_id) is not None
+    is_given_up = event.move is Move.CANCEL and state.unsatisfiable_cause(event.job_id) is not None
     if ends or is_given_up:
         return _ENDED
     if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
@@ -280,7 +280,7 @@ def _note(found: Decisions, event: JobMoved, state: State) -> None:
         case Move.COMPLETE:
             found["expired"][job_id] = ""
         case Move.CANCEL:
-            found["given_up"][job_id] = state.doom_of(job_id) or ""
+            found["given_up"][job_id] = state.unsatisfiable_cause(job_id) or ""
 
 
 def decided(plan: Plan, state: State) -> Decisions:
@@ -307,7 +307,7 @@ def decided(plan: Plan, state: State) -> Decisions:
             if is_new(one.job_id, one.placement)
         },
         "expired": dict.fromkeys(plan.expired, ""),
-        "given_up": dict(plan.doomed),
+        "given_up": dict(plan.unsatisfiable),
         "released": dict(plan.released),
     }
 

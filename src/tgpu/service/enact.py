@@ -75,7 +75,7 @@ def _ends(state: State, plan: Plan, now: int) -> Iterator[JobMoved]:
             job_id, entry.progress, JobState.COMPLETED, now, exit_code=0, cause="its time was up"
         )
         yield JobMoved(now, job_id, Move.COMPLETE, ended)
-    for job_id, cause in plan.doomed:
+    for job_id, cause in plan.unsatisfiable:
         entry = _entry(state, job_id)
         ended = lifecycle.end(job_id, entry.progress, JobState.CANCELLED, now, cause=cause)
         yield JobMoved(now, job_id, Move.CANCEL, ended)

@@ -409,7 +409,7 @@ class _Run:
     def _carry_out(self, plan: Plan, now: int) -> None:
         for job_id in plan.expired:
             self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
-        for job_id, cause in plan.doomed:
+        for job_id, cause in plan.unsatisfiable:
             self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)

@@ -291,7 +291,7 @@ def test_jobs_that_wait_for_a_booking_that_is_gone_are_given_up():
     book(state, a_booking("r-1", 0), a_booking("r-2", 1))
     submit(state, a_job("j1", booking="r-1"), a_job("j2", booking="r-2"), a_job("j3"))
     state.apply(BookingRemoved(0, "r-1", "cancelled"))
-    assert state.doomed() == [("j1", "reservation r-1 it runs in is over")]
+    assert state.unsatisfiable() == [("j1", "reservation r-1 it runs in is over")]
     assert waiting_ids(state) == ["j2", "j3"]
     check_invariants(state)
     end(state, "j1", JobState.CANCELLED)
@@ -305,9 +305,9 @@ def test_a_job_that_runs_outlives_its_booking_and_is_given_up_when_it_comes_back
     start(state, "j1", 0)
     run(state, "j1")
     state.apply(BookingRemoved(0, "r-1", OVER))
-    assert state.doomed() == []
+    assert state.unsatisfiable() == []
     requeue(state, "j1")
-    assert [job_id for job_id, _ in state.doomed()] == ["j1"]
+    assert [job_id for job_id, _ in state.unsatisfiable()] == ["j1"]
     check_invariants(state)
 
 
@@ -318,7 +318,7 @@ def test_a_job_restored_without_its_booking_is_given_up():
     entry = entry_of(before, "j1")
     after = a_state()
     after.restore(entry.job, entry.progress)
-    assert after.doom_of(JobId("j1")) is not None
+    assert after.unsatisfiable_cause(JobId("j1")) is not None
 
 
 # -- GPUs that are lost --------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def test_leases_end_and_begin_and_those_that_never_can_are_given_up() -> None:
     plan = Plan(
         starts=(Start(JobId("new"), a_placement(0)),),
         expired=(JobId("old"),),
-        doomed=((JobId("never"), "what it needs failed"),),
+        unsatisfiable=((JobId("never"), "what it needs failed"),),
     )
     events = events_of(state, plan, NOW)
     assert [(e.job_id, e.move) for e in events if isinstance(e, JobMoved)] == [

@@ -31,7 +31,7 @@ def serve_by_choice(draft: Draft, policy: ChoicePolicy, evictions: Evictions) ->
 def _serve(draft: Draft, job: Job, policy: ChoicePolicy, evictions: Evictions) -> None:
     entry = draft.entry(job.job_id)
     job_class = entry.queue.job_class
-    if job_class in draft.closed:
+    if job_class in draft.refused_classes:
         return
     placement = draft.place(entry.queue)
     if placement is not None:

@@ -14,12 +14,12 @@ from tgpu.core.units import GPU
 def serve_claimants(draft: Draft) -> None:
     for entry in draft.state.claimants():
         job_class, claim = entry.queue.job_class, entry.progress.claim
-        is_closed = job_class in draft.closed
-        placement = None if is_closed else draft.place(entry.queue)
+        is_refused = job_class in draft.refused_classes
+        placement = None if is_refused else draft.place(entry.queue)
         if placement is None and claim is not None and _is_in_vain(draft, entry, claim):
             continue  # it stands in line like everybody, and others may give way to it anew
         draft.served.add(entry.job.job_id)
-        if is_closed:
+        if is_refused:
             continue
         if placement is not None:
             draft.start(entry, placement)

@@ -41,12 +41,12 @@ class Draft:
         trial: Trial,
         rules: Rules,
         *,
-        closed: Collection[JobClass] = frozenset(),
+        refused_classes: Collection[JobClass] = frozenset(),
         witness: Witness | None = None,
     ) -> None:
         self.state = state
         self.now = now
-        self.closed = closed
+        self.refused_classes = refused_classes
         self.rules = rules
         self.trial = trial
         self.books = trial.books
@@ -132,7 +132,7 @@ class Draft:
         return Plan(
             tuple(self.starts),
             tuple(self.expired),
-            tuple(self.state.doomed()),
+            tuple(self.state.unsatisfiable()),
             tuple(self.preemptions),
             tuple(self.claims),
             due(self.state, self.now),

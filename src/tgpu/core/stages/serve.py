@@ -38,9 +38,9 @@ def serve_in_order(
 
 def _open_classes(draft: Draft) -> Iterable[ClassQueue]:
     classes = draft.state.waiting.classes()
-    if not draft.closed:
+    if not draft.refused_classes:
         return classes
-    return (queue for queue in classes if queue.job_class not in draft.closed)
+    return (queue for queue in classes if queue.job_class not in draft.refused_classes)
 
 
 def _serve(

@@ -49,7 +49,7 @@ def test_none_ends_the_queue_and_the_next_is_asked_about() -> None:
 
 def test_it_is_not_shown_who_was_served_before_or_started_of_what_was_refused() -> None:
     state = a_state(a_job("a"), a_job("b", priority=1), a_job("c", priority=2))
-    draft = a_draft(state, closed={entry_of(state, "b").queue.job_class})
+    draft = a_draft(state, refused_classes={entry_of(state, "b").queue.job_class})
     draft.served.add(entry_of(state, "a").job.job_id)
     assert serve(draft) == ["c"]
 

@@ -59,5 +59,5 @@ def test_a_gpu_that_failed_is_waited_for_in_vain() -> None:
 def test_what_somebody_else_refused_neither_starts_nor_keeps_anything() -> None:
     state = a_state(a_job("b", gpus=2), nodes=[a_node(gpus=2)])
     move(state, "b", Move.CLAIM, claim(JobId("b"), entry_of(state, "b").progress, both()))
-    draft = served(state, closed={entry_of(state, "b").queue.job_class})
+    draft = served(state, refused_classes={entry_of(state, "b").queue.job_class})
     assert (starts(draft), draft.served, draft.holds.owners()) == ([], {"b"}, [])

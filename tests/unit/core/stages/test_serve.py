@@ -30,7 +30,7 @@ def test_who_was_served_before_is_left_out() -> None:
 
 def test_nothing_of_a_class_that_somebody_else_refused_starts() -> None:
     state = a_state(a_job("a", priority=1), a_job("b", submitted_at=1))
-    assert serve(a_draft(state, closed={entry_of(state, "a").queue.job_class})) == ["b"]
+    assert serve(a_draft(state, refused_classes={entry_of(state, "a").queue.job_class})) == ["b"]
 
 
 def test_who_would_borrow_comes_after_everybody_else() -> None:
