@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tgpu.core import lifecycle
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.events import (
     JobMoved,
     JobsSubmitted,
@@ -114,8 +114,8 @@ def a_booking(
     tenant: str = "default",
     gpu_type: str = "A100",
     **fields: Any,
-) -> Booking:
-    return Booking(
+) -> AdvanceReservation:
+    return AdvanceReservation(
         booking_id, TenantId(tenant), NodeId(node), gpus, gpu_type, starts_at, ends_at, **fields
     )
 

@@ -95,11 +95,11 @@ class Yard:
             progress = self.entry(preemption.victim).progress
             asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
             self._move(preemption.victim, Move.STOP, asked)
-        for claim in plan.claims:
-            promised = lifecycle.claim(
+        for claim in plan.nominations:
+            promised = lifecycle.nominate(
                 claim.job_id, self.entry(claim.job_id).progress, claim.placement
             )
-            self._move(claim.job_id, Move.CLAIM, promised)
+            self._move(claim.job_id, Move.NOMINATE, promised)
         for start in plan.starts:
             progress = self.entry(start.job_id).progress
             placed = lifecycle.place(start.job_id, progress, start.placement, self.now)
@@ -165,7 +165,7 @@ def test_who_gives_way_gives_way_to_one_job_only_and_that_gets_a_place(
         plan = yard.step()
         victims = [preemption.victim for preemption in plan.preemptions]
         assert len(victims) == len(set(victims))
-        assert {p.to for p in plan.preemptions} <= {claim.job_id for claim in plan.claims}
+        assert {p.to for p in plan.preemptions} <= {claim.job_id for claim in plan.nominations}
 
 
 def a_trace(rng: Random) -> list[Arrival]:

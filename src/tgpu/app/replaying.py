@@ -378,7 +378,7 @@ def _unlike(step: Step, plan: Plan, state: State) -> list[ReplayDifference]:
 
 
 def _others(plan: Plan) -> Iterator[ReplayOther]:
-    for claim in plan.claims:
+    for claim in plan.nominations:
         yield ReplayOther(what="place kept", id=claim.job_id, text=place_text(claim.placement))
     for reservation in plan.reservations:
         where = place_text(reservation.placement)

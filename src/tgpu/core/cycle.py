@@ -1,7 +1,7 @@
 """One scheduling cycle: the whole state in, a plan out, nothing changed.
 
 Each step is a module of `core/stages`, and all of them work on one draft; that a job can never
-start, or that a booking is over, the state says by itself.
+start, or that a reservation is over, the state says by itself.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,16 +9,16 @@ from typing import Final
 
 from tgpu.core.job import JobClass
 from tgpu.core.ledger import Trial
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.rules import PLAIN, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.choose import serve_by_choice
-from tgpu.core.stages.claimants import serve_claimants
-from tgpu.core.stages.clear_bookings import clear_bookings
 from tgpu.core.stages.draft import Draft, Witness
 from tgpu.core.stages.evict import Evictions
 from tgpu.core.stages.expire import expire_leases
+from tgpu.core.stages.nominated import serve_nominated
+from tgpu.core.stages.preempt_for_reservations import preempt_for_reservations
 from tgpu.core.stages.serve import serve_in_order
 from tgpu.core.state import State
 
@@ -36,7 +36,7 @@ def schedule(
     *,
     rules: Rules = PLAIN,
     policies: Mapping[str, OrderPolicy] = _NONE,
-    promises: Sequence[Reservation] = (),
+    promises: Sequence[BackfillReservation] = (),
     witness: Witness | None = None,
 ) -> Plan:
     """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended.
@@ -51,14 +51,14 @@ def schedule(
     try:
         draft = Draft(state, now, trial, rules, refused_classes=refused_classes, witness=witness)
         evictions, backfill = Evictions(draft), Backfill(draft)
-        # 1. What is over makes room: leases, and those who are on GPUs whose booking starts.
+        # 1. What is over makes room: leases, and whoever is on GPUs that are reserved from now on.
         expire_leases(draft)
-        clear_bookings(draft)
-        # 2. What was promised is kept: to jobs that others give way to, and reservations.
-        serve_claimants(draft)
+        preempt_for_reservations(draft)
+        # 2. What was promised is kept: to jobs that others are preempted for, and reservations.
+        serve_nominated(draft)
         backfill.keep(promises)
-        # 3. Everybody else, in order. For whom there is no room, others give way where the rules
-        #    allow it; or it gets a reservation that nobody behind it may break.
+        # 3. Everybody else, in order. For whom there is no room, others are preempted where the
+        #    rules allow it; or it gets a reservation that nobody behind it may break.
         if isinstance(policy, ChoicePolicy):
             serve_by_choice(draft, policy, evictions)
         else:

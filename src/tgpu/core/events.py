@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import Move, Progress
@@ -100,7 +100,7 @@ class NodeSet:
 @dataclass(frozen=True, slots=True)
 class BookingSet:
     at: int
-    booking: Booking
+    booking: AdvanceReservation
     by: str = ""  # as of JobMoved
 
 

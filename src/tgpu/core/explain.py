@@ -78,7 +78,7 @@ def _is_reserved_for(state: State, hold: ReservedPart, job_class: JobClass) -> b
 def standing_holds(state: State, decided: Plan, now: int) -> ReservedCapacity:
     """What is kept for others since the last cycle."""
     holds = ReservedCapacity(state.ledger, now)
-    for entry in state.claimants():
+    for entry in state.nominated():
         if entry.progress.claim is not None:
             holds.add(entry.job, entry.progress.claim, now)
     for reservation in decided.reservations:
@@ -97,7 +97,7 @@ def named(state: State, decided: Plan, found: Reason) -> Reason:
     job_id = JobId(str(found.fact("job")))
     entry = state.entry(job_id)
     has_claim = entry is not None and entry.progress.claim is not None
-    if has_claim or any(claim.job_id == job_id for claim in decided.claims):
+    if has_claim or any(claim.job_id == job_id for claim in decided.nominations):
         return reason(ReasonCode.PLACE_KEPT, job=job_id)
     return found
 

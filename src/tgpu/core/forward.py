@@ -14,7 +14,7 @@ from tgpu.core.events import BookingRemoved, JobMoved, TimePassed
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy, is_ranking
 from tgpu.core.predict import Confidence, weaker
 from tgpu.core.rules import PLAIN, Rules
@@ -51,7 +51,7 @@ class Deciding:
     policy: Policy
     rules: Rules = PLAIN
     policies: Mapping[str, OrderPolicy] = field(default_factory=dict)
-    promises: Sequence[Reservation] = ()
+    promises: Sequence[BackfillReservation] = ()
     refused_classes: Collection[JobClass] = frozenset()
 
     def asking_nobody(self) -> "Deciding":
@@ -194,11 +194,11 @@ class Forward:
                 self._finish(entry, JobState.CANCELLED, now)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)
-        for claim in plan.claims:
+        for claim in plan.nominations:
             entry = self._state.entry(claim.job_id)
             if entry is not None and entry.progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, entry.progress, claim.placement)
-                self._state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+                claimed = lifecycle.nominate(claim.job_id, entry.progress, claim.placement)
+                self._state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
         for booking_id, cause in plan.released:
             self._state.apply(BookingRemoved(now, booking_id, cause))
         for start in plan.starts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.errors import InvariantBroken
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Job
@@ -164,7 +164,7 @@ class Ledger:
         self.jobs = 0  # placed, of all tenants
         self.most_jobs: int | None = None  # None: as many as there is room for
         self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
-        self.bookings: dict[str, Booking] = {}
+        self.bookings: dict[str, AdvanceReservation] = {}
         self.placement_rule = PlacementRule.FRAGMENTATION
         self.mix: Mix | None = None  # what jobs usually ask for; None: nobody knows yet
         # Whether the nodes, all free and well, would hold what classes of a shape ask for.

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.budget import Spend
 from tgpu.core.events import BookingSet, NodeSet, QueueSet, TenantSet, TimePassed
 from tgpu.core.ids import JobId, TenantId
@@ -37,7 +37,7 @@ class Picture:
     tenants: tuple[Tenant, ...]
     queues: tuple[TenantQueue, ...]
     nodes: tuple[Node, ...]
-    bookings: tuple[Booking, ...]
+    bookings: tuple[AdvanceReservation, ...]
     jobs: tuple[tuple[Job, Progress], ...]  # those that others wait for first
     placement: PlacementRule
     most_jobs: int | None
@@ -153,7 +153,7 @@ def _next_in_line(
     most: int,
 ) -> list[Entry]:
     """As the line stands now; where only somebody else's code knows the order, the oldest."""
-    found: list[JobId] = [entry.job.job_id for entry in state.claimants()]
+    found: list[JobId] = [entry.job.job_id for entry in state.nominated()]
     seen = frozenset(found)
     if isinstance(policy, ChoicePolicy):
         found += _oldest(state, seen, most)

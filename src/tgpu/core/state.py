@@ -106,7 +106,7 @@ class State:
         self._leases: list[tuple[int, JobId]] = []  # in order; there are few
         self._dependents: dict[JobId, list[JobId]] = {}
         self._unsatisfiable: dict[JobId, str] = {}
-        self._claimants: dict[JobId, Entry] = {}
+        self._nominated: dict[JobId, Entry] = {}
 
     # -- the read side ---------------------------------------------------------------------
 
@@ -133,12 +133,12 @@ class State:
     def is_placed(self, job_id: JobId) -> bool:
         return job_id in self._placed
 
-    def claimants(self) -> list[Entry]:
+    def nominated(self) -> list[Entry]:
         """Waiting jobs that others give way to, oldest first."""
-        if not self._claimants:
+        if not self._nominated:
             return []
         return sorted(
-            (e for e in self._claimants.values() if not self._is_kept_back(e)),
+            (e for e in self._nominated.values() if not self._is_kept_back(e)),
             key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
@@ -181,7 +181,7 @@ class State:
             self.waiting.size
             or self._leases
             or self._unsatisfiable
-            or self._claimants
+            or self._nominated
             or self.ledger.bookings
         )
 
@@ -431,7 +431,7 @@ class State:
         else:
             self.waiting.add(entry.queue, job.submitted_at, job.job_id)
         if progress.claim is not None:
-            self._claimants[job.job_id] = entry
+            self._nominated[job.job_id] = entry
 
     def _leave(self, entry: Entry) -> None:
         job, progress = entry.job, entry.progress
@@ -457,7 +457,7 @@ class State:
         else:
             self.waiting.discard(entry.queue, job.submitted_at, job.job_id)
         if progress.claim is not None:
-            self._claimants.pop(job.job_id, None)
+            self._nominated.pop(job.job_id, None)
 
     def _is_kept_back(self, entry: Entry) -> bool:
         """Whether something other than time and room keeps a job without GPUs from starting."""

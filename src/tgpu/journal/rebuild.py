@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.budget import Spend
 from tgpu.core.errors import SchedulerError
 from tgpu.core.events import (
@@ -188,7 +188,7 @@ class _Snapshot(msgspec.Struct):
     tenants: list[Tenant]
     queues: list[TenantQueue]
     nodes: list[Node]
-    bookings: list[Booking]
+    bookings: list[AdvanceReservation]
     usage: list[tuple[TenantId, str, Usage]]
     half_life_ms: int
     meters: list[tuple[TenantId, str | None, int, int, int]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tgpu.core.bookings import OVER
+from tgpu.core.advance_reservations import OVER
 from tgpu.core.events import (
     BookingRemoved,
     BookingSet,
@@ -20,7 +20,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.core.node import Placement
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.predict import Predictor
 from tgpu.core.state import State
 from tgpu.core.units import GPU
@@ -37,7 +37,7 @@ class _Taken(NamedTuple):
     rank: int  # the place among the decisions of a cycle
 
 
-Promises = Sequence[Reservation]
+Promises = Sequence[BackfillReservation]
 # What a cycle on this state at this instant promises, given what the one before it did.
 Promise = Callable[[Rebuilt, int, Promises], Promises]
 
@@ -179,7 +179,7 @@ def _rank_of_move(event: JobMoved, state: State) -> int | None:
         return _ENDED
     if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
         return _GAVE_WAY
-    if event.move is Move.CLAIM:
+    if event.move is Move.NOMINATE:
         return _CLAIMED
     if event.move is Move.START or (is_lease and event.move is Move.RUN):
         return _STARTED
@@ -271,7 +271,7 @@ def _note(found: Decisions, event: JobMoved, state: State) -> None:
     match event.move:
         case Move.START:
             found["starts"][job_id] = place_text(progress.placement)
-        case Move.CLAIM:
+        case Move.NOMINATE:
             found["claims"][job_id] = place_text(progress.claim)
         case Move.STOP:
             found["preemptions"][job_id] = str(progress.gives_way_to)
@@ -303,7 +303,7 @@ def decided(plan: Plan, state: State) -> Decisions:
         },
         "claims": {
             one.job_id: place_text(one.placement)
-            for one in plan.claims
+            for one in plan.nominations
             if is_new(one.job_id, one.placement)
         },
         "expired": dict.fromkeys(plan.expired, ""),

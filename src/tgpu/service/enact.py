@@ -38,11 +38,11 @@ def enact(state: State, plan: Plan, now: int) -> Enacted:
         done.documents[bookings.KIND, booking_id] = None
     for preemption in plan.preemptions:  # before the starts: a lease is gone at once
         _preempt(state, preemption, now, done)
-    for claim in plan.claims:
+    for claim in plan.nominations:
         entry = _entry(state, claim.job_id)
         if entry.progress.claim != claim.placement:
-            claimed = lifecycle.claim(claim.job_id, entry.progress, claim.placement)
-            done.events.append(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+            claimed = lifecycle.nominate(claim.job_id, entry.progress, claim.placement)
+            done.events.append(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
     for start in plan.starts:
         done.events += _start(state, start, now)
     _use_bookings(state, plan, now, done)

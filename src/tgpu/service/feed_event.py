@@ -37,7 +37,7 @@ _MOVE_KINDS: Final = {
     Move.REQUEUE: "job_requeued",
     Move.PREEMPT: "job_preempted",
     Move.STOP: "job_stopping",
-    Move.CLAIM: "job_promised",
+    Move.NOMINATE: "job_promised",
     Move.CHECKPOINT: "job_checkpointed",
     Move.NOTE: "job_noted",
     Move.HOLD: "job_held",

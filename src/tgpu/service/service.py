@@ -29,7 +29,7 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
 from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.predict import History, Prediction
 from tgpu.core.reasons import Reason
@@ -148,7 +148,7 @@ class Service:
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     engine_problems: Callable[[], list[str]] = staticmethod(list)  # of what stands around it
-    _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
+    _promises: tuple[BackfillReservation, ...] = ()  # of the last cycle that is on record
     editing: Editing  # once it is open, as `jobs`
     _urgent: UrgentStops | None = None  # while it is open, where there is an engine
 

@@ -24,7 +24,7 @@ from tgpu.core.fragmentation import MIX, unusable
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
 from tgpu.core.stages.reserved_capacity import FAR
@@ -230,7 +230,7 @@ class _Run:
         self._lives: dict[JobId, _Life] = {}
         # When, who, in which attempt: no two are alike in that.
         self._ends: list[tuple[int, JobId, int, _Life]] = []
-        self._promises: tuple[Reservation, ...] = ()
+        self._promises: tuple[BackfillReservation, ...] = ()
         self._over = self._told = 0
         self._vain = 0  # cycles in which nothing started, although nothing was under way
         self._is_stopped = False
@@ -413,11 +413,11 @@ class _Run:
             self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)
-        for claim in plan.claims:
+        for claim in plan.nominations:
             progress = self._entry(claim.job_id).progress
             if progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
-                self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+                claimed = lifecycle.nominate(claim.job_id, progress, claim.placement)
+                self.state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
         for start in plan.starts:
             self._vain = 0
             self._start(start, now)

@@ -78,7 +78,7 @@ def test_every_state_can_be_reached() -> None:
         (Move.PREEMPT, lambda p: lifecycle.preempt(J, p, 5, 1000)),
         (Move.STOP, lambda p: lifecycle.stop(J, p, "why")),
         (Move.STOP, lambda p: lifecycle.give_way(J, p, JobId("j2"), "why")),
-        (Move.CLAIM, lambda p: lifecycle.claim(J, p, a_placement(0))),
+        (Move.NOMINATE, lambda p: lifecycle.nominate(J, p, a_placement(0))),
         (Move.CHECKPOINT, lambda p: lifecycle.checkpoint(J, p, 5)),
         (Move.NOTE, lambda p: lifecycle.note(J, p, "why")),
         (Move.STOP, lambda p: lifecycle.put_back(J, p, "why")),
@@ -193,7 +193,7 @@ def test_a_job_that_is_cancelled_while_it_is_put_back_is_cancelled() -> None:
 
 
 def test_a_claim_is_gone_once_the_job_starts() -> None:
-    promised = lifecycle.claim(J, PENDING, a_placement(3))
+    promised = lifecycle.nominate(J, PENDING, a_placement(3))
     assert promised.claim == a_placement(3)
     assert lifecycle.place(J, promised, a_placement(3), 5).claim is None
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tgpu.core.ids import JobId
-from tgpu.core.plan import Reservation
+from tgpu.core.plan import BackfillReservation
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import Passing
 from tgpu.core.stages.draft import Draft
@@ -33,11 +33,11 @@ class Backfill:
         self._draft = draft
         self._rules = draft.rules
         # By class: jobs of one are alike, and an older one that came back is before the other.
-        self.promises: dict[ClassQueue, Reservation] = {}
+        self.promises: dict[ClassQueue, BackfillReservation] = {}
         # What was looked for in vain: in a cycle there is only less of it.
         self._no_opening: set[tuple[int, int | None, bool]] = set()
 
-    def keep(self, promises: Sequence[Reservation]) -> None:
+    def keep(self, promises: Sequence[BackfillReservation]) -> None:
         """What a cycle before told a job is held for it, whatever comes out this time."""
         if not promises or self._rules.passing is not Passing.CONSERVATIVE:
             return
@@ -52,7 +52,7 @@ class Backfill:
             draft.holds.add(entry.job, promise.placement, max(draft.now, promise.at))
             self.promises[entry.queue] = promise
 
-    def redeem(self, queue: ClassQueue) -> Reservation | None:
+    def redeem(self, queue: ClassQueue) -> BackfillReservation | None:
         """What its class was promised; it is held no longer, for it is their turn."""
         promise = self.promises.pop(queue, None)
         if promise is not None:
@@ -60,7 +60,9 @@ class Backfill:
             self._no_opening.clear()
         return promise
 
-    def reserve(self, queue: ClassQueue, job_id: JobId, promise: Reservation | None) -> None:
+    def reserve(
+        self, queue: ClassQueue, job_id: JobId, promise: BackfillReservation | None
+    ) -> None:
         """The head of a class that cannot start is in nobody's way unless the rules put it
         there."""
         draft, rules = self._draft, self._rules
@@ -97,7 +99,7 @@ class Backfill:
         return self._rules.depth if self._rules.passing is Passing.CONSERVATIVE else 1
 
     def _opening(
-        self, queue: ClassQueue, promise: Reservation | None, is_overdue: bool
+        self, queue: ClassQueue, promise: BackfillReservation | None, is_overdue: bool
     ) -> Opening | None:
         """Where and when it will have room; what it was told before, if that is no later."""
         draft, found, job_class = self._draft, None, queue.job_class
@@ -117,4 +119,6 @@ class Backfill:
         # Where nobody knows when it can start, nobody new may come onto the GPUs it waits for.
         starts_at = self._draft.now if found.at == FAR else found.at
         self._draft.holds.add(entry.job, found.placement, starts_at)
-        self._draft.reservations.append(Reservation(entry.job.job_id, found.at, found.placement))
+        self._draft.reservations.append(
+            BackfillReservation(entry.job.job_id, found.at, found.placement)
+        )

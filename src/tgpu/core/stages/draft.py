@@ -6,12 +6,12 @@ Every stage works on the one draft; none knows another.
 from collections.abc import Collection
 from typing import Protocol
 
-from tgpu.core.bookings import due
+from tgpu.core.advance_reservations import due
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.ledger import Trial
 from tgpu.core.node import Placement
-from tgpu.core.plan import Claim, Plan, Preemption, Reservation, Start
+from tgpu.core.plan import BackfillReservation, Nomination, Plan, Preemption, Start
 from tgpu.core.queue import ClassQueue
 from tgpu.core.rules import Rules
 from tgpu.core.stages.admit import refuse
@@ -55,8 +55,8 @@ class Draft:
         self.expired: list[JobId] = []
         self.starts: list[Start] = []
         self.preemptions: list[Preemption] = []
-        self.claims: list[Claim] = []
-        self.reservations: list[Reservation] = []
+        self.nominations: list[Nomination] = []
+        self.reservations: list[BackfillReservation] = []
         self._witness = witness
         # Shapes that found no room: in a cycle it only shrinks. With holds, what a job sees also
         # depends on how long it runs and on what it has booked.
@@ -120,7 +120,7 @@ class Draft:
     def evict(self, job: Job, eviction: Eviction) -> None:
         """Keep the place that others give up for the job."""
         self.preemptions += eviction.victims
-        self.claims.append(Claim(job.job_id, eviction.placement))
+        self.nominations.append(Nomination(job.job_id, eviction.placement))
         self.holds.add(job, eviction.placement, self.now)
 
     def entry(self, job_id: JobId) -> Entry:
@@ -134,7 +134,7 @@ class Draft:
             tuple(self.expired),
             tuple(self.state.unsatisfiable()),
             tuple(self.preemptions),
-            tuple(self.claims),
+            tuple(self.nominations),
             due(self.state, self.now),
             tuple(self.reservations),
             self.stopped_by,

@@ -1,4 +1,4 @@
-"""What is kept free for somebody: reservations, claims and bookings, as seen by everybody else.
+"""What is kept free for somebody, by reservations of both kinds and nominations, as others see it.
 
 A hold takes part of a node from one instant to another. A job may use what is held only if it is
 over, by its time limit, before the hold begins. Ends come from time limits, which are enforced, so
@@ -8,7 +8,7 @@ a hold is never broken by a guess that was wrong.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.ledger import Holding, Ledger, NodeUse
@@ -158,7 +158,7 @@ class ReservedCapacity:
                         seen.add(holding.job, part.shares, +1)
         return seen
 
-    def _add_booking(self, booking: Booking) -> None:
+    def _add_booking(self, booking: AdvanceReservation) -> None:
         part = Part(booking.node_id, tuple(Share(index, GPU) for index in booking.gpus))
         hold = ReservedPart(booking.starts_at, booking.ends_at, part, booking=booking.booking_id)
         self._by_node.setdefault(booking.node_id, []).append(hold)

@@ -92,7 +92,7 @@ def _decided(state: State, entry: Entry, plan: Plan, onlooker: _Onlooker, policy
             return reason(ReasonCode.NOT_CHOSEN, policy=policy)
         return reason(ReasonCode.NEXT_CYCLE)
     leaving = sorted(gone.victim for gone in plan.preemptions if gone.to == job_id)
-    if leaving and any(claim.job_id == job_id for claim in plan.claims):
+    if leaving and any(claim.job_id == job_id for claim in plan.nominations):
         return reason(ReasonCode.PROMISED, jobs=", ".join(leaving))
     if onlooker.reason is not None and onlooker.reason.code is not ReasonCode.NEXT_CYCLE:
         return named(state, plan, onlooker.reason)

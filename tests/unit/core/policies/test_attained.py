@@ -79,7 +79,7 @@ def test_a_newcomer_pushes_out_who_has_run_for_long() -> None:
     assert asked(plan) == ["long"]
     assert plan.preemptions[0].cause is PreemptionCause.POLICY
     assert plan.preemptions[0].to == "new"
-    assert [claim.job_id for claim in plan.claims] == ["new"]
+    assert [claim.job_id for claim in plan.nominations] == ["new"]
 
 
 def test_nobody_gives_way_to_a_job_on_the_same_step() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import a_job, a_node, a_placement, a_state, a_tenant, entry_of, start
 from tests.unit.core.stages.drafts import a_draft
 from tgpu.core.ids import JobId
-from tgpu.core.plan import Reservation
+from tgpu.core.plan import BackfillReservation
 from tgpu.core.rules import Passing, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
@@ -73,8 +73,8 @@ def test_under_easy_only_the_first_has_a_reservation() -> None:
         assert len(draft.reservations) == count
 
 
-def promised(at: int) -> Reservation:
-    return Reservation(JobId("large"), at, a_placement(0, 1, 2, 3))
+def promised(at: int) -> BackfillReservation:
+    return BackfillReservation(JobId("large"), at, a_placement(0, 1, 2, 3))
 
 
 def test_what_was_promised_is_held_and_redeemed_in_its_turn() -> None:
@@ -118,5 +118,5 @@ def test_only_conservative_gives_its_word(rules: Rules) -> None:
 
 def test_nothing_is_kept_for_who_runs_or_was_told_no_time() -> None:
     backfill = Backfill(a_draft(a_busy_box(), 10, CONSERVATIVE))
-    backfill.keep([promised(FAR), Reservation(JobId("running"), 500, a_placement(0))])
+    backfill.keep([promised(FAR), BackfillReservation(JobId("running"), 500, a_placement(0))])
     assert backfill.promises == {}

@@ -68,7 +68,7 @@ def test_a_place_that_others_give_up_is_kept_for_its_job() -> None:
     draft.evict(entry_of(state, "b").job, Eviction((victim,), a_placement(*range(8))))
     plan = draft.plan()
     assert plan.preemptions == (victim,)
-    assert [one.job_id for one in plan.claims] == ["b"]
+    assert [one.job_id for one in plan.nominations] == ["b"]
     draft.trial.give(entry_of(state, "a").job, a_placement(*range(8)))
     assert draft.place(draft.entry(JobId("c")).queue) is None
 

@@ -9,8 +9,8 @@ from tests.unit.core.stages.drafts import a_draft, preempted
 from tgpu.core.events import BookingSet
 from tgpu.core.plan import PreemptionCause
 from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.core.stages.clear_bookings import clear_bookings
 from tgpu.core.stages.draft import Draft
+from tgpu.core.stages.preempt_for_reservations import preempt_for_reservations
 from tgpu.core.state import State
 
 RULES = Rules(preemption=PreemptionRules())
@@ -28,7 +28,7 @@ def on_booked_gpus(allow_preemption: bool = True, **fields: Any) -> State:
 
 def cleared(state: State, now: int, rules: Rules = RULES) -> Draft:
     draft = a_draft(state, now, rules)
-    clear_bookings(draft)
+    preempt_for_reservations(draft)
     return draft
 
 

@@ -1,4 +1,4 @@
-"""Jobs that others already give way to start first, or keep the place that is being cleared."""
+"""Jobs that others are being preempted for start first, or keep the place that is cleared."""
 
 from collections.abc import Iterable
 
@@ -11,13 +11,13 @@ from tgpu.core.state import Entry
 from tgpu.core.units import GPU
 
 
-def serve_claimants(draft: Draft) -> None:
-    for entry in draft.state.claimants():
-        job_class, claim = entry.queue.job_class, entry.progress.claim
+def serve_nominated(draft: Draft) -> None:
+    for entry in draft.state.nominated():
+        job_class, place = entry.queue.job_class, entry.progress.claim
         is_refused = job_class in draft.refused_classes
         placement = None if is_refused else draft.place(entry.queue)
-        if placement is None and claim is not None and _is_in_vain(draft, entry, claim):
-            continue  # it stands in line like everybody, and others may give way to it anew
+        if placement is None and place is not None and _is_in_vain(draft, entry, place):
+            continue  # it stands in line like everybody, and others may be preempted for it anew
         draft.served.add(entry.job.job_id)
         if is_refused:
             continue
@@ -26,16 +26,16 @@ def serve_claimants(draft: Draft) -> None:
             draft.take_started()
             continue
         draft.testify(job_class, entry.job.job_id)
-        if claim is not None:
-            draft.holds.add(entry.job, claim, draft.now)
+        if place is not None:
+            draft.holds.add(entry.job, place, draft.now)
 
 
-def _is_in_vain(draft: Draft, entry: Entry, claim: Placement) -> bool:
-    """Whether it waits for nothing: nobody gives way to it any more, and a limit, a failure or
-    others on its GPUs came between."""
-    if refuse(draft.books, entry.queue.job_class) is None and _is_whole(draft.books, claim):
+def _is_in_vain(draft: Draft, entry: Entry, place: Placement) -> bool:
+    """Whether it waits for nothing: nobody is being preempted for it any more, and a limit, a
+    failure or others on its GPUs came between."""
+    if refuse(draft.books, entry.queue.job_class) is None and _is_whole(draft.books, place):
         return False
-    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.books, claim))
+    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.books, place))
     if any(other is not None and other.progress.stopping for other in leaving):
         return False
     return not draft.state.anybody_gives_way_to(entry.job.job_id)
@@ -47,9 +47,9 @@ def _on_nodes_of(books: Ledger, placement: Placement) -> Iterable[JobId]:
             yield from books.nodes[part.node_id].holdings
 
 
-def _is_whole(books: Ledger, claim: Placement) -> bool:
+def _is_whole(books: Ledger, place: Placement) -> bool:
     """Whether nobody else is on these GPUs, and none of them failed or was paused."""
-    for part in claim.parts():
+    for part in place.parts():
         use = books.nodes.get(part.node_id)
         gpus = {} if use is None else {gpu.index: gpu for gpu in use.node.gpus}
         for share in part.shares:

@@ -1,6 +1,6 @@
 """Whoever is still on booked GPUs when the booking starts gives way."""
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId
 from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.stages.draft import Draft
@@ -8,7 +8,7 @@ from tgpu.core.stages.preempt import lost_by
 from tgpu.core.state import Entry
 
 
-def clear_bookings(draft: Draft) -> None:
+def preempt_for_reservations(draft: Draft) -> None:
     if draft.rules.preemption is None:
         return
     for booking_id in sorted(draft.books.bookings):
@@ -17,7 +17,7 @@ def clear_bookings(draft: Draft) -> None:
             _clear(draft, booking)
 
 
-def _clear(draft: Draft, booking: Booking) -> None:
+def _clear(draft: Draft, booking: AdvanceReservation) -> None:
     use = draft.books.nodes.get(booking.node_id)
     if use is None:
         return
@@ -32,7 +32,7 @@ def _clear(draft: Draft, booking: Booking) -> None:
         draft.preemptions.append(Preemption(job_id, to, PreemptionCause.BOOKING, lost))
 
 
-def _is_in_the_way(entry: Entry, booking: Booking, booked: frozenset[int]) -> bool:
+def _is_in_the_way(entry: Entry, booking: AdvanceReservation, booked: frozenset[int]) -> bool:
     progress, placement = entry.progress, entry.progress.placement
     if placement is None or progress.stopping:
         return False

@@ -21,10 +21,10 @@ from tests.builders import (
     submit,
     waiting_ids,
 )
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import (
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import (
     OVER,
-    BookingRequest,
+    AdvanceReservationRequest,
     Refusal,
     Unbookable,
     booked_at_most,
@@ -44,21 +44,21 @@ from tgpu.core.state import State
 
 def wanted(gpus: int = 1, starts_at: int = 1000, ends_at: int = 2000, **fields: Any):
     tenant = TenantId(fields.pop("tenant", "default"))
-    return BookingRequest("new", tenant, gpus, starts_at, ends_at, **fields)
+    return AdvanceReservationRequest("new", tenant, gpus, starts_at, ends_at, **fields)
 
 
-def book(state: State, *bookings: Booking) -> None:
+def book(state: State, *bookings: AdvanceReservation) -> None:
     for booking in bookings:
         state.apply(BookingSet(state.now, booking))
 
 
-def chosen(state: State, request: BookingRequest, now: int = 0) -> Booking:
+def chosen(state: State, request: AdvanceReservationRequest, now: int = 0) -> AdvanceReservation:
     found = choose(state, request, now)
-    assert isinstance(found, Booking), found
+    assert isinstance(found, AdvanceReservation), found
     return found
 
 
-def refused(state: State, request: BookingRequest, now: int = 0) -> Unbookable:
+def refused(state: State, request: AdvanceReservationRequest, now: int = 0) -> Unbookable:
     found = choose(state, request, now)
     assert isinstance(found, Unbookable), found
     return found
@@ -69,7 +69,7 @@ def refused(state: State, request: BookingRequest, now: int = 0) -> Unbookable:
 
 def test_a_booking_has_whole_gpus_of_one_node_and_type():
     found = chosen(a_state(), wanted(4, user="ann", unused_ms=60))
-    assert found == Booking(
+    assert found == AdvanceReservation(
         "new",
         TenantId("default"),
         NodeId("n0"),
