@@ -21,6 +21,6 @@ def digest(state: State) -> str:
         sorted((key, spend[:-1]) for key, spend in state.budgets.spends.items()),
         sorted((key, spend[:-1]) for key, spend in state.user_days.spends.items()),
         state.unsatisfiable(),
-        ledger.mix,
+        ledger.request_profile,
     ]
     return sha256(repr(parts).encode()).hexdigest()

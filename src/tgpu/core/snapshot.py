@@ -16,10 +16,10 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, JobState, Progress
 from tgpu.core.meter import Meter, Meters, Owner
-from tgpu.core.mix import Mix
 from tgpu.core.node import Node
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.reasons import Reason
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.rules import PlacementRule
 from tgpu.core.stages.queue_order import QueueOrder
 from tgpu.core.state import Entry, State
@@ -41,7 +41,7 @@ class Picture:
     jobs: tuple[tuple[Job, Progress], ...]  # those that others wait for first
     placement: PlacementRule
     most_jobs: int | None
-    mix: Mix | None
+    mix: RequestProfile | None
     half_life_ms: int
     meters: Mapping[Owner, Meter]
     spends: Mapping[TenantId, Spend]
@@ -76,7 +76,7 @@ def picture(
         tuple(_taken_along(state, chosen)),
         ledger.placement_rule,
         ledger.most_jobs,
-        ledger.mix,
+        ledger.request_profile,
         state.meters.half_life_ms,
         dict(state.meters.by_owner),
         dict(state.budgets.spends),
@@ -91,7 +91,7 @@ def fill(made: State, taken: Picture) -> Iterator[None]:
     """Put what is in a picture into an empty state, piece by piece: it is whole at the end."""
     made.ledger.placement_rule = taken.placement
     made.ledger.most_jobs = taken.most_jobs
-    made.ledger.mix = taken.mix
+    made.ledger.request_profile = taken.mix
     made.meters = Meters(taken.half_life_ms)
     for tenant in taken.tenants:
         made.apply(TenantSet(0, tenant))

@@ -228,7 +228,7 @@ class State:
             case BookingRemoved():
                 self._remove_booking(event.booking_id)
             case MixSet():
-                self.ledger.mix = event.mix
+                self.ledger.request_profile = event.mix
             case ClockStepped():
                 self._step_clock(event)
             case SettingsSet():  # for those who look back

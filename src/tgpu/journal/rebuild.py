@@ -25,10 +25,10 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.meter import Meter, Meters
-from tgpu.core.mix import Mix
 from tgpu.core.neighbours import Begun, Lookout, Neighbours
 from tgpu.core.node import Node
 from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
@@ -172,7 +172,7 @@ class Rebuilt:
         days = {(tenant_id, user): spend for tenant_id, user, spend in found.user_days}
         state.user_days.load(days)
         state.counts.update({JobState(name): count for name, count in found.over.items()})
-        state.ledger.mix = found.mix
+        state.ledger.request_profile = found.mix
         if found.settings is not None:
             self.settings = found.settings
         self.foresight.restore(found.learned)
@@ -196,7 +196,7 @@ class _Snapshot(msgspec.Struct):
     over: dict[str, int]
     settings: SettingsSet | None = None
     learned: list[Learned] = []  # how long jobs ran that ended before, the newest
-    mix: Mix | None = None
+    mix: RequestProfile | None = None
     begun: list[Begun] = []  # what jobs submitted together tell of each other
     user_days: list[tuple[TenantId, str, Spend]] = []
 
@@ -236,7 +236,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         {name.value: state.counts[name] for name in JobState if name in TERMINAL},
         rebuilt.settings,
         list(rebuilt.foresight.learned),
-        ledger.mix,
+        ledger.request_profile,
         rebuilt.foresight.neighbours.kept(),
         [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )

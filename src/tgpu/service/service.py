@@ -738,7 +738,7 @@ class Service:
         if self._adjuster is not None:
             await self._adjuster.open(self.store)
         await self.bookings.open(self.store)
-        self.state.ledger.mix = read_mix(await self.store.documents(MIX))
+        self.state.ledger.request_profile = read_mix(await self.store.documents(MIX))
 
     async def _keep_learning(self) -> None:
         """What jobs usually ask for; on a manual clock it stays as it is, for the same answers."""
