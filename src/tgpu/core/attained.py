@@ -10,8 +10,12 @@ from tgpu.core.ids import NodeId
 from tgpu.core.lifecycle import PLACED, Progress, ran_ms
 from tgpu.core.units import GPU, SECOND
 
-# Where each step begins, in GPU seconds: each is twice the one before, up to a billion GPU years.
-FLOORS: Final = (0, *(1 << bits for bits in range(56)))
+# There since the first version: without it `las` and `adaptive` would decide some cycles otherwise
+# than journals have it.
+_EXTRA_STEP: Final = 18_001
+# Where each step begins, in GPU seconds: each but that is twice the one before, up to a billion GPU
+# years.
+FLOORS: Final = tuple(sorted({0, _EXTRA_STEP, *(1 << bits for bits in range(56))}))
 _NEVER: Final = 1 << 80
 
 
