@@ -77,7 +77,7 @@ class Arena:
         check_plan(self.state, plan)
         for preemption in plan.preemptions:
             progress = self.entry(preemption.victim).progress
-            asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
+            asked = lifecycle.ask_preemption(preemption.victim, progress, preemption.to, "why")
             self.move(preemption.victim, Move.STOP, asked)
             self.evicted_for.setdefault(preemption.to, set()).add(preemption.victim)
         for claim in plan.nominations:

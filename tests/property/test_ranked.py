@@ -93,7 +93,7 @@ class Yard:
     def _carry_out(self, plan: Plan) -> None:
         for preemption in plan.preemptions:
             progress = self.entry(preemption.victim).progress
-            asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
+            asked = lifecycle.ask_preemption(preemption.victim, progress, preemption.to, "why")
             self._move(preemption.victim, Move.STOP, asked)
         for claim in plan.nominations:
             promised = lifecycle.nominate(

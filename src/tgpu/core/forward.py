@@ -222,7 +222,7 @@ class Forward:
         if entry is None:
             return
         job = entry.job
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
         self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))

@@ -239,7 +239,7 @@ def nominate(job_id: JobId, progress: Progress, placement: Placement) -> Progres
     )
 
 
-def give_way(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progress:
+def ask_preemption(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progress:
     """Ask a job to end for another; it keeps its GPUs until nothing of it is left."""
     stopping = stop(job_id, progress, cause)
     return progress if progress.stopping else replace(stopping, gives_way_to=to)

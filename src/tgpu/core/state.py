@@ -142,7 +142,7 @@ class State:
             key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
-    def anybody_gives_way_to(self, job_id: JobId) -> bool:
+    def is_anybody_preempted_for(self, job_id: JobId) -> bool:
         return any(entry.progress.gives_way_to == job_id for entry in self._placed.values())
 
     def expired_leases(self, now: int) -> list[JobId]:

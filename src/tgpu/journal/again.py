@@ -371,7 +371,7 @@ class _Again:
         job, now = entry.job, self._now
         if fate.since is None:
             return
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
         self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from tgpu.core import lifecycle
 from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved
-from tgpu.core.gave_way import whose, without_names
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.plan import Plan, Preemption, PreemptionCause, Start
+from tgpu.core.preemption_cause import whose, without_names
 from tgpu.core.state import Entry, State
 from tgpu.service import bookings
 from tgpu.service.outcome import preempted
@@ -90,7 +90,7 @@ def _preempt(state: State, preemption: Preemption, now: int, done: Enacted) -> N
     to_tenant_id, reason = whose(state, preemption.to), why(state, preemption)
     # A cause travels further than a receipt: into events, notices, logs and lists.
     cause = reason if to_tenant_id == job.tenant_id else without_names(reason)
-    asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, cause)
+    asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, cause)
     receipt = Receipt(
         job_id=job.job_id,
         attempt=asked.attempt,

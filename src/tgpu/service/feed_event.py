@@ -21,11 +21,11 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.node import Node
+from tgpu.core.preemption_cause import named_in, without_names
 from tgpu.core.units import GPU
 
 _MOVE_KINDS: Final = {

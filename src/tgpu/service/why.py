@@ -7,12 +7,12 @@ from typing import Final, Protocol
 
 from tgpu.core.cycle import Witness
 from tgpu.core.explain import NOTHING, explain, explain_waiting, own_reason, standing_holds
-from tgpu.core.gave_way import named_in, whose, without_names
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.preemption_cause import named_in, whose, without_names
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State

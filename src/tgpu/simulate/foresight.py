@@ -58,9 +58,9 @@ class Learner:
     def began(self, job: Job, now: int) -> None:
         self._neighbours.began(job, now)
 
-    def ended(self, job: Job, ran_ms: int, now: int, *, gave_way: bool) -> None:
+    def ended(self, job: Job, ran_ms: int, now: int, *, was_preempted: bool) -> None:
         self._neighbours.ended(job, ran_ms)
-        if not gave_way:  # else its last attempt was not all of it
+        if not was_preempted:  # else its last attempt was not all of it
             self._forecast.learn(job, ran_ms, now)
 
     def came_back(self, job: Job) -> None:

@@ -368,8 +368,10 @@ class _Run:
         self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
         life.state, life.ended_at = to, now
         if self._learner is not None and life.last_start is not None:
-            gave_way = bool(life.preemptions)
-            self._learner.ended(life.arrival.job, now - life.last_start, now, gave_way=gave_way)
+            was_preempted = bool(life.preemptions)
+            self._learner.ended(
+                life.arrival.job, now - life.last_start, now, was_preempted=was_preempted
+            )
         self._over += 1
         if self._over - self._told >= _TELL_EVERY:
             self._say(self._over - self._told)
@@ -448,7 +450,7 @@ class _Run:
         assert began is not None  # who gives way was running
         left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
         kept_until = min(now, began + max(0, life.left_ms - left))
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         asked = replace(asked, checkpoint_at=kept_until)
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)

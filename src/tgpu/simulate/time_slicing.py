@@ -10,7 +10,7 @@ from tgpu.core.policy import Rank
 from tgpu.core.rules import Rules
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.expire import expire_leases
-from tgpu.core.stages.preempt import lost_by, may_be_asked
+from tgpu.core.stages.preempt import lost_by, may_be_preempted
 from tgpu.core.state import Entry, State
 
 
@@ -66,7 +66,9 @@ def _give_out(draft: Draft, policy: TimeSliced) -> _Turns:
     left = state.ledger.gpu_millis()
     asked: list[Entry] = []
     for entry in state.placed():
-        if rules is not None and may_be_asked(state.ledger, entry, rules, now, however_often=True):
+        if rules is not None and may_be_preempted(
+            state.ledger, entry, rules, now, however_often=True
+        ):
             asked.append(entry)
         else:
             left -= entry.job.request.gpu_millis

@@ -38,7 +38,7 @@ def _is_in_vain(draft: Draft, entry: Entry, place: Placement) -> bool:
     leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.books, place))
     if any(other is not None and other.progress.stopping for other in leaving):
         return False
-    return not draft.state.anybody_gives_way_to(entry.job.job_id)
+    return not draft.state.is_anybody_preempted_for(entry.job.job_id)
 
 
 def _on_nodes_of(books: Ledger, placement: Placement) -> Iterable[JobId]:

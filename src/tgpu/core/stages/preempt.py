@@ -71,7 +71,7 @@ class Candidates:
         self.all: list[Victim] = []
         self.borrowers = borrowers
         for entry in state.placed():
-            if may_be_asked(state.ledger, entry, rules, now):
+            if may_be_preempted(state.ledger, entry, rules, now):
                 self._add(Victim(lost_by(entry, now), entry.job.job_id, entry))
         self.all.sort(key=lambda victim: (victim.lost, victim.job_id))
         for victims in self._by_node.values():
@@ -116,7 +116,7 @@ def lost_by(entry: Entry, now: int) -> int:
     return lifecycle.lost_ms(entry.progress, now) * entry.job.request.gpu_millis
 
 
-def may_be_asked(
+def may_be_preempted(
     books: Ledger,
     entry: Entry,
     rules: PreemptionRules,

@@ -18,7 +18,7 @@ from tgpu.core.policy import Rank, Ranking
 from tgpu.core.rules import PlacementRule, PreemptionRules
 from tgpu.core.stages.admit import refuse
 from tgpu.core.stages.place import eligible, place
-from tgpu.core.stages.preempt import Eviction, lost_by, may_be_asked
+from tgpu.core.stages.preempt import Eviction, lost_by, may_be_preempted
 from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU
@@ -56,7 +56,7 @@ class RankedJobs:
         self._highest: Rank | None = None
         self._on: Asked = {}
         for entry in state.placed_in_no_order():
-            if may_be_asked(state.ledger, entry, rules, now, however_often=True):
+            if may_be_preempted(state.ledger, entry, rules, now, however_often=True):
                 self._add(entry)
 
     def _add(self, entry: Entry) -> None:

@@ -66,7 +66,9 @@ def test_who_had_less_gpu_time_starts_first() -> None:
 
 def give_up(state: State, job_id: str, at: int) -> None:
     id_ = JobId(job_id)
-    asked_to = lifecycle.give_way(id_, entry_of(state, job_id).progress, JobId("x"), "gives way")
+    asked_to = lifecycle.ask_preemption(
+        id_, entry_of(state, job_id).progress, JobId("x"), "gives way"
+    )
     millis = entry_of(state, job_id).job.request.gpu_millis
     gone = lifecycle.preempt(id_, asked_to, at, millis)
     move(state, job_id, Move.PREEMPT, gone, at=at)

@@ -4,7 +4,7 @@ from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, entry_of,
 from tests.unit.core.stages.drafts import a_draft, starts
 from tgpu.core.events import NodeSet
 from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move, give_way, nominate
+from tgpu.core.lifecycle import Move, ask_preemption, nominate
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.nominated import serve_nominated
 from tgpu.core.state import State
@@ -16,7 +16,7 @@ def with_a_nomination(is_leaving: bool = True) -> State:
     start(state, "a", 0, 1)
     run(state, "a")
     if is_leaving:
-        progress = give_way(JobId("a"), entry_of(state, "a").progress, JobId("b"), "x")
+        progress = ask_preemption(JobId("a"), entry_of(state, "a").progress, JobId("b"), "x")
         move(state, "a", Move.STOP, progress)
     move(state, "b", Move.NOMINATE, nominate(JobId("b"), entry_of(state, "b").progress, both()))
     return state

@@ -22,7 +22,7 @@ from tgpu.core.cycle import schedule
 from tgpu.core.events import NodeSet, TenantSet
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import Move, checkpoint, give_way, nominate
+from tgpu.core.lifecycle import Move, ask_preemption, checkpoint, nominate
 from tgpu.core.plan import Plan
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policy import ChoicePolicy
@@ -215,7 +215,7 @@ def test_what_is_being_cleared_is_kept_for_who_it_is_cleared_for() -> None:
     state = a_nominated_job(a_job("other", submitted_at=3))
     start(state, "low", 0)
     run(state, "low")
-    asked_to_go = give_way(JobId("low"), entry_of(state, "low").progress, JobId("vip"), "")
+    asked_to_go = ask_preemption(JobId("low"), entry_of(state, "low").progress, JobId("vip"), "")
     move(state, "low", Move.STOP, asked_to_go, 3)
     start(state, "other", 1)
     assert plan_of(state).nominations == ()
