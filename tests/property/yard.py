@@ -10,7 +10,7 @@ from tgpu.core import lifecycle
 from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.check import check_invariants
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.events import (
     BookingSet,
     JobMoved,
@@ -68,18 +68,18 @@ class Yard:
 
     # -- what is asked -------------------------------------------------------------------------
 
-    def decide(self, witness: Witness | None = None, state: State | None = None) -> Plan:
+    def decide(self, observer: CycleObserver | None = None, state: State | None = None) -> Plan:
         return schedule(
             self.state if state is None else state,
             self.now,
             self.policy,
             rules=self.rules,
             promises=self.promises,
-            witness=witness,
+            observer=observer,
         )
 
-    def decider(self, state: State) -> Callable[[Witness | None], Plan]:
-        return lambda witness: self.decide(witness, state)
+    def decider(self, state: State) -> Callable[[CycleObserver | None], Plan]:
+        return lambda observer: self.decide(observer, state)
 
     @property
     def promises(self) -> tuple[BackfillReservation, ...]:

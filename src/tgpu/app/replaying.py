@@ -10,7 +10,7 @@ from tgpu.api.sentences import reason_model
 from tgpu.app.compose import scheduling_of
 from tgpu.app.refusal import CannotServe
 from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
@@ -212,7 +212,7 @@ def decide(
     at: int,
     scheduling: Scheduling,
     promises: Promises,
-    witness: Witness | None = None,
+    observer: CycleObserver | None = None,
 ) -> Plan:
     return schedule(
         state,
@@ -221,7 +221,7 @@ def decide(
         rules=scheduling.rules,
         policies=scheduling.policies,
         promises=promises,
-        witness=witness,
+        observer=observer,
     )
 
 
@@ -234,8 +234,8 @@ class _Cycle:
         self.force = force
         self.at = at
 
-    def decide(self, witness: Witness | None) -> Plan:
-        return decide(self.state, self.at, self.force.scheduling, self.promises, witness)
+    def decide(self, observer: CycleObserver | None) -> Plan:
+        return decide(self.state, self.at, self.force.scheduling, self.promises, observer)
 
     def ahead(self, entry: Entry) -> Ahead | None:
         policy = self.force.scheduling.policy

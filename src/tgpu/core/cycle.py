@@ -14,7 +14,7 @@ from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.rules import PLAIN, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.choose import serve_by_choice
-from tgpu.core.stages.draft import Draft, Witness
+from tgpu.core.stages.draft import CycleObserver, Draft
 from tgpu.core.stages.evict import Evictions
 from tgpu.core.stages.expire import expire_leases
 from tgpu.core.stages.nominated import serve_nominated
@@ -22,7 +22,7 @@ from tgpu.core.stages.preempt_for_reservations import preempt_for_reservations
 from tgpu.core.stages.serve import serve_in_order
 from tgpu.core.state import State
 
-__all__ = ["Witness", "schedule"]
+__all__ = ["CycleObserver", "schedule"]
 
 _NONE: Final[Mapping[str, OrderPolicy]] = {}
 _NO_PLAN: Final = Plan()
@@ -37,7 +37,7 @@ def schedule(
     rules: Rules = PLAIN,
     policies: Mapping[str, OrderPolicy] = _NONE,
     promises: Sequence[BackfillReservation] = (),
-    witness: Witness | None = None,
+    observer: CycleObserver | None = None,
 ) -> Plan:
     """Decide what starts now. Apply `TimePassed(now)` first, so that back-offs have ended.
 
@@ -49,7 +49,7 @@ def schedule(
         return _NO_PLAN
     trial = Trial(state.ledger)
     try:
-        draft = Draft(state, now, trial, rules, refused_classes=refused_classes, witness=witness)
+        draft = Draft(state, now, trial, rules, refused_classes=refused_classes, observer=observer)
         evictions, backfill = Evictions(draft), Backfill(draft)
         # 1. What is over makes room: leases, and whoever is on GPUs that are reserved from now on.
         expire_leases(draft)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.errors import Conflict
 from tgpu.core.events import (
     Event,
@@ -648,9 +648,9 @@ class Service:
             settings.policy, settings.rules, settings.policies, self._promises, self.gate.refused
         )
 
-    def _dry_run(self, now: int, policy: Policy, witness: Witness | None) -> Plan:
+    def _dry_run(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan:
         """What a cycle would decide now; nothing comes of it."""
-        return self._schedule(self.state, now, policy, self.gate.refused, witness)
+        return self._schedule(self.state, now, policy, self.gate.refused, observer)
 
     def _schedule(
         self,
@@ -658,7 +658,7 @@ class Service:
         now: int,
         policy: Policy,
         refused_classes: Collection[JobClass],
-        witness: Witness | None = None,
+        observer: CycleObserver | None = None,
     ) -> Plan:
         return schedule(
             state,
@@ -668,7 +668,7 @@ class Service:
             rules=self.settings.rules,
             policies=self.settings.policies,
             promises=self._promises,
-            witness=witness,
+            observer=observer,
         )
 
     # -- loops -----------------------------------------------------------------------------------

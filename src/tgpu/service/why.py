@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import NOTHING, explain, explain_waiting, own_reason, standing_holds
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
@@ -26,7 +26,7 @@ from tgpu.service.ownership import Sight, users_sight
 class DryRun(Protocol):
     """One cycle that changes nothing, with the service's rules."""
 
-    def __call__(self, now: int, policy: Policy, witness: Witness | None) -> Plan: ...
+    def __call__(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan: ...
 
 
 class Gate(Protocol):

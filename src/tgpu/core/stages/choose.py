@@ -38,7 +38,7 @@ def _serve(draft: Draft, job: Job, policy: ChoicePolicy, evictions: Evictions) -
         draft.start(entry, placement)
         draft.take_started()
         return
-    draft.testify(job_class, job.job_id)
+    draft.tell_observer(job_class, job.job_id)
     evictions.make_room_by_choice(job, job_class, policy)
 
 

@@ -21,7 +21,7 @@ from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State
 
 
-class Witness(Protocol):
+class CycleObserver(Protocol):
     """Is shown what the cycle saw whenever it could not start the head of a class."""
 
     def cannot_start(
@@ -42,7 +42,7 @@ class Draft:
         rules: Rules,
         *,
         refused_classes: Collection[JobClass] = frozenset(),
-        witness: Witness | None = None,
+        observer: CycleObserver | None = None,
     ) -> None:
         self.state = state
         self.now = now
@@ -57,7 +57,7 @@ class Draft:
         self.preemptions: list[Preemption] = []
         self.nominations: list[Nomination] = []
         self.reservations: list[BackfillReservation] = []
-        self._witness = witness
+        self._observer = observer
         # Shapes that found no room: in a cycle it only shrinks. With holds, what a job sees also
         # depends on how long it runs and on what it has booked.
         self._full: set[int] = set()
@@ -100,9 +100,9 @@ class Draft:
         self.holds.drop(job_id, placement)
         self._full_around_holds.clear()
 
-    def testify(self, job_class: JobClass, job_id: JobId) -> None:
-        if self._witness is not None:
-            self._witness.cannot_start(job_class, job_id, self.trial, self.holds)
+    def tell_observer(self, job_class: JobClass, job_id: JobId) -> None:
+        if self._observer is not None:
+            self._observer.cannot_start(job_class, job_id, self.trial, self.holds)
 
     def start(self, entry: Entry, placement: Placement) -> None:
         """The ledger shows it after `take_started`."""

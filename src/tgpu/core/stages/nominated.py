@@ -25,7 +25,7 @@ def serve_nominated(draft: Draft) -> None:
             draft.start(entry, placement)
             draft.take_started()
             continue
-        draft.testify(job_class, entry.job.job_id)
+        draft.tell_observer(job_class, entry.job.job_id)
         if place is not None:
             draft.holds.add(entry.job, place, draft.now)
 

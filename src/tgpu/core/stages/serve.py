@@ -61,7 +61,7 @@ def _serve(
         job_id = head.key[2]
         if placement is None:
             line.drop(head)
-            draft.testify(head.queue.job_class, job_id)
+            draft.tell_observer(head.queue.job_class, job_id)
             if not is_plain and not evictions.make_room(head.queue, job_id):
                 backfill.reserve(head.queue, job_id, promise)
             continue

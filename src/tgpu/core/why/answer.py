@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import explain_class, named, own_reason, standing_holds
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
@@ -16,7 +16,7 @@ from tgpu.core.state import Entry, State
 from tgpu.core.why.blockers import Blocker, by_reason, in_the_way
 
 # One cycle on the state as it is, with the policy and the rules that hold.
-Decide = Callable[[Witness | None], Plan]
+Decide = Callable[[CycleObserver | None], Plan]
 
 
 class Kept(NamedTuple):

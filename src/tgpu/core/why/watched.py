@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import explain_class, named, own_reason
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
@@ -31,7 +31,7 @@ class Watched:
     untold: int  # jobs that wait besides
 
 
-def watch_cycle(state: State, decide: Callable[[Witness | None], Plan], most: int) -> Watched:
+def watch_cycle(state: State, decide: Callable[[CycleObserver | None], Plan], most: int) -> Watched:
     """At most so many kinds of jobs are asked about: what is short costs a look at the nodes."""
     seen = _Seen(most)
     plan = decide(seen)

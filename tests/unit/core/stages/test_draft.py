@@ -73,7 +73,7 @@ def test_a_place_that_others_give_up_is_kept_for_its_job() -> None:
     assert draft.place(draft.entry(JobId("c")).queue) is None
 
 
-def test_a_witness_is_shown_who_cannot_start() -> None:
+def test_an_observer_is_shown_who_cannot_start() -> None:
     class Notes:
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -85,6 +85,6 @@ def test_a_witness_is_shown_who_cannot_start() -> None:
 
     notes = Notes()
     state = a_state(a_job("a"))
-    a_draft(state, witness=notes).testify(entry_of(state, "a").queue.job_class, JobId("a"))
-    a_draft(state).testify(entry_of(state, "a").queue.job_class, JobId("a"))
+    a_draft(state, observer=notes).tell_observer(entry_of(state, "a").queue.job_class, JobId("a"))
+    a_draft(state).tell_observer(entry_of(state, "a").queue.job_class, JobId("a"))
     assert notes.seen == ["a"]
