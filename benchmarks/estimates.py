@@ -19,7 +19,7 @@ from tgpu.core.estimate import Accuracy, Announced, Spread, accuracy
 from tgpu.core.forward import Deciding, Forward, Run
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
@@ -79,7 +79,7 @@ class Partition:
     told: dict[JobId, Announced] = field(default_factory=dict)
     seen: set[JobId] = field(default_factory=set)
     jobs: dict[JobId, Job] = field(default_factory=dict)
-    promises: tuple[Reservation, ...] = ()
+    promises: tuple[BackfillReservation, ...] = ()
 
 
 class Watching:

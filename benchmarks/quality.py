@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 from benchmarks.calibration import calibration
 from benchmarks.estimates import section as estimates
 from benchmarks.packing import packings
-from tgpu.core.policies import TICK_MS, OrderOptions, order_policy
+from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
 from tgpu.predictors import load_predictor
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.foresight import Foresight
 from tgpu.simulate.jobs import Jobs, Limits
 from tgpu.simulate.measures import Spread, Summary, summary
+from tgpu.simulate.policies import simulated_policy, tick_of
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.traces import read_trace
@@ -182,11 +183,11 @@ def setting_of(ours: Ours) -> Setting:
         return Setting(order, rules, ours.placement, foresight=foresight)
     giving_way = PreemptionRules(keeps_work=ours.restart.keeps_work)
     return Setting(
-        order_policy(ours.policy),
+        simulated_policy(ours.policy),
         Rules(passing=ours.passing, preemption=giving_way),
         ours.placement,
         ours.restart,
-        tick_ms=TICK_MS,
+        tick_ms=tick_of(ours.policy),
     )
 
 

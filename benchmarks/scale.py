@@ -17,7 +17,7 @@ from statistics import median
 from time import perf_counter
 
 from tgpu.core import lifecycle
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.cycle import schedule
 from tgpu.core.events import (
     BookingRemoved,
@@ -178,9 +178,11 @@ def cost_of_what_is_not_used(state: State, sizes: Sizes) -> float:
     return median(rich) / median(plain)
 
 
-def _a_booking() -> Booking:
+def _a_booking() -> AdvanceReservation:
     far = 10**12
-    return Booking("far", TenantId("apart"), NodeId("node-00000"), (0,), "A100", far, far + 1000)
+    return AdvanceReservation(
+        "far", TenantId("apart"), NodeId("node-00000"), (0,), "A100", far, far + 1000
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

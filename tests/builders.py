@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tgpu.core import lifecycle
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.events import (
     JobMoved,
     JobsSubmitted,
@@ -116,8 +116,8 @@ def a_booking(
     tenant: str = "default",
     gpu_type: str = "A100",
     **fields: Any,
-) -> Booking:
-    return Booking(
+) -> AdvanceReservation:
+    return AdvanceReservation(
         booking_id, TenantId(tenant), NodeId(node), gpus, gpu_type, starts_at, ends_at, **fields
     )
 
@@ -207,10 +207,10 @@ def hold(state: State, job_id: str, held: bool = True) -> None:
 
 
 def carry_out(state: State, plan: Plan, at: int) -> None:
-    """What the service does with a plan: end leases, give up the doomed, start the rest."""
+    """What the service does with a plan: end leases, give up the unsatisfiable, start the rest."""
     for job_id in plan.expired:
         end(state, job_id, at=at)
-    for job_id, _ in plan.doomed:
+    for job_id, _ in plan.unsatisfiable:
         end(state, job_id, JobState.CANCELLED, at=at)
     for decided in plan.starts:
         start(state, decided.job_id, at=at, placement=decided.placement)
@@ -252,7 +252,7 @@ def snapshot(state: State) -> dict[str, object]:
         "sleeping": list(state._sleeping),
         "leases": list(state._leases),
         "dependents": {job_id: others for job_id, others in dependents.items() if others},
-        "doomed": state.doomed(),
+        "unsatisfiable": state.unsatisfiable(),
         # The ends of jobs are counted too, but a state restored from a store begins at none.
         "counts": {s: n for s, n in state.counts.items() if n and s not in TERMINAL},
         "queues": {q.job_class: (list(q.keys), q.members) for q in state.waiting.all_classes()},

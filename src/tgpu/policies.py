@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 GROUP: Final = "tgpu.policies"
+# What simulations have besides, and services had once: `tgpu.simulate.policies`.
+_COMPARED: Final = ("tiresias",)
 
 
 class SchedulingPolicy(ABC):
@@ -118,6 +120,11 @@ def load_policy(name: str, aging_seconds: int, options: OrderOptions | None = No
     for point in entry_points(group=GROUP):
         if point.name == name:
             return _plugged_in(point)
+    if name in _COMPARED:
+        raise ValueError(
+            f"{name!r} is a published scheduler to compare with, in `tgpu sim` alone; "
+            "a service has las, or adaptive where jobs are large or do not save their work"
+        )
     raise ValueError(f"no scheduling policy {name!r}; there are: {', '.join(policy_names())}")
 
 

@@ -93,7 +93,7 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
         if placement is not None:
             holdings.append((job, placement))
             starts.append(Start(job.job_id, placement))
-    return Plan(tuple(starts), tuple(expired), tuple(sorted(_doomed(facts).items())))
+    return Plan(tuple(starts), tuple(expired), tuple(sorted(_unsatisfiable(facts).items())))
 
 
 def _own_rank(job: Job, queue: TenantQueue | None, now: int, policy: str, aging_ms: int) -> int:
@@ -137,27 +137,27 @@ def _expired(facts: Facts, now: int) -> list[JobId]:
     return [job_id for deadline, job_id in sorted(deadlines) if deadline <= now]
 
 
-def _doomed(facts: Facts) -> dict[JobId, str]:
-    doomed: dict[JobId, str] = {}
+def _unsatisfiable(facts: Facts) -> dict[JobId, str]:
+    unsatisfiable: dict[JobId, str] = {}
     for other in facts.ended:
         state = facts.progress[other].state
         for job_id in facts.ids(JobState.PENDING):
             needs_ok = (other, DependencyKind.OK) in [
                 (d.job_id, d.kind) for d in facts.jobs[job_id].after
             ]
-            if needs_ok and state is not JobState.COMPLETED and job_id not in doomed:
-                doomed[job_id] = f"job {other} it depends on {state}"
-    return doomed
+            if needs_ok and state is not JobState.COMPLETED and job_id not in unsatisfiable:
+                unsatisfiable[job_id] = f"job {other} it depends on {state}"
+    return unsatisfiable
 
 
 def _eligible(facts: Facts) -> list[Job]:
-    doomed = _doomed(facts)
+    unsatisfiable = _unsatisfiable(facts)
     found = []
     for job_id in facts.ids(JobState.PENDING):
         job, progress = facts.jobs[job_id], facts.progress[job_id]
         waits = any(dependency.job_id not in facts.ended for dependency in job.after)
         sleeps = progress.eligible_at > facts.clock
-        if not (progress.held or waits or sleeps or job_id in doomed):
+        if not (progress.held or waits or sleeps or job_id in unsatisfiable):
             found.append(job)
     return found
 

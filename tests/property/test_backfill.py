@@ -14,7 +14,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Job, Options, Request, Where
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.rules import Passing, Rules
 from tgpu.core.state import State
@@ -38,7 +38,7 @@ class Box:
         self.started: dict[JobId, int] = {}
         self.jobs: dict[JobId, Job] = {}
         self.promised: dict[JobId, int] = {}
-        self.promises: tuple[Reservation, ...] = ()
+        self.promises: tuple[BackfillReservation, ...] = ()
         for number in range(nodes):
             gpus = tuple(Gpu(i, f"{number}-{i}", "A100", 80_000) for i in range(4))
             self.state.apply(NodeSet(0, Node(NodeId(f"n{number}"), gpus, 8000, 4000)))

@@ -6,8 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_gpu, a_job, a_node, a_state, start, submit
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import BookingRequest, Refusal, Unbookable, choose, moves
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import (
+    AdvanceReservationRequest,
+    Refusal,
+    Unbookable,
+    choose,
+    moves,
+)
 from tgpu.core.events import BookingSet, NodeSet
 from tgpu.core.ids import TenantId
 from tgpu.core.node import Gpu
@@ -52,11 +58,11 @@ def a_world(machines: list[list[tuple[str, int | None, str | None]]], holders) -
 
 def book_all(state: State, wishes) -> None:
     for number, (count, (starts_at, ends_at), kind) in enumerate(wishes):
-        request = BookingRequest(
+        request = AdvanceReservationRequest(
             f"r-{number}", TenantId("default"), count, starts_at, ends_at, kind
         )
         found = choose(state, request, 0)
-        if isinstance(found, Booking):
+        if isinstance(found, AdvanceReservation):
             state.apply(BookingSet(0, found))
 
 
@@ -75,7 +81,9 @@ def cost(state: State, node: str, gpus: tuple[Gpu, ...], at: int) -> Cost:
     return len(mine & stay), len(mine & go - stay), len(islands)
 
 
-def every_choice(state: State, request: BookingRequest) -> list[tuple[str, tuple[Gpu, ...]]]:
+def every_choice(
+    state: State, request: AdvanceReservationRequest
+) -> list[tuple[str, tuple[Gpu, ...]]]:
     found: list[tuple[str, tuple[Gpu, ...]]] = []
     for use in state.ledger.nodes.values():
         for gpus in combinations(use.node.gpus, request.gpus):
@@ -89,7 +97,7 @@ def every_choice(state: State, request: BookingRequest) -> list[tuple[str, tuple
     return found
 
 
-def is_taken(state: State, node: str, index: int, request: BookingRequest) -> bool:
+def is_taken(state: State, node: str, index: int, request: AdvanceReservationRequest) -> bool:
     return any(
         booking.node_id == node
         and index in booking.gpus
@@ -98,7 +106,7 @@ def is_taken(state: State, node: str, index: int, request: BookingRequest) -> bo
     )
 
 
-def instants(request: BookingRequest) -> range:
+def instants(request: AdvanceReservationRequest) -> range:
     return range(request.starts_at, request.ends_at)
 
 
@@ -133,13 +141,15 @@ def test_a_booking_is_found_whenever_there_is_one_and_none_is_better(
     state = a_world(machines, holders)
     book_all(state, wishes)
     count, (starts_at, ends_at), kind = last
-    request = BookingRequest("last", TenantId("default"), count, starts_at, ends_at, kind)
+    request = AdvanceReservationRequest(
+        "last", TenantId("default"), count, starts_at, ends_at, kind
+    )
     possible = every_choice(state, request)
     found = choose(state, request, 0)
     if not possible:
         assert isinstance(found, Unbookable)
         return
-    assert isinstance(found, Booking), found
+    assert isinstance(found, AdvanceReservation), found
     by_index = {gpu.index: gpu for gpu in state.ledger.node(found.node_id).node.gpus}
     gpus = tuple(by_index[index] for index in found.gpus)
     assert (found.node_id, gpus) in possible
@@ -153,11 +163,13 @@ def test_a_booking_is_found_whenever_there_is_one_and_none_is_better(
 def test_where_nothing_stands_against_any_gpu_the_fewest_islands_are_taken(machines, last):
     state = a_world(machines, [])
     count, (starts_at, ends_at), kind = last
-    request = BookingRequest("last", TenantId("default"), count, starts_at, ends_at, kind)
+    request = AdvanceReservationRequest(
+        "last", TenantId("default"), count, starts_at, ends_at, kind
+    )
     found = choose(state, request, 0)
     possible = every_choice(state, request)
-    assert isinstance(found, Booking) == bool(possible)
-    if isinstance(found, Booking):
+    assert isinstance(found, AdvanceReservation) == bool(possible)
+    if isinstance(found, AdvanceReservation):
         by_index = {gpu.index: gpu for gpu in state.ledger.node(found.node_id).node.gpus}
         mine = tuple(by_index[index] for index in found.gpus)
         fewest = min(cost(state, node, gpus, 0) for node, gpus in possible)
@@ -170,15 +182,17 @@ def test_when_it_is_said_to_be_possible_it_is_and_no_sooner(machines, wishes, la
     state = a_world(machines, [])
     book_all(state, wishes)
     count, (starts_at, ends_at), kind = last
-    request = BookingRequest("last", TenantId("default"), count, starts_at, ends_at, kind)
+    request = AdvanceReservationRequest(
+        "last", TenantId("default"), count, starts_at, ends_at, kind
+    )
     found = choose(state, request, 0)
     if not isinstance(found, Unbookable) or found.code is not Refusal.BOOKED:
         return
     assert found.free_at is not None
     length = ends_at - starts_at
     for at in range(starts_at, found.free_at + 1):
-        later = BookingRequest("last", TenantId("default"), count, at, at + length, kind)
-        assert isinstance(choose(state, later, 0), Booking) == (at == found.free_at)
+        later = AdvanceReservationRequest("last", TenantId("default"), count, at, at + length, kind)
+        assert isinstance(choose(state, later, 0), AdvanceReservation) == (at == found.free_at)
 
 
 @settings(deadline=None)

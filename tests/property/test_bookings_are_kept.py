@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, entry_of, submit
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import BookingRequest, choose
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.check import check_invariants
 from tgpu.core.cycle import schedule
 from tgpu.core.events import BookingSet, TimePassed
@@ -53,11 +53,11 @@ rules = st.builds(
 def ask(state: State, now: int, number: int, asked: Wish) -> None:
     if asked.is_booking:
         ends_at = now + asked.ahead + (asked.length or 4)
-        request = BookingRequest(
+        request = AdvanceReservationRequest(
             f"r-{number}", TenantId("default"), asked.gpus, now + asked.ahead, ends_at, unused_ms=2
         )
         found = choose(state, request, now)
-        if isinstance(found, Booking):
+        if isinstance(found, AdvanceReservation):
             state.apply(BookingSet(now, found))
         return
     names = sorted(state.ledger.bookings)
@@ -75,7 +75,7 @@ def ask(state: State, now: int, number: int, asked: Wish) -> None:
     submit(state, job)
 
 
-def meets(placement: Placement, booking: Booking, *, alone: bool) -> bool:
+def meets(placement: Placement, booking: AdvanceReservation, *, alone: bool) -> bool:
     """Whether it takes booked GPUs; who is `alone` on a node takes all that there are."""
     return any(
         part.node_id == booking.node_id

@@ -82,7 +82,7 @@ class CycleMachine(RuleBasedStateMachine):
             entry = world.state.entry(queue.keys[0][1])
             assert entry is not None
             # Whoever could still start would have been started. After a cycle gave up leases or
-            # doomed jobs, others may have become eligible: they are looked at in the next one.
+            # unsatisfiable jobs, others may be eligible now: they are looked at in the next one.
             if explain(world.state, entry).code is ReasonCode.NEXT_CYCLE:
                 assert entry.job.after, "only a dependency met by this very cycle explains it"
 

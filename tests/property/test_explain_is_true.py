@@ -47,7 +47,7 @@ def _peel(state: State, job_id: str) -> None:
             return
         if found.code is ReasonCode.DEPENDENCY_FAILED:
             plan = schedule(state, state.now, order_policy("priority", 1))
-            assert (job_id, found.fact("cause")) in plan.doomed
+            assert (job_id, found.fact("cause")) in plan.unsatisfiable
             return
         if not remove_cause(state, entry, found):
             return

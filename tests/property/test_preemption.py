@@ -77,14 +77,14 @@ class Arena:
         check_plan(self.state, plan)
         for preemption in plan.preemptions:
             progress = self.entry(preemption.victim).progress
-            asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
+            asked = lifecycle.ask_preemption(preemption.victim, progress, preemption.to, "why")
             self.move(preemption.victim, Move.STOP, asked)
             self.evicted_for.setdefault(preemption.to, set()).add(preemption.victim)
-        for claim in plan.claims:
-            promised = lifecycle.claim(
+        for claim in plan.nominations:
+            promised = lifecycle.nominate(
                 claim.job_id, self.entry(claim.job_id).progress, claim.placement
             )
-            self.move(claim.job_id, Move.CLAIM, promised)
+            self.move(claim.job_id, Move.NOMINATE, promised)
         for start in plan.starts:
             progress = self.entry(start.job_id).progress
             placed = lifecycle.place(start.job_id, progress, start.placement, self.now)
@@ -140,7 +140,7 @@ def test_nobody_gives_way_without_a_start(seed: int) -> None:
         plan = arena.plan()
         arena.carry_out(plan)
         arena.submit(2)  # newcomers, important ones too, must not take what is being cleared
-        waiting = {claim.job_id for claim in plan.claims}
+        waiting = {claim.job_id for claim in plan.nominations}
         arena.now += 100
         arena.carry_out(arena.plan())
         arena.let_them_go()
@@ -202,11 +202,11 @@ def test_the_set_that_gives_way_loses_the_least(seed: int) -> None:
         arena.let_them_go()
     arena.submit(1, priority=5000)
     plan = arena.plan()
-    if not plan.claims:
+    if not plan.nominations:
         event("nobody is asked")
         return
     event("somebody is asked")
-    winner = arena.entry(plan.claims[0].job_id)
+    winner = arena.entry(plan.nominations[0].job_id)
     chosen = [p for p in plan.preemptions if p.to == winner.job.job_id]
     able = [
         entry

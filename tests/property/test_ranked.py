@@ -17,13 +17,13 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import Plan
 from tgpu.core.policies.attained import Adaptive, LeastAttained
-from tgpu.core.policies.tiresias import Tiresias
 from tgpu.core.policy import OrderPolicy
 from tgpu.core.rules import PreemptionRules, Rules
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.restart import PUBLISHED
 from tgpu.simulate.run import Setting, simulate
+from tgpu.simulate.tiresias import Tiresias
 from tgpu.simulate.world import Arrival, Cluster
 
 BOUND_MS = 200_000
@@ -93,13 +93,13 @@ class Yard:
     def _carry_out(self, plan: Plan) -> None:
         for preemption in plan.preemptions:
             progress = self.entry(preemption.victim).progress
-            asked = lifecycle.give_way(preemption.victim, progress, preemption.to, "why")
+            asked = lifecycle.ask_preemption(preemption.victim, progress, preemption.to, "why")
             self._move(preemption.victim, Move.STOP, asked)
-        for claim in plan.claims:
-            promised = lifecycle.claim(
+        for claim in plan.nominations:
+            promised = lifecycle.nominate(
                 claim.job_id, self.entry(claim.job_id).progress, claim.placement
             )
-            self._move(claim.job_id, Move.CLAIM, promised)
+            self._move(claim.job_id, Move.NOMINATE, promised)
         for start in plan.starts:
             progress = self.entry(start.job_id).progress
             placed = lifecycle.place(start.job_id, progress, start.placement, self.now)
@@ -165,7 +165,7 @@ def test_who_gives_way_gives_way_to_one_job_only_and_that_gets_a_place(
         plan = yard.step()
         victims = [preemption.victim for preemption in plan.preemptions]
         assert len(victims) == len(set(victims))
-        assert {p.to for p in plan.preemptions} <= {claim.job_id for claim in plan.claims}
+        assert {p.to for p in plan.preemptions} <= {claim.job_id for claim in plan.nominations}
 
 
 def a_trace(rng: Random) -> list[Arrival]:

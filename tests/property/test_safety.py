@@ -22,7 +22,7 @@ from tgpu.core.node import Node
 from tgpu.core.plan import Plan
 from tgpu.core.policies import POLICY_NAMES, order_policy
 from tgpu.core.stages.place import place
-from tgpu.core.state import State, doom_cause
+from tgpu.core.state import State, unmet_cause
 from tgpu.core.units import GPU
 
 ROOT = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def _restore(world: World) -> State:
             for other in facts.ended
             if other in needed and facts.progress[other].state is not JobState.COMPLETED
         ]
-        doom = doom_cause(failed[0], facts.progress[failed[0]].state) if failed else None
-        state.restore(job, facts.progress[job_id], doom)
+        unmet = unmet_cause(failed[0], facts.progress[failed[0]].state) if failed else None
+        state.restore(job, facts.progress[job_id], unmet)
     state.restore_meters(averages(world.state), state.now)
     return state

@@ -38,7 +38,7 @@ def everything(state: State) -> dict[str, object]:
         "bookings": dict(ledger.bookings),
         "cohorts": copy.deepcopy(ledger.cohorts),
         "over_budget": dict(ledger.over_budget),
-        "claimants": [entry.job.job_id for entry in state.claimants()],
+        "claimants": [entry.job.job_id for entry in state.nominated()],
     }
 
 

@@ -340,7 +340,7 @@ class World:
     def carry_out(self, plan: Plan) -> None:
         for job_id in plan.expired:
             self._end(job_id, Move.COMPLETE, JobState.COMPLETED)
-        for job_id, _ in plan.doomed:
+        for job_id, _ in plan.unsatisfiable:
             self._end(job_id, Move.CANCEL, JobState.CANCELLED)
         for start in plan.starts:
             progress = self.facts.progress[start.job_id]

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 from tgpu.core import lifecycle
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import BookingRequest, choose
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.check import check_invariants
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.events import (
     BookingSet,
     JobMoved,
@@ -24,7 +24,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Array, Job, Options, Request, Where
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import Entry, State
@@ -68,21 +68,21 @@ class Yard:
 
     # -- what is asked -------------------------------------------------------------------------
 
-    def decide(self, witness: Witness | None = None, state: State | None = None) -> Plan:
+    def decide(self, observer: CycleObserver | None = None, state: State | None = None) -> Plan:
         return schedule(
             self.state if state is None else state,
             self.now,
             self.policy,
             rules=self.rules,
             promises=self.promises,
-            witness=witness,
+            observer=observer,
         )
 
-    def decider(self, state: State) -> Callable[[Witness | None], Plan]:
-        return lambda witness: self.decide(witness, state)
+    def decider(self, state: State) -> Callable[[CycleObserver | None], Plan]:
+        return lambda observer: self.decide(observer, state)
 
     @property
-    def promises(self) -> tuple[Reservation, ...]:
+    def promises(self) -> tuple[BackfillReservation, ...]:
         return self.plan.reservations
 
     def pending(self) -> list[Entry]:
@@ -126,7 +126,7 @@ class Yard:
 
     def book(self) -> None:
         starts_at = self.now + self.rng.choice((0, 500, 2500))
-        wish = BookingRequest(
+        wish = AdvanceReservationRequest(
             f"r-{len(self.state.ledger.bookings)}-{self.count}",
             self.rng.choice(TENANTS),
             self.rng.randint(1, 2),
@@ -135,7 +135,7 @@ class Yard:
             None,
         )
         found = choose(self.state, wish, self.now)
-        if isinstance(found, Booking):
+        if isinstance(found, AdvanceReservation):
             self.state.apply(BookingSet(self.now, found))
 
     # -- what there is ---------------------------------------------------------------------------

@@ -244,10 +244,15 @@ def test_the_policy_backfill_passes_only_around_reservations(
     assert rules_of(tmp_path, policy="backfill", passing=passing).passing is expected
 
 
-@pytest.mark.parametrize("policy", ["las", "adaptive", "tiresias"])
+@pytest.mark.parametrize("policy", ["las", "adaptive"])
 def test_under_policies_with_ranks_whoever_fits_passes(tmp_path: Path, policy: str) -> None:
     rules = rules_of(tmp_path, policy=policy, passing="strict", hold_after_seconds=60)
     assert (rules.passing, rules.hold_after_ms) == (Passing.GREEDY, None)
+
+
+def test_a_policy_of_simulations_alone_is_refused_with_what_to_take(tmp_path: Path) -> None:
+    with pytest.raises(CannotServe, match=r"^scheduler.policy: 'tiresias' .* las, or adaptive"):
+        rules_of(tmp_path, policy="tiresias")
 
 
 def test_the_settings_decide_where_jobs_go(tmp_path: Path) -> None:

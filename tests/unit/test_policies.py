@@ -150,3 +150,13 @@ def test_an_unknown_name_lists_those_there_are(installed):
     installed(lottery=f"{__name__}:Newest")
     with pytest.raises(ValueError, match=r"there are: priority, fifo, .*adaptive.*, lottery$"):
         load_policy("best", 60)
+
+
+def test_a_policy_of_simulations_alone_is_refused_with_what_to_take():
+    with pytest.raises(ValueError, match=r"'tiresias' .* in `tgpu sim` alone; a service has las"):
+        load_policy("tiresias", 60)
+
+
+def test_another_package_may_bring_a_policy_of_that_name(installed):
+    installed(tiresias=f"{__name__}:Newest")
+    assert isinstance(load_policy("tiresias", 60), ChoicePolicy)

@@ -11,7 +11,7 @@ from tgpu.app.run_as import run_as_rules
 from tgpu.app.scheduling import Foresight, Scheduling, recorded_values
 from tgpu.app.secret_key import load_sealer
 from tgpu.core.adjust import AdjustRules
-from tgpu.core.foreign import ForeignRules
+from tgpu.core.external_use import ExternalUseRules
 from tgpu.core.heat import HeatLimits
 from tgpu.core.idle import IdleRules
 from tgpu.core.ids import DEFAULT_TENANT, NodeId, TenantId
@@ -248,7 +248,7 @@ def _hardware_rules(settings: Settings) -> HardwareRules:
     devices = settings.devices
     return HardwareRules(
         heat=_heat_limits(settings),
-        foreign=ForeignRules(
+        foreign=ExternalUseRules(
             memory_millis=round(devices.memory_threshold * 1000),
             load_millis=round(devices.load_threshold * 1000),
         ),

@@ -9,8 +9,8 @@ from tgpu.api.rest.view import iso
 from tgpu.api.sentences import reason_model
 from tgpu.app.compose import scheduling_of
 from tgpu.app.refusal import CannotServe
-from tgpu.app.scheduling import Scheduling, settings_of
-from tgpu.core.cycle import Witness, schedule
+from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
@@ -85,7 +85,7 @@ def predictor_for(journal: Journal) -> Predictor:
 def in_force(rebuilt: Rebuilt) -> InForce:
     """Raises CannotServe where the policy of then is not installed here."""
     values: Values = rebuilt.values() or {}
-    settings, unknown = settings_of(values)
+    settings, unknown = settings_of(as_of_today(values))
     event = rebuilt.settings
     notes = []
     if not values:
@@ -94,6 +94,8 @@ def in_force(rebuilt: Rebuilt) -> InForce:
         notes.append("the settings of then are not on record, so those of the export were taken")
     if unknown:
         notes.append(f"settings that this version does not know: {', '.join(unknown)}")
+    if (former := former_policy(values)) is not None:
+        notes.append(former_note(former))
     version = "" if event is None else event.version
     if version and version != __version__:
         notes.append(f"decided by version {version}, replayed by {__version__}")
@@ -215,7 +217,7 @@ def decide(
     at: int,
     scheduling: Scheduling,
     promises: Promises,
-    witness: Witness | None = None,
+    observer: CycleObserver | None = None,
 ) -> Plan:
     return schedule(
         state,
@@ -224,7 +226,7 @@ def decide(
         rules=scheduling.rules,
         policies=scheduling.policies,
         promises=promises,
-        witness=witness,
+        observer=observer,
     )
 
 
@@ -237,8 +239,8 @@ class _Cycle:
         self.force = force
         self.at = at
 
-    def decide(self, witness: Witness | None) -> Plan:
-        return decide(self.state, self.at, self.force.scheduling, self.promises, witness)
+    def decide(self, observer: CycleObserver | None) -> Plan:
+        return decide(self.state, self.at, self.force.scheduling, self.promises, observer)
 
     def ahead(self, entry: Entry) -> Ahead | None:
         policy = self.force.scheduling.policy
@@ -381,14 +383,14 @@ def _unlike(step: Step, plan: Plan, state: State) -> list[ReplayDifference]:
 
 
 def _others(plan: Plan) -> Iterator[ReplayOther]:
-    for claim in plan.claims:
+    for claim in plan.nominations:
         yield ReplayOther(what="place kept", id=claim.job_id, text=place_text(claim.placement))
     for reservation in plan.reservations:
         where = place_text(reservation.placement)
         yield ReplayOther(what="reservation", id=reservation.job_id, text=where)
     for job_id in plan.expired:
         yield ReplayOther(what="lease ended", id=job_id, text="its time was up")
-    for job_id, cause in plan.doomed:
+    for job_id, cause in plan.unsatisfiable:
         yield ReplayOther(what="given up", id=job_id, text=cause)
     for booking_id, cause in plan.released:
         yield ReplayOther(what="reservation over", id=booking_id, text=cause)

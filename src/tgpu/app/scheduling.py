@@ -16,6 +16,7 @@ from tgpu.settings import Settings
 RecordedValues = Mapping[str, Scalar | tuple[Scalar, ...]]
 
 _SECTION: Final = "scheduler"
+_POLICY: Final = "scheduler.policy"
 # What of the other sections decides who starts, or is asked about afterwards.
 _OTHERS: Final = ("prediction.predictor", "quota.provider", "billing.cost_per_gpu_hour")
 # What of the section does not: it would only make records differ.
@@ -58,6 +59,26 @@ def recorded_values(settings: Settings) -> RecordedValues:
         name, _, field = key.partition(".")
         values[key] = getattr(getattr(settings, name), field)
     return values
+
+
+# Policies that services had once, with the one that decides in their place where the past does.
+_FORMER_POLICIES: Final = {"tiresias": "las"}
+
+
+def former_policy(values: RecordedValues) -> str | None:
+    """The policy on record, if no service has it any more."""
+    name = values.get(_POLICY)
+    return name if isinstance(name, str) and name in _FORMER_POLICIES else None
+
+
+def former_note(name: str) -> str:
+    return f"no service has the policy {name} any more: {_FORMER_POLICIES[name]} took its place"
+
+
+def as_of_today(values: RecordedValues) -> RecordedValues:
+    """What is on record, with a policy that there still is."""
+    former = former_policy(values)
+    return values if former is None else {**values, _POLICY: _FORMER_POLICIES[former]}
 
 
 def settings_of(values: RecordedValues) -> tuple[Settings, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tgpu.app.compose import scheduling_of
 from tgpu.app.replaying import predictor_for
-from tgpu.app.scheduling import Scheduling, settings_of
+from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
 from tgpu.core.events import Scalar
 from tgpu.core.tenant import OverBudget
 from tgpu.journal.again import NO_CHANGES, Changes, MakeScheduling, Tell, live_again
@@ -42,7 +42,7 @@ def compare(
     tell: Tell | None = None,
 ) -> Compared:
     """Raises CannotServe where a policy is not there."""
-    usual, _ = settings_of(past.values or {})
+    usual, _ = settings_of(as_of_today(past.values or {}))
     cost = usual.billing.cost_per_gpu_hour
     same = live_again(past, _maker({}), tell=tell)
     # The GPUs that there were are the same whoever decided.
@@ -77,7 +77,7 @@ class _Unknowing:
 
 def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
     def make(values: Values | None, foresight: Foresight) -> Scheduling:
-        settings, _ = settings_of({**(values or {}), **overrides})
+        settings, _ = settings_of({**as_of_today(values or {}), **overrides})
         return scheduling_of(settings, foresight)
 
     return make
@@ -101,6 +101,8 @@ def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
         found.append("who gives way is gone at once and loses all it did")
     if past.values is None:
         found.append("no settings are on record: the usual ones stand for those of then")
+    elif (former := former_policy(past.values)) is not None:
+        found.append(former_note(former))
     if settings.quota.provider != "local":
         found.append(f"the quota provider {settings.quota.provider} is not asked")
     if any(_stops(past)):

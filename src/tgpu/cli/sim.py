@@ -279,8 +279,7 @@ def _setting(
     from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
     from tgpu.core import rules
-    from tgpu.core.policies import RANKED_NAMES, TICK_MS, rules_under
-    from tgpu.policies import load_policy
+    from tgpu.simulate.policies import rules_of, simulated_policy, tick_of
     from tgpu.simulate.restart import LOSES_ALL, PUBLISHED
     from tgpu.simulate.run import Setting
 
@@ -288,7 +287,7 @@ def _setting(
     if hold_after not in (None, "0"):
         hold_ms = round(read_option("--hold-after", parse_duration, hold_after or "") * 1000)
     try:
-        order = load_policy(policy, 60)
+        order = simulated_policy(policy)
     except ValueError as error:
         raise bad_input(f"--policy: {error}") from error
     given = rules.Rules(
@@ -298,10 +297,10 @@ def _setting(
     )
     return Setting(
         order,
-        rules_under(policy, given),
+        rules_of(policy, given),
         rules.PlacementRule(placement.value),
         PUBLISHED if keep_work else LOSES_ALL,
-        tick_ms=TICK_MS if policy in RANKED_NAMES else None,
+        tick_ms=tick_of(policy),
     )
 
 
@@ -310,10 +309,10 @@ def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path |
     from dataclasses import replace
 
     from tgpu.cli.sim_predictor import Watched
-    from tgpu.policies import load_policy
     from tgpu.predictors import PREDICTOR_NAMES, Gbm, load_predictor
     from tgpu.simulate.foresight import Foresight
     from tgpu.simulate.past import read_past_jobs
+    from tgpu.simulate.policies import simulated_policy
 
     try:
         make = load_predictor("limit" if predictor == _TRUTH else predictor)
@@ -329,7 +328,7 @@ def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path |
         return found if predictor in (_TRUTH, *PREDICTOR_NAMES) else Watched(found, predictor)
 
     past = () if history is None else tuple(read_past_jobs(history))
-    foresight = Foresight(made, lambda options: load_policy(policy, 60, options), past=past)
+    foresight = Foresight(made, lambda options: simulated_policy(policy, options), past=past)
     return replace(setting, foresight=foresight)
 
 

@@ -10,10 +10,12 @@ from tgpu.core.ids import NodeId
 from tgpu.core.lifecycle import PLACED, Progress, ran_ms
 from tgpu.core.units import GPU, SECOND
 
-# GPU seconds from which the two queues of the policy `tiresias` part: its authors' number.
-TWO_QUEUES_AT: Final = 18_001
-# Where each step begins, in GPU seconds: each is twice the one before, up to a billion GPU years.
-FLOORS: Final = tuple(sorted({0, TWO_QUEUES_AT, *(1 << bits for bits in range(56))}))
+# There since the first version: without it `las` and `adaptive` would decide some cycles otherwise
+# than journals have it.
+_EXTRA_STEP: Final = 18_001
+# Where each step begins, in GPU seconds: each but that is twice the one before, up to a billion GPU
+# years.
+FLOORS: Final = tuple(sorted({0, _EXTRA_STEP, *(1 << bits for bits in range(56))}))
 _NEVER: Final = 1 << 80
 
 

@@ -36,9 +36,11 @@ def check_invariants(state: State) -> None:
 
 def check_plan(state: State, plan: Plan) -> None:
     """Raise InvariantBroken where the plan, carried out in order, breaks a rule."""
-    for job_id, _ in plan.doomed:
+    for job_id, _ in plan.unsatisfiable:
         _require(
-            state.doom_of(job_id) is not None, "the plan gives up job {}, which may start", job_id
+            state.unsatisfiable_cause(job_id) is not None,
+            "the plan gives up job {}, which may start",
+            job_id,
         )
     for job_id, times in Counter(start.job_id for start in plan.starts).items():
         _require(times == 1, "the plan starts job {} {} times", job_id, times)
@@ -161,7 +163,7 @@ def _check_place_of(state: State, entry: Entry, is_queued: bool, wakes_at: int |
         progress.state is JobState.PENDING
         and not progress.held
         and not _open_dependencies(state, entry.job)
-        and state.doom_of(job_id) is None
+        and state.unsatisfiable_cause(job_id) is None
     )
     is_due = progress.eligible_at <= state.now
     _require(

@@ -20,7 +20,7 @@ def digest(state: State) -> str:
         sorted((repr(owner), meter) for owner, meter in state.meters.by_owner.items()),
         sorted((key, spend[:-1]) for key, spend in state.budgets.spends.items()),
         sorted((key, spend[:-1]) for key, spend in state.user_days.spends.items()),
-        state.doomed(),
-        (ledger.mix, state.gave_way_at),
+        state.unsatisfiable(),
+        ledger.request_profile,
     ]
     return sha256(repr(parts).encode()).hexdigest()

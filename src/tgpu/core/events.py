@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import Move, Progress
-from tgpu.core.mix import Mix
 from tgpu.core.node import Node
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 
@@ -100,7 +100,7 @@ class NodeSet:
 @dataclass(frozen=True, slots=True)
 class BookingSet:
     at: int
-    booking: Booking
+    booking: AdvanceReservation
     by: str = ""  # as of JobMoved
 
 
@@ -132,7 +132,7 @@ class MixSet:
     """What jobs usually ask for, from now on: learnt from those there were."""
 
     at: int
-    mix: Mix
+    mix: RequestProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from tgpu.core.node_index import Group
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.stages.admit import over_type_quota, refuse
-from tgpu.core.stages.hold import FAR, Hold, Holds
 from tgpu.core.stages.place import (
     allows_type,
     could_ever_hold,
@@ -24,14 +23,15 @@ from tgpu.core.stages.place import (
     shape_of,
     workers_that_fit,
 )
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity, ReservedPart
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU
 
 
-def standing_holds(state: State, decided: Plan, now: int) -> Holds:
+def standing_holds(state: State, decided: Plan, now: int) -> ReservedCapacity:
     """What is kept for others since the last cycle."""
-    holds = Holds(state.ledger, now)
-    for entry in state.claimants():
+    holds = ReservedCapacity(state.ledger, now)
+    for entry in state.nominated():
         if entry.progress.claim is not None:
             holds.add(entry.job, entry.progress.claim, now)
     for reservation in decided.reservations:
@@ -50,7 +50,7 @@ def named(state: State, decided: Plan, found: Reason) -> Reason:
     job_id = JobId(str(found.fact("job")))
     entry = state.entry(job_id)
     has_claim = entry is not None and entry.progress.claim is not None
-    if has_claim or any(claim.job_id == job_id for claim in decided.claims):
+    if has_claim or any(claim.job_id == job_id for claim in decided.nominations):
         return reason(ReasonCode.PLACE_KEPT, job=job_id)
     return found
 
@@ -58,9 +58,9 @@ def named(state: State, decided: Plan, found: Reason) -> Reason:
 def own_reason(state: State, entry: Entry) -> Reason | None:
     """What keeps this job out of the queue, apart from its class."""
     progress, job = entry.progress, entry.job
-    doom = state.doom_of(job.job_id)
-    if doom is not None:
-        return reason(ReasonCode.DEPENDENCY_FAILED, cause=doom)
+    cause = state.unsatisfiable_cause(job.job_id)
+    if cause is not None:
+        return reason(ReasonCode.DEPENDENCY_FAILED, cause=cause)
     if progress.held:
         return reason(ReasonCode.HELD, **({"by": progress.held_by} if progress.held_by else {}))
     if entry.unmet:
@@ -93,7 +93,9 @@ def giving_way(state: State, job_id: JobId) -> list[JobId]:
     return sorted(found)
 
 
-def explain_class(books: Ledger, job_class: JobClass, holds: Holds | None = None) -> Reason:
+def explain_class(
+    books: Ledger, job_class: JobClass, holds: ReservedCapacity | None = None
+) -> Reason:
     """The reason of a class on these books, with what is kept for others."""
     refused = refuse(books, job_class)
     if refused is not None:
@@ -158,7 +160,7 @@ def _last_able(
     return None
 
 
-def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
+def _inside_booking(books: Ledger, job_class: JobClass, holds: ReservedCapacity) -> Reason:
     """It sees only the GPUs that are booked, and only while they are."""
     booking = books.bookings.get(job_class.booking or "")
     if booking is None or booking.node_id not in books.nodes:
@@ -173,7 +175,9 @@ def _inside_booking(books: Ledger, job_class: JobClass, holds: Holds) -> Reason:
     return no_room(books, [use], job_class)
 
 
-def _first_in_the_way(books: Ledger, job_class: JobClass, holds: Holds) -> Hold | None:
+def _first_in_the_way(
+    books: Ledger, job_class: JobClass, holds: ReservedCapacity
+) -> ReservedPart | None:
     """Of what is kept for others, in order, the first without which it would fit so far."""
     owners = holds.owners()
 
@@ -194,7 +198,7 @@ def _first_in_the_way(books: Ledger, job_class: JobClass, holds: Holds) -> Hold 
     return owners[too_many - 1]
 
 
-def _kept_reason(hold: Hold, job_class: JobClass, now: int) -> Reason:
+def _kept_reason(hold: ReservedPart, job_class: JobClass, now: int) -> Reason:
     limit = max(0, hold.starts_at - now)  # who is over by then is not in the way
     if hold.booking is not None:
         return reason(

@@ -14,17 +14,11 @@ from tgpu.core.events import BookingRemoved, JobMoved, TimePassed
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
-from tgpu.core.policy import (
-    ChoicePolicy,
-    OrderPolicy,
-    Policy,
-    goes_by_rounds,
-    is_ranking,
-)
+from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
+from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy, is_ranking
 from tgpu.core.predict import Confidence, weaker
 from tgpu.core.rules import PLAIN, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 
 
@@ -57,8 +51,8 @@ class Deciding:
     policy: Policy
     rules: Rules = PLAIN
     policies: Mapping[str, OrderPolicy] = field(default_factory=dict)
-    promises: Sequence[Reservation] = ()
-    closed: Collection[JobClass] = frozenset()
+    promises: Sequence[BackfillReservation] = ()
+    refused_classes: Collection[JobClass] = frozenset()
 
     def asking_nobody(self) -> "Deciding":
         """An order that only another package knows may count how often it is asked: the oldest
@@ -66,7 +60,7 @@ class Deciding:
         if not isinstance(self.policy, ChoicePolicy):
             return self
         oldest = ChoicePolicy(self.policy.name, lambda _, jobs: jobs[0] if jobs else None)
-        return Deciding(oldest, self.rules, self.policies, self.promises, self.closed)
+        return Deciding(oldest, self.rules, self.policies, self.promises, self.refused_classes)
 
 
 class _End(NamedTuple):
@@ -134,7 +128,7 @@ class Forward:
             self._state,
             now,
             deciding.policy,
-            deciding.closed,
+            deciding.refused_classes,
             rules=deciding.rules,
             policies=deciding.policies,
             promises=self.promises,
@@ -195,16 +189,16 @@ class Forward:
         for job_id in plan.expired:
             if (entry := self._state.entry(job_id)) is not None:
                 self._finish(entry, JobState.COMPLETED, now)
-        for job_id, _ in plan.doomed:
+        for job_id, _ in plan.unsatisfiable:
             if (entry := self._state.entry(job_id)) is not None:
                 self._finish(entry, JobState.CANCELLED, now)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)
-        for claim in plan.claims:
+        for claim in plan.nominations:
             entry = self._state.entry(claim.job_id)
             if entry is not None and entry.progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, entry.progress, claim.placement)
-                self._state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+                claimed = lifecycle.nominate(claim.job_id, entry.progress, claim.placement)
+                self._state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
         for booking_id, cause in plan.released:
             self._state.apply(BookingRemoved(now, booking_id, cause))
         for start in plan.starts:
@@ -228,7 +222,7 @@ class Forward:
         if entry is None:
             return
         job = entry.job
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
         self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
@@ -238,8 +232,7 @@ class Forward:
 def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
     if isinstance(policy, ChoicePolicy):
         return False
-    order = policy.at(state, now)
-    return is_ranking(order) or goes_by_rounds(order)
+    return is_ranking(policy.at(state, now))
 
 
 def play_forward(

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.errors import InvariantBroken
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Job
-from tgpu.core.mix import Mix
-from tgpu.core.mix_index import MixIndex
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.core.node_index import NodeIndex
+from tgpu.core.profile_index import ProfileIndex
 from tgpu.core.reasons import Reason
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.rules import PlacementRule
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.units import GPU
@@ -164,9 +164,11 @@ class Ledger:
         self.jobs = 0  # placed, of all tenants
         self.most_jobs: int | None = None  # None: as many as there is room for
         self.known_ends = 0  # jobs of which a time limit tells when they end at the latest
-        self.bookings: dict[str, Booking] = {}
+        self.bookings: dict[str, AdvanceReservation] = {}
         self.placement_rule = PlacementRule.FRAGMENTATION
-        self.mix: Mix | None = None  # what jobs usually ask for; None: nobody knows yet
+        self.request_profile: RequestProfile | None = (
+            None  # what jobs usually ask for; None: nobody knows yet
+        )
         # Whether the nodes, all free and well, would hold what classes of a shape ask for.
         self.ever_holds: dict[int, bool] = {}
         # Nodes that are alike have one number: see `gpu_count`.
@@ -176,7 +178,7 @@ class Ledger:
         self._node_ids: list[NodeId] | None = []
         self._index: NodeIndex | None = None
         self._changed: dict[NodeId, None] = {}  # nodes the index has not looked at since
-        self._mix_index: MixIndex | None = None
+        self._profile_index: ProfileIndex | None = None
         self._behind: dict[NodeId, None] = {}  # as `changed`, and the other index has looked
 
     def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
@@ -241,18 +243,18 @@ class Ledger:
             index.refresh(self._changed)
         if index is None or len(index.records) != len(self.nodes):
             index = self._index = NodeIndex(self.nodes)
-        if self._mix_index is not None:
-            self._mix_index.stale.update(self._changed)
+        if self._profile_index is not None:
+            self._profile_index.stale.update(self._changed)
         self._changed.clear()
         return index
 
-    def mix_index(self) -> MixIndex | None:
-        """As `index`, by the learnt mix; None where there is none, or it is not to be used."""
-        if self.mix is None or self.placement_rule is not PlacementRule.FRAGMENTATION:
+    def profile_index(self) -> ProfileIndex | None:
+        """As `index`, by the learnt profile; None where there is none, or it is not to be used."""
+        if self.request_profile is None or self.placement_rule is not PlacementRule.FRAGMENTATION:
             return None
-        index = self._mix_index
-        if index is None or not index.is_about(self.mix, self.nodes):
-            index = self._mix_index = MixIndex(self.mix, self.nodes)
+        index = self._profile_index
+        if index is None or not index.is_about(self.request_profile, self.nodes):
+            index = self._profile_index = ProfileIndex(self.request_profile, self.nodes)
         if self._changed:
             index.stale.update(self._changed)
             self._behind.update(self._changed)

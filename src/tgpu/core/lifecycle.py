@@ -36,7 +36,7 @@ class Move(StrEnum):
     REQUEUE = "be requeued"
     PREEMPT = "be preempted"
     STOP = "be stopped"
-    CLAIM = "be promised room"
+    NOMINATE = "be promised room"
     CHECKPOINT = "mark a checkpoint"
     NOTE = "be told something"
     HOLD = "be held"
@@ -56,7 +56,7 @@ MOVES: Final = MappingProxyType(
         (_S.PENDING, _M.CANCEL): _S.CANCELLED,
         (_S.PENDING, _M.HOLD): _S.PENDING,
         (_S.PENDING, _M.RELEASE): _S.PENDING,
-        (_S.PENDING, _M.CLAIM): _S.PENDING,
+        (_S.PENDING, _M.NOMINATE): _S.PENDING,
         (_S.SCHEDULED, _M.RUN): _S.RUNNING,
         # An attempt may be over before we hear that it began.
         (_S.SCHEDULED, _M.COMPLETE): _S.COMPLETED,
@@ -113,7 +113,8 @@ class Progress(Struct, frozen=True, gc=False):
     checkpoint_at: int | None = None  # what it did before this is not lost when it is ended
     preemptions: int = 0  # times it had to give way
     lost_gpu_millis_ms: int = 0  # GPU time that those times cost it
-    # GPUs that others are giving up for this waiting job: it is served first, on these if it can.
+    # GPUs that others are giving up for this waiting job, its nomination: it is served first, on
+    # these if it can. By the name it is stored under.
     claim: Placement | None = None
     fault: Fault | None = None  # whose doing it was that its last attempt did not end well
     ran_ms: int = 0  # how long its earlier attempts had their GPUs, all together
@@ -231,12 +232,14 @@ def requeue(
     )
 
 
-def claim(job_id: JobId, progress: Progress, placement: Placement) -> Progress:
+def nominate(job_id: JobId, progress: Progress, placement: Placement) -> Progress:
     """Promise a waiting job the GPUs that others give up for it."""
-    return replace(progress, state=next_state(job_id, progress.state, Move.CLAIM), claim=placement)
+    return replace(
+        progress, state=next_state(job_id, progress.state, Move.NOMINATE), claim=placement
+    )
 
 
-def give_way(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progress:
+def ask_preemption(job_id: JobId, progress: Progress, to: JobId, cause: str) -> Progress:
     """Ask a job to end for another; it keeps its GPUs until nothing of it is left."""
     stopping = stop(job_id, progress, cause)
     return progress if progress.stopping else replace(stopping, gives_way_to=to)

@@ -29,14 +29,14 @@ class Preemption(Struct, frozen=True, gc=False):
     lost_gpu_millis_ms: int  # GPU time since its last checkpoint
 
 
-class Claim(Struct, frozen=True, gc=False):
+class Nomination(Struct, frozen=True, gc=False):
     """The GPUs that a job gets once those who give way are gone."""
 
     job_id: JobId
     placement: Placement
 
 
-class Reservation(Struct, frozen=True, gc=False):
+class BackfillReservation(Struct, frozen=True, gc=False):
     """The first job that cannot start will, by then at the latest; others pass only around it."""
 
     job_id: JobId
@@ -47,11 +47,11 @@ class Reservation(Struct, frozen=True, gc=False):
 class Plan(Struct, frozen=True, gc=False):
     starts: tuple[Start, ...] = ()  # in the order in which they were decided
     expired: tuple[JobId, ...] = ()  # leases whose time is up
-    doomed: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause
+    unsatisfiable: tuple[tuple[JobId, str], ...] = ()  # jobs that can never start, with the cause
     preemptions: tuple[Preemption, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
     released: tuple[tuple[str, str], ...] = ()  # bookings that end, with the cause
-    reservations: tuple[Reservation, ...] = ()  # not recorded: every cycle makes its own
+    reservations: tuple[BackfillReservation, ...] = ()  # not recorded: every cycle makes its own
     stopped_by: JobId | None = None  # under `strict`, the job that nobody may pass
 
     def __bool__(self) -> bool:
@@ -59,8 +59,8 @@ class Plan(Struct, frozen=True, gc=False):
         return bool(
             self.starts
             or self.expired
-            or self.doomed
+            or self.unsatisfiable
             or self.preemptions
-            or self.claims
+            or self.nominations
             or self.released
         )

@@ -47,14 +47,6 @@ class Ranking(Order, Protocol):
         """How long somebody of this rank waits before so many give way, who lose so much."""
 
 
-class Rounds(Order, Protocol):
-    """An order that gives out all GPUs anew, by count, once in a while."""
-
-    round_ms: int
-
-    def rank(self, entry: Entry) -> Rank: ...
-
-
 class Parted(Order, Protocol):
     """An order in which jobs of one class may stand apart, by when they were submitted."""
 
@@ -69,10 +61,6 @@ def is_parted(order: Order) -> TypeGuard[Parted]:
 
 def is_ranking(order: Order) -> TypeGuard[Ranking]:
     return hasattr(order, "patience_ms")  # the cycle asks each time: isinstance is much slower
-
-
-def goes_by_rounds(order: Order) -> TypeGuard[Rounds]:
-    return hasattr(order, "round_ms")
 
 
 class OrderPolicy(Protocol):

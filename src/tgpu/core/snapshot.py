@@ -9,19 +9,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.budget import Spend
 from tgpu.core.events import BookingSet, NodeSet, QueueSet, TenantSet, TimePassed
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, JobState, Progress
 from tgpu.core.meter import Meter, Meters, Owner
-from tgpu.core.mix import Mix
 from tgpu.core.node import Node
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.reasons import Reason
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.rules import PlacementRule
-from tgpu.core.stages.line import Lines
+from tgpu.core.stages.queue_order import QueueOrder
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.user_days import TenantUser
@@ -37,19 +37,17 @@ class Picture:
     tenants: tuple[Tenant, ...]
     queues: tuple[TenantQueue, ...]
     nodes: tuple[Node, ...]
-    bookings: tuple[Booking, ...]
+    bookings: tuple[AdvanceReservation, ...]
     jobs: tuple[tuple[Job, Progress], ...]  # those that others wait for first
     placement: PlacementRule
     most_jobs: int | None
-    mix: Mix | None
+    mix: RequestProfile | None
     half_life_ms: int
     meters: Mapping[Owner, Meter]
     spends: Mapping[TenantId, Spend]
     over_budget: Mapping[TenantId, Reason]
     user_spends: Mapping[TenantUser, Spend]
     over_day: Mapping[TenantUser, Reason]
-    looked_at: int
-    gave_way_at: int
     is_whole: bool  # false: more wait than were taken along
 
 
@@ -78,15 +76,13 @@ def picture(
         tuple(_taken_along(state, chosen)),
         ledger.placement_rule,
         ledger.most_jobs,
-        ledger.mix,
+        ledger.request_profile,
         state.meters.half_life_ms,
         dict(state.meters.by_owner),
         dict(state.budgets.spends),
         dict(ledger.over_budget),
         dict(state.user_days.spends),
         dict(ledger.over_day),
-        state.looked_at,
-        state.gave_way_at,
         is_whole,
     )
 
@@ -95,7 +91,7 @@ def fill(made: State, taken: Picture) -> Iterator[None]:
     """Put what is in a picture into an empty state, piece by piece: it is whole at the end."""
     made.ledger.placement_rule = taken.placement
     made.ledger.most_jobs = taken.most_jobs
-    made.ledger.mix = taken.mix
+    made.ledger.request_profile = taken.mix
     made.meters = Meters(taken.half_life_ms)
     for tenant in taken.tenants:
         made.apply(TenantSet(0, tenant))
@@ -116,7 +112,6 @@ def fill(made: State, taken: Picture) -> Iterator[None]:
     made.ledger.over_budget = dict(taken.over_budget)
     made.user_days.spends.update(taken.user_spends)
     made.ledger.over_day = dict(taken.over_day)
-    made.looked_at, made.gave_way_at = taken.looked_at, taken.gave_way_at
 
 
 def state_of(taken: Picture) -> State:
@@ -143,7 +138,7 @@ def _may_start(state: State, entry: Entry, taken: Collection[JobId]) -> bool:
     progress = entry.progress
     if progress.state is not JobState.PENDING or progress.held:
         return False
-    if state.doom_of(entry.job.job_id) is not None:
+    if state.unsatisfiable_cause(entry.job.job_id) is not None:
         return False
     return not entry.unmet or all(
         other.job_id in taken or state.entry(other.job_id) is None for other in entry.job.after
@@ -158,14 +153,14 @@ def _next_in_line(
     most: int,
 ) -> list[Entry]:
     """As the line stands now; where only somebody else's code knows the order, the oldest."""
-    found: list[JobId] = [entry.job.job_id for entry in state.claimants()]
+    found: list[JobId] = [entry.job.job_id for entry in state.nominated()]
     seen = frozenset(found)
     if isinstance(policy, ChoicePolicy):
         found += _oldest(state, seen, most)
     else:
         order = policy.at(state, now)
         own = {name: each.at(state, now) for name, each in policies.items()}
-        lines = Lines(state.ledger, order, own, state.waiting.classes(), seen)
+        lines = QueueOrder(state.ledger, order, own, state.waiting.classes(), seen)
         while len(found) < most and (next_one := lines.next()) is not None:
             line, head = next_one
             found.append(head.key[2])

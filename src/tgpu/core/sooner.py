@@ -9,7 +9,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.forward import Deciding, Forward, Runs
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
@@ -125,16 +125,16 @@ def _candidates(world: World, job: Job) -> Iterator[Change]:
     assert entry is not None  # it was put there just now
     calm = world.deciding.asking_nobody()
 
-    def decide(witness: Witness | None) -> Plan:
+    def decide(observer: CycleObserver | None) -> Plan:
         return schedule(
             state,
             now,
             calm.policy,
-            calm.closed,
+            calm.refused_classes,
             rules=calm.rules,
             policies=calm.policies,
             promises=calm.promises,
-            witness=witness,
+            observer=observer,
         )
 
     found: Why = why(state, entry, now, decide)

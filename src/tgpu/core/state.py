@@ -41,7 +41,6 @@ from tgpu.core.lifecycle import (
     PLACED,
     TERMINAL,
     JobState,
-    Move,
     Progress,
 )
 from tgpu.core.meter import Meter, Meters, Owner
@@ -52,7 +51,6 @@ from tgpu.core.user_days import UserDays
 
 # Names at hand: those of an enum are looked up each time, and this is the path of every job.
 _PENDING: Final = JobState.PENDING
-_PREEMPT: Final = Move.PREEMPT
 
 Setting = (
     JobChanged
@@ -104,13 +102,11 @@ class State:
         # What placed jobs have, and the sum of its squares: how large the usual GPU's job is.
         self.held_millis = 0
         self.held_squares = 0
-        self.looked_at = -1  # when time passed last, before now
-        self.gave_way_at = -1  # when somebody did last
         self._sleeping: SortedList[tuple[int, JobId]] = SortedList()
         self._leases: list[tuple[int, JobId]] = []  # in order; there are few
         self._dependents: dict[JobId, list[JobId]] = {}
-        self._doomed: dict[JobId, str] = {}
-        self._claimants: dict[JobId, Entry] = {}
+        self._unsatisfiable: dict[JobId, str] = {}
+        self._nominated: dict[JobId, Entry] = {}
 
     # -- the read side ---------------------------------------------------------------------
 
@@ -137,16 +133,16 @@ class State:
     def is_placed(self, job_id: JobId) -> bool:
         return job_id in self._placed
 
-    def claimants(self) -> list[Entry]:
+    def nominated(self) -> list[Entry]:
         """Waiting jobs that others give way to, oldest first."""
-        if not self._claimants:
+        if not self._nominated:
             return []
         return sorted(
-            (e for e in self._claimants.values() if not self._is_kept_back(e)),
+            (e for e in self._nominated.values() if not self._is_kept_back(e)),
             key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
-    def anybody_gives_way_to(self, job_id: JobId) -> bool:
+    def is_anybody_preempted_for(self, job_id: JobId) -> bool:
         return any(entry.progress.gives_way_to == job_id for entry in self._placed.values())
 
     def expired_leases(self, now: int) -> list[JobId]:
@@ -154,13 +150,13 @@ class State:
             return []
         return [job_id for _, job_id in self._leases[: bisect_right(self._leases, (now, _LAST_ID))]]
 
-    def doomed(self) -> list[tuple[JobId, str]]:
+    def unsatisfiable(self) -> list[tuple[JobId, str]]:
         """Jobs whose dependencies can never be met, with the cause, by id."""
-        return sorted(self._doomed.items()) if self._doomed else []
+        return sorted(self._unsatisfiable.items()) if self._unsatisfiable else []
 
-    def doom_of(self, job_id: JobId) -> str | None:
+    def unsatisfiable_cause(self, job_id: JobId) -> str | None:
         """Why this job can never start; None where it still can."""
-        return self._doomed.get(job_id)
+        return self._unsatisfiable.get(job_id)
 
     def sleeping(self) -> Iterator[tuple[int, JobId]]:
         """Jobs whose back-off has not ended, with its end."""
@@ -184,8 +180,8 @@ class State:
         return not (
             self.waiting.size
             or self._leases
-            or self._doomed
-            or self._claimants
+            or self._unsatisfiable
+            or self._nominated
             or self.ledger.bookings
         )
 
@@ -232,7 +228,7 @@ class State:
             case BookingRemoved():
                 self._remove_booking(event.booking_id)
             case MixSet():
-                self.ledger.mix = event.mix
+                self.ledger.request_profile = event.mix
             case ClockStepped():
                 self._step_clock(event)
             case SettingsSet():  # for those who look back
@@ -240,12 +236,12 @@ class State:
             case _:
                 assert_never(event)
 
-    def restore(self, job: Job, progress: Progress, doom: str | None = None) -> None:
+    def restore(self, job: Job, progress: Progress, unmet: str | None = None) -> None:
         """Take in a job that is not over: a new one, or one from the store at start.
 
         Dependencies must be in the state already, or over. The state forgets what is over, so it
-        cannot tell how such a one ended: where an `ok` was not met, the caller passes the `doom`
-        that `doom_cause` writes, and the next cycle gives the job up.
+        cannot tell how such a one ended: where an `ok` was not met, the caller passes the cause
+        that `unmet_cause` writes, and the next cycle gives the job up.
         """
         if job.job_id in self._entries:
             raise InvariantBroken(f"job {job.job_id} is in the state twice")
@@ -260,8 +256,8 @@ class State:
         self._entries[job.job_id] = entry
         self.counts[progress.state] += 1
         self._depend(entry, job)
-        if doom is not None:
-            self._doomed[job.job_id] = doom
+        if unmet is not None:
+            self._unsatisfiable[job.job_id] = unmet
         self._enter(entry)
         if progress.state in PLACED:
             millis, since = job.request.gpu_millis, progress.started_at or 0
@@ -281,7 +277,7 @@ class State:
         self._leave(entry)
         self.counts[entry.progress.state] -= 1
         self.waiting.leave(entry.queue)
-        self._doomed.pop(job_id, None)
+        self._unsatisfiable.pop(job_id, None)
 
     def restore_meters(self, averages: Mapping[Owner, tuple[int, int]], now: int) -> None:
         """Take in what was measured, with the instant it was true, after the jobs were restored.
@@ -354,8 +350,6 @@ class State:
         self.counts[after.state] += 1
         if after.ran_ms != before.ran_ms:
             self._file_again(entry, after)
-        if event.move is _PREEMPT:
-            self.gave_way_at = event.at
         entry.progress = after
         if after.state in TERMINAL:
             self._drop(entry)
@@ -372,14 +366,15 @@ class State:
         if job.after != entry.job.after:
             self._wait_for_others(entry, job)
         if job.options.booking != entry.job.options.booking:
-            self._doomed.pop(job.job_id, None)
+            self._unsatisfiable.pop(job.job_id, None)
         ran_ms = entry.progress.ran_ms
         level = level_of(job.request.gpu_millis, ran_ms) if ran_ms else 0
         entry.job, entry.queue = job, self.waiting.queue_of(job, level)
         self._enter(entry)
 
     def _wait_for_others(self, entry: Entry, job: Job) -> None:
-        """Its dependencies are others now; what one that no longer counts has doomed may start."""
+        """Its dependencies are others now; what only one that no longer counts kept from
+        it may start."""
         for dependency in entry.job.after:
             dependents = self._dependents.get(dependency.job_id)
             if dependents is not None and job.job_id in dependents:
@@ -387,7 +382,7 @@ class State:
                 if not dependents:
                     del self._dependents[dependency.job_id]
         entry.unmet = 0
-        self._doomed.pop(job.job_id, None)
+        self._unsatisfiable.pop(job.job_id, None)
         self._depend(entry, job)
 
     def _depend(self, entry: Entry, job: Job) -> None:
@@ -416,7 +411,7 @@ class State:
         """Put a job into the index where its progress belongs; `_leave` is the exact inverse."""
         job, progress = entry.job, entry.progress
         if job.options.booking is not None and progress.state is _PENDING:
-            self._doom_without_booking(job)
+            self._refuse_without_booking(job)
         if progress.state in PLACED:
             if progress.placement is None:
                 raise InvariantBroken(f"job {job.job_id} is {progress.state} nowhere")
@@ -436,7 +431,7 @@ class State:
         else:
             self.waiting.add(entry.queue, job.submitted_at, job.job_id)
         if progress.claim is not None:
-            self._claimants[job.job_id] = entry
+            self._nominated[job.job_id] = entry
 
     def _leave(self, entry: Entry) -> None:
         job, progress = entry.job, entry.progress
@@ -462,7 +457,7 @@ class State:
         else:
             self.waiting.discard(entry.queue, job.submitted_at, job.job_id)
         if progress.claim is not None:
-            self._claimants.pop(job.job_id, None)
+            self._nominated.pop(job.job_id, None)
 
     def _is_kept_back(self, entry: Entry) -> bool:
         """Whether something other than time and room keeps a job without GPUs from starting."""
@@ -471,15 +466,15 @@ class State:
             progress.held
             or entry.unmet > 0
             or progress.state is not _PENDING  # preempted, and not yet requeued
-            or (bool(self._doomed) and entry.job.job_id in self._doomed)
+            or (bool(self._unsatisfiable) and entry.job.job_id in self._unsatisfiable)
         )
 
     def _drop(self, entry: Entry) -> None:
         job_id = entry.job.job_id
         del self._entries[job_id]
         self.waiting.leave(entry.queue)
-        if self._doomed:
-            self._doomed.pop(job_id, None)
+        if self._unsatisfiable:
+            self._unsatisfiable.pop(job_id, None)
         if not self._dependents:
             return
         completed = entry.progress.state is JobState.COMPLETED
@@ -491,13 +486,14 @@ class State:
             dependent.unmet -= 1
             if not completed and _needs_ok(dependent.job, job_id):
                 # The first cause stays: a reason that changes while nothing can be done confuses.
-                self._doomed.setdefault(dependent_id, doom_cause(job_id, entry.progress.state))
+                self._unsatisfiable.setdefault(
+                    dependent_id, unmet_cause(job_id, entry.progress.state)
+                )
             self._enter(dependent)
 
     def _wake(self, now: int) -> None:
         """Time never goes back: a clock that was set back changes nothing until it caught up."""
-        if now > self.now:
-            self.looked_at, self.now = self.now, now
+        self.now = max(self.now, now)
         self._look_at_budgets()
         while self._sleeping and self._sleeping[0][0] <= self.now:
             _, job_id = self._sleeping.pop(0)
@@ -523,18 +519,16 @@ class State:
         for known in self._entries.values():
             known.job = aged(known.job, by)
         self.now += by
-        self.looked_at = max(-1, self.looked_at + by) if self.looked_at >= 0 else -1
-        self.gave_way_at = max(-1, self.gave_way_at + by) if self.gave_way_at >= 0 else -1
         for (_, progress), entry in zip(event.moved, entries, strict=True):
             assert entry is not None
             entry.progress = progress
             self._enter(entry)
         self._wake(event.at)
 
-    def _doom_without_booking(self, job: Job) -> None:
+    def _refuse_without_booking(self, job: Job) -> None:
         booking = job.options.booking
         if booking is not None and booking not in self.ledger.bookings:
-            self._doomed.setdefault(job.job_id, f"reservation {booking} it runs in is over")
+            self._unsatisfiable.setdefault(job.job_id, f"reservation {booking} it runs in is over")
 
     def _remove_booking(self, booking_id: str) -> None:
         """Its jobs that wait can no longer start; those that run go on."""
@@ -569,7 +563,7 @@ def held_change(job: Job, before: Progress, after: Progress) -> int:
     return job.request.gpu_millis * ((after.state in PLACED) - (before.state in PLACED))
 
 
-def doom_cause(job_id: JobId, ended_as: JobState) -> str:
+def unmet_cause(job_id: JobId, ended_as: JobState) -> str:
     """The sentence for a job whose `ok` dependency on `job_id` was not met."""
     return f"job {job_id} it depends on {ended_as}"
 

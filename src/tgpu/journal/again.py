@@ -29,7 +29,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
 from tgpu.core.policy import OrderPolicy, Policy
 from tgpu.core.rules import PlacementRule, Rules
 from tgpu.core.state import Entry
@@ -149,7 +149,7 @@ class _Again:
         self._foresight = rebuilt.foresight
         self._now = past.begins
         self._ends: list[tuple[int, JobId, int]] = []  # when, who, in which attempt
-        self._promises: tuple[Reservation, ...] = ()
+        self._promises: tuple[BackfillReservation, ...] = ()
         self._gpus = 0
         self._scheduling = make(past.values, self._foresight)
         self._set_rules()
@@ -335,17 +335,17 @@ class _Again:
     def _carry_out(self, plan: Plan) -> None:
         for job_id in plan.expired:
             self._finish(job_id, JobState.COMPLETED, "its time was up")
-        for job_id, cause in plan.doomed:
+        for job_id, cause in plan.unsatisfiable:
             self._finish(job_id, JobState.CANCELLED, cause)
         for booking_id, cause in plan.released:
             self._state.apply(BookingRemoved(self._now, booking_id, cause))
         for preemption in plan.preemptions:
             self._preempt(preemption)
-        for claim in plan.claims:
+        for claim in plan.nominations:
             progress = self._entry(claim.job_id).progress
             if progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
-                self._state.apply(JobMoved(self._now, claim.job_id, Move.CLAIM, claimed))
+                claimed = lifecycle.nominate(claim.job_id, progress, claim.placement)
+                self._state.apply(JobMoved(self._now, claim.job_id, Move.NOMINATE, claimed))
         for start in plan.starts:
             self._start(start)
 
@@ -371,7 +371,7 @@ class _Again:
         job, now = entry.job, self._now
         if fate.since is None:
             return
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
         self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))

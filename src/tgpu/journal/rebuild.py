@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.budget import Spend
 from tgpu.core.errors import SchedulerError
 from tgpu.core.events import (
@@ -25,10 +25,10 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.meter import Meter, Meters
-from tgpu.core.mix import Mix
 from tgpu.core.neighbours import Begun, Lookout, Neighbours
 from tgpu.core.node import Node
 from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
+from tgpu.core.request_profile import RequestProfile
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
@@ -172,14 +172,13 @@ class Rebuilt:
         days = {(tenant_id, user): spend for tenant_id, user, spend in found.user_days}
         state.user_days.load(days)
         state.counts.update({JobState(name): count for name, count in found.over.items()})
-        state.ledger.mix = found.mix
+        state.ledger.request_profile = found.mix
         if found.settings is not None:
             self.settings = found.settings
         self.foresight.restore(found.learned)
         self.foresight.neighbours.restore(found.begun)
         self.at = found.at
         state.apply(TimePassed(found.at))
-        state.looked_at, state.gave_way_at = found.looked_at, found.gave_way_at
 
 
 class _Snapshot(msgspec.Struct):
@@ -189,7 +188,7 @@ class _Snapshot(msgspec.Struct):
     tenants: list[Tenant]
     queues: list[TenantQueue]
     nodes: list[Node]
-    bookings: list[Booking]
+    bookings: list[AdvanceReservation]
     usage: list[tuple[TenantId, str, Usage]]
     half_life_ms: int
     meters: list[tuple[TenantId, str | None, int, int, int]]
@@ -197,9 +196,7 @@ class _Snapshot(msgspec.Struct):
     over: dict[str, int]
     settings: SettingsSet | None = None
     learned: list[Learned] = []  # how long jobs ran that ended before, the newest
-    mix: Mix | None = None
-    looked_at: int = -1
-    gave_way_at: int = -1
+    mix: RequestProfile | None = None
     begun: list[Begun] = []  # what jobs submitted together tell of each other
     user_days: list[tuple[TenantId, str, Spend]] = []
 
@@ -207,7 +204,8 @@ class _Snapshot(msgspec.Struct):
 class _SnapshotJob(msgspec.Struct):
     submission: msgspec.Raw  # as the journal has it, of this job alone
     progress: Progress
-    doom: str | None = None
+    # Why it can never start; stored under the name it had first.
+    unsatisfiable: str | None = msgspec.field(default=None, name="doom")
 
 
 def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
@@ -216,7 +214,7 @@ def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
     event = event_codec.decode_event("jobs_submitted", bytes(found.submission))
     assert isinstance(event, JobsSubmitted)
     (job,) = event.jobs
-    return job, found.progress, found.doom
+    return job, found.progress, found.unsatisfiable
 
 
 def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
@@ -238,9 +236,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         {name.value: state.counts[name] for name in JobState if name in TERMINAL},
         rebuilt.settings,
         list(rebuilt.foresight.learned),
-        ledger.mix,
-        state.looked_at,
-        state.gave_way_at,
+        ledger.request_profile,
         rebuilt.foresight.neighbours.kept(),
         [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )
@@ -252,7 +248,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
                 event_codec.event_text(JobsSubmitted(job.submitted_at, (job,)), {}).encode()
             ),
             entry.progress,
-            state.doom_of(job.job_id),
+            state.unsatisfiable_cause(job.job_id),
         )
         yield b'{"job":%s}\n' % msgspec.json.encode(one)
 

@@ -12,7 +12,7 @@ from tgpu.core.events import BookingRemoved, ClockStepped, Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Placement
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.predict import Predictor
 from tgpu.core.state import State
 from tgpu.core.units import GPU
@@ -30,7 +30,7 @@ class _Taken(NamedTuple):
     event: Event
 
 
-Promises = Sequence[Reservation]
+Promises = Sequence[BackfillReservation]
 # What a cycle on this state at this instant promises, given what the one before it did.
 Promise = Callable[[Rebuilt, int, Promises], Promises]
 
@@ -244,7 +244,7 @@ def _note(found: Decisions, event: JobMoved, state: State) -> None:
     match event.move:
         case Move.START:
             found["starts"][job_id] = place_text(progress.placement)
-        case Move.CLAIM:
+        case Move.NOMINATE:
             found["claims"][job_id] = place_text(progress.claim)
         case Move.STOP if progress.gives_way_to is not None:  # else its budget is used up
             found["preemptions"][job_id] = str(progress.gives_way_to)
@@ -253,7 +253,7 @@ def _note(found: Decisions, event: JobMoved, state: State) -> None:
         case Move.COMPLETE:
             found["expired"][job_id] = ""
         case Move.CANCEL if _waits(state, job_id):  # else it is a lease without a budget
-            found["given_up"][job_id] = state.doom_of(job_id) or ""
+            found["given_up"][job_id] = state.unsatisfiable_cause(job_id) or ""
 
 
 def _waits(state: State, job_id: JobId) -> bool:
@@ -281,11 +281,11 @@ def decided(plan: Plan, state: State) -> Decisions:
         },
         "claims": {
             one.job_id: place_text(one.placement)
-            for one in plan.claims
+            for one in plan.nominations
             if is_new(one.job_id, one.placement)
         },
         "expired": dict.fromkeys(plan.expired, ""),
-        "given_up": dict(plan.doomed),
+        "given_up": dict(plan.unsatisfiable),
         "released": dict(plan.released),
     }
 

@@ -7,7 +7,7 @@ more, and what stands here only ever reads.
 
 from typing import Final
 
-from tgpu.core.bookings import OVER
+from tgpu.core.advance_reservations import OVER
 from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved, UsageAdded
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
@@ -74,12 +74,12 @@ def _rank_of_move(event: JobMoved, state: State) -> int | None:
     is_lease = entry is not None and entry.job.options.lease
     gives_way = event.move is Move.STOP and progress.gives_way_to is not None
     ends = event.move is Move.COMPLETE and progress.cause == _TIME_UP
-    is_given_up = event.move is Move.CANCEL and state.doom_of(event.job_id) is not None
+    is_given_up = event.move is Move.CANCEL and state.unsatisfiable_cause(event.job_id) is not None
     if ends or is_given_up:
         return _ENDED
     if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
         return _GAVE_WAY
-    if event.move is Move.CLAIM:
+    if event.move is Move.NOMINATE:
         return _CLAIMED
     if event.move is Move.START or (is_lease and event.move is Move.RUN):
         return _STARTED

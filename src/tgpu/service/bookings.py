@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from tgpu.core import bookings
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import BookingRequest, Refusal, Unbookable
+from tgpu.core import advance_reservations
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import AdvanceReservationRequest, Refusal, Unbookable
 from tgpu.core.errors import (
     Conflict,
     InvalidRequest,
@@ -85,13 +85,13 @@ class BookingCommands:
     async def open(self, store: Store) -> None:
         """Load what is booked. Before the jobs, which name bookings."""
         for body in (await store.documents(KIND)).values():
-            self._state.apply(BookingSet(0, msgspec.json.decode(body, type=Booking)))
+            self._state.apply(BookingSet(0, msgspec.json.decode(body, type=AdvanceReservation)))
         numbers = await store.documents(_NUMBER)
         self._last_numbers = {
             whose: msgspec.json.decode(number, type=int) for whose, number in numbers.items()
         }
 
-    async def reserve(self, wish: Wish) -> Booking:
+    async def reserve(self, wish: Wish) -> AdvanceReservation:
         """Book GPUs. The sentence of the refusal says what would be possible."""
         name = wish.booking_id
         if name is not None and wish.of_tenant:
@@ -99,11 +99,11 @@ class BookingCommands:
         if name is not None and not _ID.fullmatch(name):
             raise InvalidRequest("id", wish.booking_id, f"an id is {NAME_RULE}")
 
-        def decide(state: State) -> Decision[Booking]:
+        def decide(state: State) -> Decision[AdvanceReservation]:
             now = self._clock.now()
             number, booking_id = self._name(state, wish)
             wanted = self._request(state, wish, booking_id, now)
-            found = bookings.choose(state, wanted, now)
+            found = advance_reservations.choose(state, wanted, now)
             if isinstance(found, Unbookable):
                 raise _refusal(wanted, found)
             whose = _whose(wish)
@@ -114,10 +114,10 @@ class BookingCommands:
         # Alone: two who book at once must not get the same GPUs.
         return await self._writer.do(decide, touches=None)
 
-    async def cancel(self, booking_id: str, cause: str = "cancelled") -> Booking:
+    async def cancel(self, booking_id: str, cause: str = "cancelled") -> AdvanceReservation:
         """Give it back. Its jobs that wait are cancelled; those that run go on."""
 
-        def decide(state: State) -> Decision[Booking]:
+        def decide(state: State) -> Decision[AdvanceReservation]:
             booking = booking_of(state, booking_id)
             gone = BookingRemoved(self._clock.now(), booking_id, cause)
             return Decision(booking, [gone], documents={(KIND, booking_id): None})
@@ -126,11 +126,11 @@ class BookingCommands:
 
     async def mend(self, now: int) -> None:
         """Move bookings that lost GPUs to others, where there are any."""
-        if not self._state.ledger.bookings or not bookings.broken(self._state, now):
+        if not self._state.ledger.bookings or not advance_reservations.broken(self._state, now):
             return
 
         def decide(state: State) -> Decision[None]:
-            moved = bookings.moves(state, now)
+            moved = advance_reservations.moves(state, now)
             documents: dict[tuple[str, str], bytes | None] = {}
             for booking in moved:
                 documents |= document(booking)
@@ -142,7 +142,7 @@ class BookingCommands:
         """What an operator should know; empty when all is well."""
         return [
             f"reservation {booking_id}: {trouble}; no other GPUs are free for it"
-            for booking_id, trouble in bookings.broken(self._state, self._clock.now())
+            for booking_id, trouble in advance_reservations.broken(self._state, self._clock.now())
         ]
 
     def _name(self, state: State, wish: Wish) -> tuple[int, str]:
@@ -160,7 +160,9 @@ class BookingCommands:
             number += 1
         return number, f"{prefix}r-{number}"
 
-    def _request(self, state: State, wish: Wish, booking_id: str, now: int) -> BookingRequest:
+    def _request(
+        self, state: State, wish: Wish, booking_id: str, now: int
+    ) -> AdvanceReservationRequest:
         self._check(state, wish)
         starts_at = now if wish.starts_at is None else wish.starts_at
         if starts_at < now - _SLACK_MS:
@@ -174,7 +176,7 @@ class BookingCommands:
             )
         starts_at = max(starts_at, now)
         unused_ms = self._limits.unused_ms if wish.unused_ms is None else wish.unused_ms
-        return BookingRequest(
+        return AdvanceReservationRequest(
             booking_id,
             wish.tenant_id,
             wish.gpus,
@@ -208,7 +210,7 @@ def _whose(wish: Wish) -> str:
     return f"{wish.tenant_id}:" if wish.of_tenant else _BY_NO_TENANT
 
 
-def named(state: State, name: str, tenants: Iterable[TenantId] | None) -> Booking | None:
+def named(state: State, name: str, tenants: Iterable[TenantId] | None) -> AdvanceReservation | None:
     """The booking of that id, or of that name of one of these tenants; None: those of all."""
     booking = state.ledger.bookings.get(name)
     if tenants is None:
@@ -219,7 +221,7 @@ def named(state: State, name: str, tenants: Iterable[TenantId] | None) -> Bookin
     return next((own for own in found if own is not None), None)
 
 
-def booking_of(state: State, booking_id: str) -> Booking:
+def booking_of(state: State, booking_id: str) -> AdvanceReservation:
     booking = state.ledger.bookings.get(booking_id)
     if booking is None:
         raise no_booking(booking_id)
@@ -230,16 +232,16 @@ def no_booking(booking_id: str) -> NotFound:
     return NotFound("reservation", booking_id, "it may be over: `tgpu reservations` shows the rest")
 
 
-def bookings_of(state: State) -> list[Booking]:
+def bookings_of(state: State) -> list[AdvanceReservation]:
     """By start, then id."""
     return sorted(state.ledger.bookings.values(), key=lambda b: (b.starts_at, b.booking_id))
 
 
-def document(booking: Booking) -> Mapping[tuple[str, str], bytes | None]:
+def document(booking: AdvanceReservation) -> Mapping[tuple[str, str], bytes | None]:
     return {(KIND, booking.booking_id): msgspec.json.encode(booking)}
 
 
-def _refusal(wanted: BookingRequest, why: Unbookable) -> SchedulerError:
+def _refusal(wanted: AdvanceReservationRequest, why: Unbookable) -> SchedulerError:
     there = ", ".join(why.there)
     match why.code:
         case Refusal.NO_NODE:
@@ -263,7 +265,7 @@ def _refusal(wanted: BookingRequest, why: Unbookable) -> SchedulerError:
             return _never(wanted, why)
 
 
-def _never(wanted: BookingRequest, why: Unbookable) -> InvalidRequest:
+def _never(wanted: AdvanceReservationRequest, why: Unbookable) -> InvalidRequest:
     """What another time would not change."""
     there = ", ".join(why.there)
     if why.code is Refusal.NO_SUCH_NODE:
@@ -276,7 +278,7 @@ def _never(wanted: BookingRequest, why: Unbookable) -> InvalidRequest:
     return InvalidRequest("gpus", wanted.gpus, remedy)
 
 
-def _booked(wanted: BookingRequest, why: Unbookable) -> Conflict:
+def _booked(wanted: AdvanceReservationRequest, why: Unbookable) -> Conflict:
     kind = f" {wanted.gpu_type}" if wanted.gpu_type else ""
     span = f"from {utc_text(wanted.starts_at)} to {utc_text(wanted.ends_at)}"
     left = (

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from tgpu.core import lifecycle
 from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved
-from tgpu.core.gave_way import whose, without_names
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.plan import Plan, Preemption, PreemptionCause, Start
+from tgpu.core.preemption_cause import whose, without_names
 from tgpu.core.state import Entry, State
 from tgpu.service import bookings
 from tgpu.service.outcome import preempted
@@ -38,11 +38,11 @@ def enact(state: State, plan: Plan, now: int) -> Enacted:
         done.documents[bookings.KIND, booking_id] = None
     for preemption in plan.preemptions:  # before the starts: a lease is gone at once
         _preempt(state, preemption, now, done)
-    for claim in plan.claims:
+    for claim in plan.nominations:
         entry = _entry(state, claim.job_id)
         if entry.progress.claim != claim.placement:
-            claimed = lifecycle.claim(claim.job_id, entry.progress, claim.placement)
-            done.events.append(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+            claimed = lifecycle.nominate(claim.job_id, entry.progress, claim.placement)
+            done.events.append(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
     for start in plan.starts:
         done.events += _start(state, start, now)
     _use_bookings(state, plan, now, done)
@@ -75,7 +75,7 @@ def _ends(state: State, plan: Plan, now: int) -> Iterator[JobMoved]:
             job_id, entry.progress, JobState.COMPLETED, now, exit_code=0, cause="its time was up"
         )
         yield JobMoved(now, job_id, Move.COMPLETE, ended)
-    for job_id, cause in plan.doomed:
+    for job_id, cause in plan.unsatisfiable:
         entry = _entry(state, job_id)
         ended = lifecycle.end(job_id, entry.progress, JobState.CANCELLED, now, cause=cause)
         yield JobMoved(now, job_id, Move.CANCEL, ended)
@@ -90,7 +90,7 @@ def _preempt(state: State, preemption: Preemption, now: int, done: Enacted) -> N
     to_tenant_id, reason = whose(state, preemption.to), why(state, preemption)
     # A cause travels further than a receipt: into events, notices, logs and lists.
     cause = reason if to_tenant_id == job.tenant_id else without_names(reason)
-    asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, cause)
+    asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, cause)
     receipt = Receipt(
         job_id=job.job_id,
         attempt=asked.attempt,

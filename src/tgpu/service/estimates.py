@@ -25,7 +25,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
 from tgpu.core.snapshot import Picture, fill, picture
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State, earliest_start
 from tgpu.service.clock import Clock
 from tgpu.service.feed import Feed

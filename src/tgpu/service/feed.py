@@ -17,8 +17,8 @@ from typing import Final, Self
 
 from tgpu.core.errors import Conflict, InvalidRequest, Unavailable
 from tgpu.core.events import Event, JobMoved, JobsSubmitted
-from tgpu.core.gave_way import whose
 from tgpu.core.ids import JobId, TenantId
+from tgpu.core.preemption_cause import whose
 from tgpu.core.state import State
 from tgpu.service.feed_event import UNKNOWN, FeedEvent, JobRef, Whose, feed_event, other_in
 from tgpu.service.ownership import SEES_ALL, Look, Sight

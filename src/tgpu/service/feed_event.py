@@ -21,11 +21,11 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.node import Node
+from tgpu.core.preemption_cause import named_in, without_names
 from tgpu.core.units import GPU
 from tgpu.store.api import DecisionId
 
@@ -38,7 +38,7 @@ _MOVE_KINDS: Final = {
     Move.REQUEUE: "job_requeued",
     Move.PREEMPT: "job_preempted",
     Move.STOP: "job_stopping",
-    Move.CLAIM: "job_promised",
+    Move.NOMINATE: "job_promised",
     Move.CHECKPOINT: "job_checkpointed",
     Move.NOTE: "job_noted",
     Move.HOLD: "job_held",

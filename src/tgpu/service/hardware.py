@@ -12,7 +12,12 @@ import msgspec
 
 from tgpu.core.errors import NotFound
 from tgpu.core.events import Event, JobMoved, NodeSet
-from tgpu.core.foreign import ForeignRules, ForeignUse, ForeignWatch, watch_foreign
+from tgpu.core.external_use import (
+    ExternalUse,
+    ExternalUseRules,
+    ExternalUseWatch,
+    watch_external_use,
+)
 from tgpu.core.health import (
     HEALTHY,
     Health,
@@ -46,7 +51,7 @@ class HardwareRules:
     """When a GPU takes no new job. None of a kind: nobody looks."""
 
     heat: HeatLimits | None = None
-    foreign: ForeignRules | None = None
+    foreign: ExternalUseRules | None = None
     slowness: SlownessRules = field(default_factory=SlownessRules)
     probation_ms: int = 0
 
@@ -89,7 +94,7 @@ class Hardware:
         self._measured = asyncio.Event()
         self._health: dict[str, Health] = {}  # by UUID
         self._recorded: dict[str, Health] = {}  # as the store has it
-        self._foreign: dict[str, ForeignWatch] = {}
+        self._foreign: dict[str, ExternalUseWatch] = {}
         self._lags: dict[int, Lag] = {}
         self._steady = 0  # when the last reading was taken, on a clock that nobody sets
 
@@ -327,9 +332,9 @@ class Hardware:
         ours = ours or bool(there.of(Belongs.SURVIVOR))
         # Who cannot be seen may well be ours where we have jobs, and is not where we have none.
         others = there.of(Belongs.FOREIGN) + ([] if ours else there.of(Belongs.UNSEEN))
-        watch = self._foreign.get(reading.uuid, ForeignWatch(taken=_is_taken(before)))
+        watch = self._foreign.get(reading.uuid, ExternalUseWatch(taken=_is_taken(before)))
         pids = tuple(sorted(who.pid for who in others))
-        after = watch_foreign(watch, _foreign_use_of(reading, pids, ours), self._steady, rules)
+        after = watch_external_use(watch, _foreign_use_of(reading, pids, ours), self._steady, rules)
         self._foreign[reading.uuid] = after
         if not after.taken:
             return None
@@ -349,12 +354,12 @@ def _is_taken(before: Gpu | None) -> bool:
     return before is not None and before.foreign is not None
 
 
-def _foreign_use_of(reading: GpuReading, pids: Sequence[int], ours: bool) -> ForeignUse:
+def _foreign_use_of(reading: GpuReading, pids: Sequence[int], ours: bool) -> ExternalUse:
     theirs = [process for process in reading.processes if process.pid in pids]
     held = [process.memory_mib for process in theirs if process.memory_mib is not None]
     loads = [process.sm_percent for process in theirs if process.sm_percent is not None]
     alone = len(theirs) == len(reading.processes) and bool(theirs)
-    return ForeignUse(
+    return ExternalUse(
         memory_mib=reading.memory_mib,
         pids=tuple(pids),
         held_mib=sum(held) if held else None,

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from tgpu.core.events import MixSet
-from tgpu.core.mix import Mix, Wish, differs, learn, wish_of
+from tgpu.core.request_profile import RequestProfile, RequestShape, differs, learn, shape_of
 from tgpu.core.state import State
 from tgpu.service.audit import by_itself
 from tgpu.service.clock import Clock
@@ -29,10 +29,10 @@ _SECONDS: Final = 3600.0  # between two looks
 _log = structlog.get_logger("gpu_scheduler.mix")
 
 
-def read_mix(documents: Mapping[str, bytes]) -> Mix | None:
+def read_mix(documents: Mapping[str, bytes]) -> RequestProfile | None:
     """As it was put on record last; None where none was."""
     body = documents.get(_NAME)
-    return None if body is None else msgspec.json.decode(body, type=Mix)
+    return None if body is None else msgspec.json.decode(body, type=RequestProfile)
 
 
 class MixLearner:
@@ -54,7 +54,7 @@ class MixLearner:
     async def look(self) -> bool:
         """Learn anew; whether the mix is another now."""
         found = learn(await self._counted())
-        known = self._state.ledger.mix
+        known = self._state.ledger.request_profile
         if found is None or (known is not None and not differs(known, found)):
             return False
         body = msgspec.json.encode(found)
@@ -68,12 +68,12 @@ class MixLearner:
         _log.info("learnt what jobs usually ask for", wishes=len(found.wishes))
         return True
 
-    async def _counted(self) -> Counter[Wish]:
-        counts: Counter[Wish] = Counter()
+    async def _counted(self) -> Counter[RequestShape]:
+        counts: Counter[RequestShape] = Counter()
         before: int | None = None
         while sum(counts.values()) < MOST_JOBS:
             page = await self._store.jobs(JobQuery(before=before, limit=_PAGE))
-            counts.update(wish_of(stored.job.request) for stored in page)
+            counts.update(shape_of(stored.job.request) for stored in page)
             if len(page) < _PAGE:
                 break
             before = page[-1].number

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
@@ -109,7 +109,7 @@ def check(state: State, caller: Principal, action: Action, job: Job) -> None:
     )
 
 
-def check_booking(caller: Principal, booking: Booking) -> None:
+def check_booking(caller: Principal, booking: AdvanceReservation) -> None:
     """Before it is given back, which cancels the jobs that wait in it. Raises Forbidden."""
     is_own = bool(caller.user) and caller.user == booking.user
     if is_own or caller.role in (Role.ADMIN, Role.OPERATOR):

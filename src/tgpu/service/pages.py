@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tgpu.core.events import Event, JobMoved
-from tgpu.core.gave_way import whose
 from tgpu.core.ids import JobId
+from tgpu.core.preemption_cause import whose
 from tgpu.core.state import State
 from tgpu.service.feed_event import UNKNOWN, FeedEvent, Whose, feed_event, other_in
 from tgpu.store.api import JobQuery, JournalRow, Store

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.errors import Conflict
 from tgpu.core.events import (
     Event,
@@ -29,12 +29,12 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
 from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.predict import History, Prediction
 from tgpu.core.reasons import Reason
 from tgpu.core.rules import PLAIN, PlacementRule, Rules
-from tgpu.core.state import State, doom_cause
+from tgpu.core.state import State, unmet_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
 from tgpu.devices.watch import DeviceWatch
@@ -149,7 +149,7 @@ class Service:
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     engine_problems: Callable[[], list[str]] = staticmethod(list)  # of what stands around it
-    _promises: tuple[Reservation, ...] = ()  # of the last cycle that is on record
+    _promises: tuple[BackfillReservation, ...] = ()  # of the last cycle that is on record
     editing: Editing  # once it is open, as `jobs`
     _urgent: UrgentStops | None = None  # while it is open, where there is an engine
 
@@ -367,7 +367,7 @@ class Service:
         await self._open_documents()
         live = {job.job_id for job, _ in loaded.live}
         for job, progress in loaded.live:
-            self.state.restore(job, progress, await self._doom_of(job, live))
+            self.state.restore(job, progress, await self._unsatisfiable_cause(job, live))
         measured = read_meters(await self.store.documents(METER))
         self.state.restore_meters(measured, self.clock.now())
         self.state.apply(TimePassed(self.clock.now()))  # whose budget is used up shows at once
@@ -375,14 +375,14 @@ class Service:
             self.gate.take(entry.job)
         self.state.counts.update(loaded.over)
 
-    async def _doom_of(self, job: Job, live: set[JobId]) -> str | None:
+    async def _unsatisfiable_cause(self, job: Job, live: set[JobId]) -> str | None:
         """Why a loaded job can never start: a job it needs failed just before we were killed."""
         for dependency in job.after:
             if dependency.kind is DependencyKind.OK and dependency.job_id not in live:
                 stored = await self.store.job(dependency.job_id)
                 ended_as = JobState.FAILED if stored is None else stored.progress.state
                 if ended_as is not JobState.COMPLETED:
-                    return doom_cause(dependency.job_id, ended_as)
+                    return unmet_cause(dependency.job_id, ended_as)
         return None
 
     async def close(self) -> None:
@@ -591,7 +591,9 @@ class Service:
                 now = self.clock.now()
             state.apply(TimePassed(now))
             self.reasons.forget()  # time alone uses up a budget, or renews it
-            plan = self.gate.plan(state, lambda closed: self._decide(state, now, closed))
+            plan = self.gate.plan(
+                state, lambda refused_classes: self._decide(state, now, refused_classes)
+            )
             planned[:] = [start.job_id for start in plan.starts]
             enacted = enact(state, plan, now)
             enacted.events += stops(state, now, enacted.events)
@@ -622,15 +624,15 @@ class Service:
             self._observer.budget_reached(tenant_id, notice.percent)
         self._promises = plan.reservations
 
-    def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
+    def _decide(self, state: State, now: int, refused_classes: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
         policy = self.settings.policy
         if self.disk.is_low:  # what starts now would fail, again and again, and write that down
             return self._schedule(state, now, ChoicePolicy(policy.name, lambda *_: None), ())
         if not isinstance(policy, ChoicePolicy):
-            return self._schedule(state, now, policy, closed)
+            return self._schedule(state, now, policy, refused_classes)
         try:
-            plan = self._schedule(state, now, policy, closed)
+            plan = self._schedule(state, now, policy, refused_classes)
         except Exception as error:  # another package's code may fail in any way
             trouble = f"{type(error).__name__}: {error}"
             if trouble != self._policy_trouble:  # once, not in every cycle
@@ -647,27 +649,27 @@ class Service:
             settings.policy, settings.rules, settings.policies, self._promises, self.gate.refused
         )
 
-    def _dry_run(self, now: int, policy: Policy, witness: Witness | None) -> Plan:
+    def _dry_run(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan:
         """What a cycle would decide now; nothing comes of it."""
-        return self._schedule(self.state, now, policy, self.gate.refused, witness)
+        return self._schedule(self.state, now, policy, self.gate.refused, observer)
 
     def _schedule(
         self,
         state: State,
         now: int,
         policy: Policy,
-        closed: Collection[JobClass],
-        witness: Witness | None = None,
+        refused_classes: Collection[JobClass],
+        observer: CycleObserver | None = None,
     ) -> Plan:
         return schedule(
             state,
             now,
             policy,
-            closed,
+            refused_classes,
             rules=self.settings.rules,
             policies=self.settings.policies,
             promises=self._promises,
-            witness=witness,
+            observer=observer,
         )
 
     # -- loops -----------------------------------------------------------------------------------
@@ -737,7 +739,7 @@ class Service:
         if self._adjuster is not None:
             await self._adjuster.open(self.store)
         await self.bookings.open(self.store)
-        self.state.ledger.mix = read_mix(await self.store.documents(MIX))
+        self.state.ledger.request_profile = read_mix(await self.store.documents(MIX))
 
     async def _keep_learning(self) -> None:
         """What jobs usually ask for; on a manual clock it stays as it is, for the same answers."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import own_reason
-from tgpu.core.gave_way import named_in, whose, without_names
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.preemption_cause import named_in, whose, without_names
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.state import Entry, State
 from tgpu.core.why.ahead import Ahead, ahead_of
@@ -31,7 +31,7 @@ _SHARE: Final = 10
 class DryRun(Protocol):
     """One cycle that changes nothing, with the service's rules."""
 
-    def __call__(self, now: int, policy: Policy, witness: Witness | None) -> Plan: ...
+    def __call__(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan: ...
 
 
 class Gate(Protocol):

@@ -4,7 +4,6 @@ Nothing else in the package reads the environment; what needs a variable asks he
 """
 
 from tgpu.settings.errors import SettingsError
-from tgpu.settings.foreign import NO_EFFECT
 from tgpu.settings.json_schema import json_schema
 from tgpu.settings.keys import Key, all_keys
 from tgpu.settings.load import (
@@ -31,6 +30,7 @@ from tgpu.settings.model import (
 from tgpu.settings.notices import NoticeSettings
 from tgpu.settings.process import default_data_dir, process_environ
 from tgpu.settings.sample import SAMPLE_FORMATS, sample
+from tgpu.settings.setting_aliases import NO_EFFECT
 from tgpu.settings.show import EffectiveValue, effective_values
 from tgpu.settings.user_map import MapRuleSettings
 

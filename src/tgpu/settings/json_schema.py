@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
-from tgpu.settings.foreign import IDLE, NO_EFFECT, RENAMED, Renamed
 from tgpu.settings.keys import schema, schema_at
+from tgpu.settings.setting_aliases import IDLE, NO_EFFECT, RENAMED, Renamed
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 # Other names whose values are converted: what may stand there is not what ours allow.

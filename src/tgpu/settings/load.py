@@ -13,20 +13,20 @@ from pydantic_core import ErrorDetails
 
 from tgpu.settings.errors import SettingsError
 from tgpu.settings.files import FileContent, Place, read_file
-from tgpu.settings.foreign import (
-    IDLE_OWN,
-    KEEP,
-    Idle,
-    Renamed,
-    checked,
-    foreign_keys,
-    foreign_variables,
-    names_in,
-)
 from tgpu.settings.keys import PREFIX, Key, all_keys, allowed_at, names_at
 from tgpu.settings.masking import MASK, mask_url
 from tgpu.settings.model import Settings
 from tgpu.settings.process import default_data_dir, process_environ
+from tgpu.settings.setting_aliases import (
+    IDLE_OWN,
+    KEEP,
+    Idle,
+    Renamed,
+    alias_variables,
+    checked,
+    names_in,
+    setting_aliases,
+)
 from tgpu.wire.complaints import remedy_of
 from tgpu.wire.json_words import json_words
 
@@ -158,12 +158,12 @@ class _Merged:
             place = self.content.get(section) if section else self.content
             if isinstance(place, dict) and leaf in place:
                 self._origin[key.name] = self._in_file(tuple(key.name.split(".")))
-        for foreign in foreign_keys().values():
-            section, _, leaf = foreign.name.partition(".")
+        for alias in setting_aliases().values():
+            section, _, leaf = alias.name.partition(".")
             place = self.content.get(section)
             if isinstance(place, dict) and leaf in place:
-                self._take_foreign(foreign, place.pop(leaf), self._in_file((section, leaf)))
-        self._clear_foreign_sections()
+                self._take_alias(alias, place.pop(leaf), self._in_file((section, leaf)))
+        self._clear_alias_sections()
 
     def _beside_the_file(self, file: Path) -> None:
         """Files that the service reads, and its log, are relative to the settings file.
@@ -179,11 +179,11 @@ class _Merged:
                 place[leaf] = str(file.absolute().parent / given)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        for variable, name in foreign_variables().items():
+        for variable, name in alias_variables().items():
             if environ.get(variable):
                 text = environ[variable]
                 value = json.loads(text) if _is_json_list(text) else text
-                self._take_foreign(foreign_keys()[name], value, variable)
+                self._take_alias(setting_aliases()[name], value, variable)
         for key in all_keys():
             for variable in reversed(key.variables):  # the strongest last
                 if environ.get(variable):
@@ -201,7 +201,7 @@ class _Merged:
         place[leaf] = value
         self._origin[name] = origin
 
-    def _take_foreign(self, key: Renamed | Idle, value: object, origin: str) -> None:
+    def _take_alias(self, key: Renamed | Idle, value: object, origin: str) -> None:
         try:
             if isinstance(key, Idle):
                 accepted = checked(key, value)
@@ -219,10 +219,10 @@ class _Merged:
         elif meant is not KEEP:
             self.put(key.to, meant, f"{origin} ({key.name})")
 
-    def _clear_foreign_sections(self) -> None:
+    def _clear_alias_sections(self) -> None:
         """What is left of sections that are not ours at all: keys that nobody knows."""
         ours = set(Settings.model_fields)
-        for section in dict.fromkeys(name.partition(".")[0] for name in foreign_keys()):
+        for section in dict.fromkeys(name.partition(".")[0] for name in setting_aliases()):
             if section in ours or section not in self.content:
                 continue
             rest = self.content.pop(section)
@@ -291,8 +291,8 @@ def _from_text(key: Key, text: str, variable: str) -> object:
 def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
     """Variables that look like settings of ours and are none: most likely typing errors."""
     known = {variable for key in all_keys() for variable in key.variables}
-    known |= set(foreign_variables())
-    names = [*(key.name for key in all_keys() if key.section), *foreign_keys()]
+    known |= set(alias_variables())
+    names = [*(key.name for key in all_keys() if key.section), *setting_aliases()]
     sections = tuple({f"{PREFIX}{name.partition('.')[0].upper()}_" for name in names})
     for name, value in environ.items():
         if not name.startswith(PREFIX) or name in known or not value:
@@ -305,7 +305,7 @@ def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _unknown_variable(name: str) -> str:
     known = [variable for key in all_keys() for variable in key.variables]
-    known += foreign_variables()
+    known += alias_variables()
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"{name}: is not a setting" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -81,7 +81,7 @@ class SchedulerSettings(Section):
     policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
         description="Order of the queue: priority, fifo, fairshare, shortest, backfill, quickest; "
-        "las, adaptive or tiresias, which also preempt running jobs; or the name of an "
+        "las or adaptive, which also preempt running jobs; or the name of an "
         "installed policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
@@ -146,7 +146,7 @@ class SchedulerSettings(Section):
     )
     preempt_most_times: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
         default=3,
-        description="Maximum preemptions per job; not under las, adaptive and tiresias.",
+        description="Maximum preemptions per job; not under las and adaptive.",
     )
     scheduling_interval_ms: Annotated[int, Field(ge=10, le=3_600_000), NOT_BOOL] = Field(
         default=1000, description="A cycle runs when something changed, and at least this often."

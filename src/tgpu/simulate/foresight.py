@@ -8,9 +8,9 @@ from tgpu.core.ids import DEFAULT_TENANT
 from tgpu.core.job import Job
 from tgpu.core.neighbours import Lookout, Neighbours
 from tgpu.core.policies import OrderOptions
-from tgpu.core.policy import Policy
 from tgpu.core.predict import Forecast, Predictor
 from tgpu.core.rules import Rules
+from tgpu.simulate.policies import SimulatedPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Foresight:
     """How to predict; each partition learns by itself, as a cluster of its own."""
 
     make: Callable[[], Predictor]
-    policy: Callable[[OrderOptions], Policy]
+    policy: Callable[[OrderOptions], SimulatedPolicy]
     options: OrderOptions = field(default_factory=OrderOptions)
     past: Sequence[PastJob] = ()  # of before the first arrival, in any order
 
@@ -58,9 +58,9 @@ class Learner:
     def began(self, job: Job, now: int) -> None:
         self._neighbours.began(job, now)
 
-    def ended(self, job: Job, ran_ms: int, now: int, *, gave_way: bool) -> None:
+    def ended(self, job: Job, ran_ms: int, now: int, *, was_preempted: bool) -> None:
         self._neighbours.ended(job, ran_ms)
-        if not gave_way:  # else its last attempt was not all of it
+        if not was_preempted:  # else its last attempt was not all of it
             self._forecast.learn(job, ran_ms, now)
 
     def came_back(self, job: Job) -> None:

@@ -16,8 +16,8 @@ from typing import Final
 from tgpu.core.events import MixSet, NodeSet, TenantSet
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import ANYWHERE, DEFAULT_PRIORITY, Job, Request, Where, class_of
-from tgpu.core.mix import Mix, learn, wish_of
 from tgpu.core.node import Node
+from tgpu.core.request_profile import RequestProfile, learn, shape_of
 from tgpu.core.stages.place import place
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
@@ -119,9 +119,9 @@ def _pod(row: Mapping[str, str | None]) -> Pod:
 # -- the experiment ------------------------------------------------------------------------------
 
 
-def mix_of(pods: Iterable[Pod]) -> Mix | None:
+def mix_of(pods: Iterable[Pod]) -> RequestProfile | None:
     """What a service has learnt that has seen the list."""
-    return learn(Counter(wish_of(pod.request) for pod in pods), fewest=1)
+    return learn(Counter(shape_of(pod.request) for pod in pods), fewest=1)
 
 
 def order(pods: Sequence[Pod], seed: int, most_millis: int) -> list[Request]:
@@ -144,7 +144,7 @@ def order(pods: Sequence[Pod], seed: int, most_millis: int) -> list[Request]:
 def pack(
     nodes: Sequence[Node],
     requests: Sequence[Request],
-    mix: Mix | None,
+    mix: RequestProfile | None,
     *,
     seed: int = 0,
     tell: Callable[[int], None] | None = None,

@@ -24,18 +24,19 @@ from tgpu.core.fragmentation import MIX, unusable
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.policy import Policy
 from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
 from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.simulate.policies import SimulatedPolicy
 from tgpu.simulate.restart import LOSES_ALL, Restart
 from tgpu.simulate.result import Outcome, Result, Sample, Span
 from tgpu.simulate.side_by_side import Tell, processors, side_by_side
+from tgpu.simulate.time_slicing import TimeSliced, schedule_round
 from tgpu.simulate.world import Arrival, Cluster
 
 Show = Callable[[int, Plan], None]  # is shown the plan of every cycle, with its instant
@@ -57,7 +58,7 @@ _START: Final = Move.START
 class Setting:
     """How the cluster is scheduled."""
 
-    policy: Policy
+    policy: SimulatedPolicy
     rules: Rules = PLAIN
     placement: PlacementRule = PlacementRule.FRAGMENTATION
     restart: Restart = LOSES_ALL
@@ -67,6 +68,11 @@ class Setting:
     every_cycle: bool = False
     # Predicts run times, and makes the policy that goes by them, in place of `policy`.
     foresight: Foresight | None = None
+
+    def __post_init__(self) -> None:
+        policy = self.policy
+        if isinstance(policy, TimeSliced) and self.tick_ms != policy.round_ms:
+            raise ValueError(f"tick_ms must be {policy.round_ms}, the policy's, not {self.tick_ms}")
 
 
 def simulate(
@@ -224,7 +230,7 @@ class _Run:
         self._lives: dict[JobId, _Life] = {}
         # When, who, in which attempt: no two are alike in that.
         self._ends: list[tuple[int, JobId, int, _Life]] = []
-        self._promises: tuple[Reservation, ...] = ()
+        self._promises: tuple[BackfillReservation, ...] = ()
         self._over = self._told = 0
         self._vain = 0  # cycles in which nothing started, although nothing was under way
         self._is_stopped = False
@@ -362,8 +368,10 @@ class _Run:
         self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
         life.state, life.ended_at = to, now
         if self._learner is not None and life.last_start is not None:
-            gave_way = bool(life.preemptions)
-            self._learner.ended(life.arrival.job, now - life.last_start, now, gave_way=gave_way)
+            was_preempted = bool(life.preemptions)
+            self._learner.ended(
+                life.arrival.job, now - life.last_start, now, was_preempted=was_preempted
+            )
         self._over += 1
         if self._over - self._told >= _TELL_EVERY:
             self._say(self._over - self._told)
@@ -384,7 +392,7 @@ class _Run:
         if self._learner is not None:
             self._learner.reach(now)
         for _ in range(_MOST_ROUNDS):
-            plan = schedule(state, now, self._policy, rules=self._rules, promises=self._promises)
+            plan = self._plan(now)
             self.cycles += 1
             if self.show is not None:
                 self.show(now, plan)
@@ -394,18 +402,24 @@ class _Run:
             if not plan.preemptions:
                 break
 
+    def _plan(self, now: int) -> Plan:
+        policy, rules = self._policy, self._rules
+        if isinstance(policy, TimeSliced):
+            return schedule_round(self.state, now, policy, rules)
+        return schedule(self.state, now, policy, rules=rules, promises=self._promises)
+
     def _carry_out(self, plan: Plan, now: int) -> None:
         for job_id in plan.expired:
             self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
-        for job_id, cause in plan.doomed:
+        for job_id, cause in plan.unsatisfiable:
             self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
         for preemption in plan.preemptions:
             self._preempt(preemption, now)
-        for claim in plan.claims:
+        for claim in plan.nominations:
             progress = self._entry(claim.job_id).progress
             if progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
-                self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
+                claimed = lifecycle.nominate(claim.job_id, progress, claim.placement)
+                self.state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
         for start in plan.starts:
             self._vain = 0
             self._start(start, now)
@@ -436,7 +450,7 @@ class _Run:
         assert began is not None  # who gives way was running
         left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
         kept_until = min(now, began + max(0, life.left_ms - left))
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
+        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
         asked = replace(asked, checkpoint_at=kept_until)
         gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
         again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)

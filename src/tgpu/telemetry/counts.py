@@ -35,7 +35,7 @@ WITHIN: Final = ("p50", "p90", "later")
 _FAILED: Final = frozenset({Move.FAIL, Move.REQUEUE})
 _SAME_STATE: Final = frozenset(
     {
-        *(Move.HOLD, Move.RELEASE, Move.STOP, Move.CLAIM, Move.CHECKPOINT, Move.NOTE),
+        *(Move.HOLD, Move.RELEASE, Move.STOP, Move.NOMINATE, Move.CHECKPOINT, Move.NOTE),
         *(Move.PAUSE, Move.RESUME),
     }
 )

@@ -28,7 +28,7 @@ _MESSAGES: Final = {
     Move.REQUEUE: "job waits again",
     Move.PREEMPT: "job preempted",
     Move.STOP: "job is being stopped",
-    Move.CLAIM: "job gets the GPUs of others that give way",
+    Move.NOMINATE: "job gets the GPUs of others that give way",
     Move.CHECKPOINT: "job marked a checkpoint",
     Move.NOTE: "job was told something",
     Move.HOLD: "job held",

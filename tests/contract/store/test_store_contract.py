@@ -43,8 +43,8 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import NO_DETAIL, Array, Detail, Job, Options
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
-from tgpu.core.mix import Mix, Wish
 from tgpu.core.node import Gpu, Node
+from tgpu.core.request_profile import RequestProfile, RequestShape
 from tgpu.core.tenant import Tenant, TenantQueue
 from tgpu.core.usage import Usage
 from tgpu.store.api import (
@@ -476,7 +476,12 @@ async def test_settings_are_in_the_journal_as_they_were(store: Store) -> None:
 
 
 async def test_a_learnt_mix_is_in_the_journal_as_it_was(store: Store) -> None:
-    event = MixSet(7, Mix(((Wish(500, 4_000, ("A100",)), 6_000), (Wish(1_000), 4_000))))
+    event = MixSet(
+        7,
+        RequestProfile(
+            ((RequestShape(500, 4_000, ("A100",)), 6_000), (RequestShape(1_000), 4_000))
+        ),
+    )
     await store.commit(Record([event]))
     (row,) = await store.journal(0, 10)
     assert decode_event(row.kind, row.payload) == event

@@ -23,7 +23,7 @@ SETTINGS = {
     "quickest": {"scheduler.policy": "quickest", "scheduler.passing": "greedy"},
     "conservative": {"scheduler.passing": "conservative"},
     "adaptive": {"scheduler.policy": "adaptive", "scheduler.enable_preemption": True},
-    "rounds": {"scheduler.policy": "tiresias", "scheduler.enable_preemption": True},
+    "ranked": {"scheduler.policy": "las", "scheduler.enable_preemption": True},
     "preempting": {
         "scheduler.enable_preemption": True,
         "scheduler.preempt_min_run_seconds": 0,
@@ -88,6 +88,30 @@ async def test_a_part_of_a_journal_goes_on_from_where_it_begins(settings, tmp_pa
     assert digest(rebuild(journal).state) == lived.digest
     if settings.get("scheduler.passing") != "conservative":  # what was promised before is gone
         assert len(replayed(part)) > 2
+
+
+async def test_a_journal_of_a_policy_that_services_had_once_is_read_and_replayed(tmp_path):
+    config = {
+        "database.kind": "memory",
+        "scheduler.policy": "las",
+        "scheduler.enable_preemption": True,
+    }
+    lived = await a_history(tmp_path, config)
+    middle = lived.plans[60][0]
+    part = [line for line, _ in cut(Journal("test", lived.lines), middle, None)]
+    # As it was written then, with what snapshots had for its rounds.
+    old = [
+        line.replace(b'"las"', b'"tiresias"').replace(
+            b'"begun":', b'"looked_at":5000,"gave_way_at":4000,"begun":'
+        )
+        for line in part
+    ]
+    assert b"tiresias" in b"".join(old)
+    assert b"gave_way_at" in b"".join(old)
+    assert digest(rebuild(Journal("old", old)).state) == lived.digest
+    answer = replay(Journal("old", old), Target(seq=json.loads(old[-2])["seq"]))
+    assert answer.settings["scheduler.policy"] == "las"
+    assert "no service has the policy tiresias any more: las took its place" in answer.notes
 
 
 async def test_a_restart_in_between_changes_neither_state_nor_decisions(tmp_path):

@@ -6,7 +6,7 @@ from tests.builders import a_job, a_state, entry_of, move, run, start, submit
 from tgpu.core.attained import FLOORS, doublings, gpu_seconds, least_ms, level_of
 from tgpu.core.check import check_invariants
 from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move, give_way, preempt
+from tgpu.core.lifecycle import Move, ask_preemption, preempt
 from tgpu.core.lifecycle import requeue as requeued
 
 
@@ -18,7 +18,7 @@ def test_each_step_takes_twice_the_gpu_time(gpus, seconds, doubled) -> None:
     assert doublings(level_of(gpus * 1000, seconds * 1000)) == doubled
 
 
-def test_the_two_queues_of_tiresias_part_after_18_000_gpu_seconds() -> None:
+def test_one_step_more_begins_after_18_000_gpu_seconds() -> None:
     assert level_of(1000, 18_000_000) + 1 == level_of(1000, 18_001_000)
 
 
@@ -50,7 +50,10 @@ def test_earlier_attempts_count_and_make_another_class() -> None:
     run(state, "a", at=0)
     submit(state, a_job("b", gpus=2))
     gone = preempt(
-        JobId("a"), give_way(JobId("a"), entry_of(state, "a").progress, JobId("b"), "x"), 4000, 2000
+        JobId("a"),
+        ask_preemption(JobId("a"), entry_of(state, "a").progress, JobId("b"), "x"),
+        4000,
+        2000,
     )
     move(state, "a", Move.PREEMPT, gone, at=4000)
     move(state, "a", Move.REQUEUE, requeued(JobId("a"), gone, 4000, "x", counts=False), at=4000)

@@ -157,7 +157,7 @@ def on(job_id: str, placement: Placement) -> Plan:
         (Plan(on("wait", a_placement(1)).starts * 2), "starts job wait 2 times"),
         (Plan(expired=(JobId("nobody"),)), "unknown lease nobody"),
         (Plan(expired=(JobId("run"),)), "job run, which is no lease"),
-        (Plan(doomed=((JobId("wait"), "why"),)), "gives up job wait, which may start"),
+        (Plan(unsatisfiable=((JobId("wait"), "why"),)), "gives up job wait, which may start"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )

@@ -102,7 +102,7 @@ def test_jobs_that_can_never_start_are_given_up() -> None:
     state = a_state(a_job("a"), a_job("b", after=("a",)))
     end(state, "a", JobState.CANCELLED)
     plan = plan_at(state)
-    assert plan.doomed == (("b", "job a it depends on cancelled"),)
+    assert plan.unsatisfiable == (("b", "job a it depends on cancelled"),)
     carry_out(state, plan, 0)
     assert plan_at(state) == Plan()
 

@@ -77,8 +77,8 @@ def test_every_state_can_be_reached() -> None:
         (Move.REQUEUE, lambda p: lifecycle.requeue(J, p, 9, "why", counts=True)),
         (Move.PREEMPT, lambda p: lifecycle.preempt(J, p, 5, 1000)),
         (Move.STOP, lambda p: lifecycle.stop(J, p, "why")),
-        (Move.STOP, lambda p: lifecycle.give_way(J, p, JobId("j2"), "why")),
-        (Move.CLAIM, lambda p: lifecycle.claim(J, p, a_placement(0))),
+        (Move.STOP, lambda p: lifecycle.ask_preemption(J, p, JobId("j2"), "why")),
+        (Move.NOMINATE, lambda p: lifecycle.nominate(J, p, a_placement(0))),
         (Move.CHECKPOINT, lambda p: lifecycle.checkpoint(J, p, 5)),
         (Move.NOTE, lambda p: lifecycle.note(J, p, "why")),
         (Move.STOP, lambda p: lifecycle.put_back(J, p, "why")),
@@ -158,7 +158,7 @@ def a_victim(**fields: object) -> Progress:
 
 
 def test_a_job_that_gives_way_keeps_its_gpus_until_it_is_gone() -> None:
-    victim = lifecycle.give_way(J, a_victim(), JobId("vip"), "for vip")
+    victim = lifecycle.ask_preemption(J, a_victim(), JobId("vip"), "for vip")
     assert (victim.stopping, victim.gives_way_to, victim.cause) == (True, "vip", "for vip")
     assert victim.placement == a_placement(0)
 
@@ -177,10 +177,10 @@ def test_the_count_of_preemptions_outlives_requeue_and_start() -> None:
 
 
 def test_a_job_that_is_cancelled_while_it_gives_way_is_cancelled() -> None:
-    victim = lifecycle.give_way(J, a_victim(), JobId("vip"), "for vip")
+    victim = lifecycle.ask_preemption(J, a_victim(), JobId("vip"), "for vip")
     cancelled = lifecycle.stop(J, victim, "cancelled")
     assert (cancelled.gives_way_to, cancelled.cause) == (None, "cancelled")
-    assert lifecycle.give_way(J, cancelled, JobId("vip"), "for vip") == cancelled
+    assert lifecycle.ask_preemption(J, cancelled, JobId("vip"), "for vip") == cancelled
 
 
 def test_a_job_that_is_cancelled_while_it_is_put_back_is_cancelled() -> None:
@@ -193,7 +193,7 @@ def test_a_job_that_is_cancelled_while_it_is_put_back_is_cancelled() -> None:
 
 
 def test_a_claim_is_gone_once_the_job_starts() -> None:
-    promised = lifecycle.claim(J, PENDING, a_placement(3))
+    promised = lifecycle.nominate(J, PENDING, a_placement(3))
     assert promised.claim == a_placement(3)
     assert lifecycle.place(J, promised, a_placement(3), 5).claim is None
 

@@ -14,7 +14,7 @@ from tests.builders import (
     started,
     submit,
 )
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.cycle import schedule
 from tgpu.core.events import BookingSet
 from tgpu.core.ids import NodeId, TenantId
@@ -22,7 +22,7 @@ from tgpu.core.plan import Plan
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.rules import Passing, PreemptionRules, Rules
-from tgpu.core.stages.hold import FAR
+from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State
 
 EASY = Rules(passing=Passing.EASY)
@@ -141,7 +141,7 @@ def test_the_hold_is_on_the_emptier_machine() -> None:
 def a_booked_box(*jobs: object, starts_at: int = 1000, ends_at: int = 5000) -> State:
     """Two GPUs; number 0 is booked."""
     state = a_state(nodes=[a_node(gpus=2)])
-    booking = Booking(
+    booking = AdvanceReservation(
         "r-1", TenantId("default"), NodeId("n0"), (0,), "A100", starts_at, ends_at, used=True
     )
     state.apply(BookingSet(0, booking))

@@ -35,7 +35,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Dependency, DependencyKind
 from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
-from tgpu.core.state import State, doom_cause
+from tgpu.core.state import State, unmet_cause
 
 
 def test_a_new_job_waits() -> None:
@@ -100,12 +100,12 @@ class TestDependencies:
         assert waiting_ids(state) == ["b"]
 
     @pytest.mark.parametrize("to", [JobState.FAILED, JobState.CANCELLED])
-    def test_after_ok_is_doomed_when_the_other_does_not_complete(self, to: JobState) -> None:
+    def test_after_ok_is_unsatisfiable_when_the_other_does_not_complete(self, to: JobState) -> None:
         state = a_state(a_job("a"), a_job("b", after=("a",)))
         start(state, "a", 0)
         end(state, "a", to)
         assert waiting_ids(state) == []
-        assert state.doomed() == [("b", f"job a it depends on {to}")]
+        assert state.unsatisfiable() == [("b", f"job a it depends on {to}")]
 
     def test_after_any_starts_however_the_other_ended(self) -> None:
         state = a_state(a_job("a"), a_job("b", after=("a:any",)))
@@ -123,7 +123,7 @@ class TestDependencies:
         state = a_state(a_job("a"), a_job("b"), a_job("c", after=("a", "b")))
         end(state, "b", JobState.CANCELLED)
         end(state, "a", JobState.CANCELLED)
-        assert state.doomed() == [("c", "job b it depends on cancelled")]
+        assert state.unsatisfiable() == [("c", "job b it depends on cancelled")]
 
     def test_naming_a_job_twice_waits_for_it_once(self) -> None:
         state = a_state(a_job("a"), a_job("b", after=("a", "a:any")))
@@ -138,14 +138,14 @@ class TestDependencies:
         start(state, "a", 0)
         end(state, "a", JobState.FAILED)
         assert state.live_count() == 0
-        assert state.doomed() == []
+        assert state.unsatisfiable() == []
 
     def test_a_chain_is_given_up_link_by_link(self) -> None:
         state = a_state(a_job("a"), a_job("b", after=("a",)), a_job("c", after=("b",)))
         end(state, "a", JobState.CANCELLED)
-        assert [job_id for job_id, _ in state.doomed()] == ["b"]
+        assert [job_id for job_id, _ in state.unsatisfiable()] == ["b"]
         end(state, "b", JobState.CANCELLED)
-        assert [job_id for job_id, _ in state.doomed()] == ["c"]
+        assert [job_id for job_id, _ in state.unsatisfiable()] == ["c"]
 
     def test_a_dependency_that_was_over_before_is_met(self) -> None:
         state = a_state(a_job("b", after=("gone:any",)))
@@ -159,13 +159,13 @@ class TestDependencies:
         hold(state, "b", held=False)
         assert waiting_ids(state) == ["b"]
 
-    def test_a_job_restored_with_a_doom_never_waits(self) -> None:
+    def test_a_job_restored_with_an_unmet_dependency_never_waits(self) -> None:
         state = a_state()
-        cause = doom_cause(JobId("a"), JobState.FAILED)
+        cause = unmet_cause(JobId("a"), JobState.FAILED)
         state.restore(a_job("b", after=("a",)), PENDING, cause)
         assert waiting_ids(state) == []
-        assert state.doomed() == [("b", "job a it depends on failed")]
-        assert state.doom_of(JobId("b")) == cause
+        assert state.unsatisfiable() == [("b", "job a it depends on failed")]
+        assert state.unsatisfiable_cause(JobId("b")) == cause
         check_invariants(state)
 
 

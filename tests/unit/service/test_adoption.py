@@ -8,7 +8,7 @@ import pytest
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
 from tgpu.core.errors import Conflict, InvalidRequest, NotFound
-from tgpu.core.foreign import ForeignRules
+from tgpu.core.external_use import ExternalUseRules
 from tgpu.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId
 from tgpu.core.lifecycle import JobState
 from tgpu.devices.api import GpuProcess
@@ -17,7 +17,7 @@ from tgpu.service.hardware import HardwareRules
 from tgpu.service.processes import booted_at
 from tgpu.store.memory import MemoryStore
 
-RULES = HardwareRules(foreign=ForeignRules())
+RULES = HardwareRules(foreign=ExternalUseRules())
 
 
 async def adopt(box: Box, pid: int) -> JobId:

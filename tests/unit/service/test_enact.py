@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from tests.builders import a_job, a_placement, a_state, a_tenant, entry_of, move, run, start, submit
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.check import check_invariants
 from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved, JobsSubmitted
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import JobState, Move, stop
-from tgpu.core.plan import Claim, Plan, Preemption, PreemptionCause, Start
+from tgpu.core.plan import Nomination, Plan, Preemption, PreemptionCause, Start
 from tgpu.core.state import State
 from tgpu.core.usage import Usage
 from tgpu.service.accounting import usage_events
@@ -144,21 +144,23 @@ def test_a_lease_s_gpus_can_be_given_to_another_in_the_same_plan() -> None:
 
 def test_a_promise_is_recorded_and_a_repeated_one_is_not() -> None:
     state = a_world()
-    plan = Plan(claims=(Claim(JobId("high"), a_placement(0)),))
-    assert moves(applied(state, plan)) == [("high", Move.CLAIM)]
+    plan = Plan(nominations=(Nomination(JobId("high"), a_placement(0)),))
+    assert moves(applied(state, plan)) == [("high", Move.NOMINATE)]
     assert entry_of(state, "high").progress.claim == a_placement(0)
     assert applied(state, plan).events == []
 
 
 def test_the_promise_is_kept_when_the_job_starts() -> None:
     state = a_world(lease=True)
-    applied(state, Plan(claims=(Claim(JobId("high"), a_placement(1)),)))
+    applied(state, Plan(nominations=(Nomination(JobId("high"), a_placement(1)),)))
     applied(state, Plan(starts=(Start(JobId("high"), a_placement(1)),)))
     assert entry_of(state, "high").progress.claim is None
 
 
-def a_booking(**fields: Any) -> Booking:
-    return Booking("b7", TenantId("default"), NodeId("n0"), (0,), "A100", 0, 90_000, **fields)
+def a_booking(**fields: Any) -> AdvanceReservation:
+    return AdvanceReservation(
+        "b7", TenantId("default"), NodeId("n0"), (0,), "A100", 0, 90_000, **fields
+    )
 
 
 def test_a_booking_that_ends_is_removed_with_its_document() -> None:
@@ -181,7 +183,7 @@ def test_a_booking_is_used_once_one_of_its_jobs_starts() -> None:
     ]
     body = done.documents["booking", "b7"]
     assert body is not None
-    assert msgspec.json.decode(body, type=Booking) == a_booking(used=True)
+    assert msgspec.json.decode(body, type=AdvanceReservation) == a_booking(used=True)
 
 
 def test_a_booking_that_was_used_is_not_recorded_again() -> None:
@@ -200,7 +202,7 @@ def test_leases_end_and_begin_and_those_that_never_can_are_given_up() -> None:
     plan = Plan(
         starts=(Start(JobId("new"), a_placement(0)),),
         expired=(JobId("old"),),
-        doomed=((JobId("never"), "what it needs failed"),),
+        unsatisfiable=((JobId("never"), "what it needs failed"),),
     )
     events = events_of(state, plan, NOW)
     assert [(e.job_id, e.move) for e in events if isinstance(e, JobMoved)] == [

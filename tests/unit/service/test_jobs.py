@@ -10,7 +10,7 @@ import pytest
 from tests.builders import a_job
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, a_box, a_submission
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.errors import (
     Conflict,
     Duplicate,
@@ -644,7 +644,9 @@ async def test_a_job_that_is_run_again_is_free_of_a_deadline_that_has_passed(box
 async def test_a_reservation_must_be_there_and_of_the_same_tenant(box: Box) -> None:
     bookings = box.service.state.ledger.bookings
     for name, owner in (("r1", "default"), ("r2", "other")):
-        bookings[name] = Booking(name, TenantId(owner), NodeId("local"), (0,), "A100", 0, 9)
+        bookings[name] = AdvanceReservation(
+            name, TenantId(owner), NodeId("local"), (0,), "A100", 0, 9
+        )
     for name in ("r2", "r3"):
         with pytest.raises(InvalidRequest, match=r"reservation: .* there are: r1"):
             await box.submit(a_submission("true", options=Options(booking=name)))

@@ -10,7 +10,7 @@ from tests.unit.service.eventually import eventually
 from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
 from tgpu.core.events import QueueSet
-from tgpu.core.foreign import ForeignRules
+from tgpu.core.external_use import ExternalUseRules
 from tgpu.core.idle import IdleRules
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Options
@@ -28,7 +28,7 @@ from tgpu.service.job_watch import WatchRules
 from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000
-RULES = HardwareRules(foreign=ForeignRules(), probation_ms=10 * MINUTE)
+RULES = HardwareRules(foreign=ExternalUseRules(), probation_ms=10 * MINUTE)
 WATCH = WatchRules(
     IdleRules(percent=5, window_ms=30 * MINUTE), OveruseRules(OveruseAction.END, MINUTE)
 )

@@ -5,14 +5,14 @@ import asyncio
 from tests.builders import a_job
 from tests.unit.service.world import a_box
 from tgpu.core.events import JobsSubmitted, MixSet
-from tgpu.core.mix import FEWEST, Mix, Wish
+from tgpu.core.request_profile import FEWEST, RequestProfile, RequestShape
 from tgpu.service.clock import WallClock
 from tgpu.service.mix import MixLearner
 from tgpu.store.api import Record
 from tgpu.store.event_codec import decode_event
 from tgpu.store.memory import MemoryStore
 
-HALVES = Mix(((Wish(500), 10_000),))
+HALVES = RequestProfile(((RequestShape(500), 10_000),))
 
 
 async def with_jobs(store: MemoryStore, count: int, gpus: float, first: int = 1) -> None:
@@ -20,7 +20,7 @@ async def with_jobs(store: MemoryStore, count: int, gpus: float, first: int = 1)
     await store.commit(Record([JobsSubmitted(0, jobs)]))
 
 
-async def mixes(store: MemoryStore) -> list[Mix]:
+async def mixes(store: MemoryStore) -> list[RequestProfile]:
     rows = await store.journal(0, 10_000)
     events = [decode_event(row.kind, row.payload) for row in rows if row.kind == "mix_set"]
     return [event.mix for event in events if isinstance(event, MixSet)]
@@ -36,7 +36,7 @@ async def test_nothing_is_learnt_from_few_jobs():
     async with a_box(store=store) as box:
         await with_jobs(store, FEWEST - 1, 0.5)
         assert not await a_learner(box).look()
-        assert box.service.state.ledger.mix is None
+        assert box.service.state.ledger.request_profile is None
 
 
 async def test_what_is_learnt_is_put_on_record_and_holds_after_a_restart():
@@ -44,10 +44,10 @@ async def test_what_is_learnt_is_put_on_record_and_holds_after_a_restart():
     async with a_box(store=store) as box:
         await with_jobs(store, FEWEST, 0.5)
         assert await a_learner(box).look()
-        assert box.service.state.ledger.mix == HALVES
+        assert box.service.state.ledger.request_profile == HALVES
         assert not await a_learner(box).look()
     async with a_box(store=store) as box:
-        assert box.service.state.ledger.mix == HALVES
+        assert box.service.state.ledger.request_profile == HALVES
         assert await mixes(store) == [HALVES]
 
 
@@ -58,7 +58,9 @@ async def test_it_is_learnt_anew_when_jobs_change():
         await a_learner(box).look()
         await with_jobs(store, FEWEST, 1, first=FEWEST + 1)
         assert await a_learner(box).look()
-        assert box.service.state.ledger.mix == Mix(((Wish(500), 5000), (Wish(1000), 5000)))
+        assert box.service.state.ledger.request_profile == RequestProfile(
+            ((RequestShape(500), 5000), (RequestShape(1000), 5000))
+        )
 
 
 async def test_on_the_wall_clock_it_is_learnt_at_the_start():
@@ -67,5 +69,5 @@ async def test_on_the_wall_clock_it_is_learnt_at_the_start():
         await with_jobs(store, FEWEST, 0.5)
     async with a_box(store=store, clock=WallClock()) as box:
         async with asyncio.timeout(20):
-            while box.service.state.ledger.mix is None:
+            while box.service.state.ledger.request_profile is None:
                 await asyncio.sleep(0.02)

@@ -223,7 +223,9 @@ def test_news_of_a_job_that_waits_again_changes_nothing(phase: Phase) -> None:
 
 def giving_way(state: str = "running", **options: Any) -> tuple[State, Entry]:
     world, entry = placed(state, **options)
-    asked = lifecycle.give_way(JobId("j1"), entry.progress, JobId("high"), "gives way to job high")
+    asked = lifecycle.ask_preemption(
+        JobId("j1"), entry.progress, JobId("high"), "gives way to job high"
+    )
     move(world, "j1", Move.STOP, asked)
     return world, entry
 

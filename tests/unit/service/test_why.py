@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.service.world import Box, a_box, a_submission
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Options
 from tgpu.core.plan import Plan
@@ -95,7 +95,7 @@ async def test_between_two_commits_a_cycle_is_asked_once(monkeypatch: pytest.Mon
         asked: list[int] = []
         dry_run = box.service.reasons._dry_run
 
-        def counted(now: int, policy: Policy, witness: Witness | None) -> Plan:
+        def counted(now: int, policy: Policy, witness: CycleObserver | None) -> Plan:
             asked.append(now)
             return dry_run(now, policy, witness)
 
@@ -121,7 +121,7 @@ async def test_a_cycle_that_costs_much_is_not_made_for_every_list(
         reasons = box.service.reasons
         dry_run = reasons._dry_run
 
-        def slow(now: int, policy: Policy, witness: Witness | None) -> Plan:
+        def slow(now: int, policy: Policy, witness: CycleObserver | None) -> Plan:
             asked.append(now)
             clock[0] += 1.0
             return dry_run(now, policy, witness)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.meta.repository import ROOT
 from tgpu.settings import SettingsError, json_schema, load_settings, sample
-from tgpu.settings.foreign import foreign_keys
+from tgpu.settings.setting_aliases import setting_aliases
 
 NOBODY = {"HOME": "/home/nobody"}
 
@@ -28,7 +28,7 @@ def test_a_file_with_the_names_of_others_is_valid():
     assert is_valid(json.loads((ROOT / "examples/config/one-box.json").read_text()))
 
 
-@pytest.mark.parametrize("name", sorted(foreign_keys()))
+@pytest.mark.parametrize("name", sorted(setting_aliases()))
 def test_every_other_name_has_its_place(name):
     section, _, leaf = name.partition(".")
     assert not is_valid({section: {leaf: {"no": "key takes this"}}})

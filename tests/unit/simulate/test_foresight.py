@@ -78,7 +78,7 @@ def test_who_ends_soon_is_spared_by_what_is_predicted():
     foresight = Foresight(History, lambda options: order_policy("shortest", 60, options))
     learner = Learner(foresight, before=0)
     for number in range(20):
-        learner.ended(a_job(f"j{number}", user="ada"), 1_000, number, gave_way=False)
+        learner.ended(a_job(f"j{number}", user="ada"), 1_000, number, was_preempted=False)
     rules = learner.rules(Rules(preemption=PreemptionRules(spare_ms=5_000)))
     assert rules.preemption is not None
     assert rules.preemption.left is not None

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tgpu.core.job import Request
-from tgpu.core.mix import Mix, Wish
 from tgpu.core.node import Node
+from tgpu.core.request_profile import RequestProfile, RequestShape
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.packing import Pod, mix_of, order, pack, read_pods
 from tgpu.simulate.problems import BadInput
@@ -90,12 +90,12 @@ def test_an_order_ends_before_more_is_wanted_than_shall_be() -> None:
 
 def test_the_mix_is_that_of_the_list() -> None:
     pods = [Pod("a", Request(500)), Pod("b", Request(500)), Pod("c", Request(1000))]
-    assert mix_of(pods) == Mix(((Wish(500), 6666), (Wish(1000), 3333)))
+    assert mix_of(pods) == RequestProfile(((RequestShape(500), 6666), (RequestShape(1000), 3333)))
 
 
 def test_what_fits_nowhere_is_dropped_and_the_rest_is_counted() -> None:
     requests = [Request(1000), Request(3000), Request(500), Request(400), Request(200)]
-    found = pack(nodes("1x2"), requests, Mix(((Wish(1000), 10_000),)))
+    found = pack(nodes("1x2"), requests, RequestProfile(((RequestShape(1000), 10_000),)))
     assert (found.requests, found.dropped) == (5, 2)
     assert found.allocated_millis == 1900
     assert found.allocated_percent == 95.0
@@ -104,7 +104,7 @@ def test_what_fits_nowhere_is_dropped_and_the_rest_is_counted() -> None:
 def test_who_wants_no_gpu_takes_cores_where_they_are_missed_least(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text("name,gpus,model,cpu_milli\nfew,8,A,64000\nmany,2,B,64000\n")
-    mix = Mix(((Wish(1000, 8_000), 10_000),))
+    mix = RequestProfile(((RequestShape(1000, 8_000), 10_000),))
     requests = [Request(0, cpu_millis=32_000)] + [Request(1000, cpu_millis=8_000)] * 10
     found = pack(nodes(str(path)), requests, mix)
     assert found.allocated_percent == 100.0

@@ -5,22 +5,23 @@ from random import Random
 import pytest
 
 from tests.builders import a_job, a_node
-from tgpu.core.policies import RANKED_NAMES, TICK_MS, order_policy
 from tgpu.core.rules import PlacementRule, PreemptionRules, Rules
 from tgpu.simulate.measures import summary
+from tgpu.simulate.policies import simulated_policy
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED
 from tgpu.simulate.result import Result
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
 
 SECOND, HOUR = 1000, 3_600_000
+RANKED = ("las", "adaptive", "tiresias")
 GIVING_WAY = Rules(preemption=PreemptionRules(keeps_work=True))
 
 
 def a_setting(policy: str, **fields: object) -> Setting:
-    rules = GIVING_WAY if policy in RANKED_NAMES else Rules()
+    rules = GIVING_WAY if policy in RANKED else Rules()
     known = {"restart": PUBLISHED, "placement": PlacementRule.CONSOLIDATED, **fields}
-    return Setting(order_policy(policy), rules, tick_ms=TICK_MS, **known)  # type: ignore[arg-type]  # the test knows the fields
+    return Setting(simulated_policy(policy), rules, tick_ms=60_000, **known)  # type: ignore[arg-type]  # the test knows the fields
 
 
 def a_cluster(nodes: int = 1) -> Cluster:
@@ -121,7 +122,7 @@ def test_among_gangs_adaptive_does_not_lose_what_las_loses(seed: int) -> None:
     assert mean_wait(trace, cluster, "adaptive") < mean_wait(trace, cluster, "las")
 
 
-@pytest.mark.parametrize("policy", RANKED_NAMES)
+@pytest.mark.parametrize("policy", RANKED)
 def test_the_same_trace_gives_the_same_result(policy: str) -> None:
     trace, cluster = many_small_jobs(7)
     setting = a_setting(policy)

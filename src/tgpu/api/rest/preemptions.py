@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from tgpu.api.rest.access import caller_of, service_of, sight
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
-from tgpu.core.gave_way import without_names
+from tgpu.core.preemption_cause import without_names
 from tgpu.core.units import GPU, SECOND
 from tgpu.service.ownership import Sight
 from tgpu.service.receipts import Receipt

@@ -7,8 +7,8 @@ from tgpu.api.rest.convert import instant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import broken
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import broken
 from tgpu.core.ids import NodeId
 from tgpu.service.audit import concerns
 from tgpu.service.bookings import Wish, bookings_of, named, no_booking
@@ -84,7 +84,7 @@ async def cancel_reservation(request: Request, reservation_id: Name) -> Reservat
     return answer
 
 
-def _visible(request: Request, reservation_id: str) -> Booking:
+def _visible(request: Request, reservation_id: str) -> AdvanceReservation:
     """NotFound where it is not of one of the caller's tenants."""
     found = named(service_of(request).state, reservation_id, caller_of(request).scope)
     if found is None:
@@ -92,7 +92,7 @@ def _visible(request: Request, reservation_id: str) -> Booking:
     return found
 
 
-def _model(service: Service, booking: Booking, seen: Sight) -> ReservationModel:
+def _model(service: Service, booking: AdvanceReservation, seen: Sight) -> ReservationModel:
     now = service.clock.now()
     unused = booking.unused_ms
     return ReservationModel(
@@ -112,7 +112,7 @@ def _model(service: Service, booking: Booking, seen: Sight) -> ReservationModel:
     )
 
 
-def _jobs(service: Service, booking: Booking, seen: Sight) -> list[str]:
+def _jobs(service: Service, booking: AdvanceReservation, seen: Sight) -> list[str]:
     classes = service.state.waiting.all_classes()
     if not any(queue.job_class.booking == booking.booking_id for queue in classes):
         return []  # the usual case, without a look at every job there is

@@ -7,10 +7,10 @@ from tgpu.api.rest.shown import shown_detail, shown_text
 from tgpu.api.sentences import reason_model
 from tgpu.core import lifecycle
 from tgpu.core.estimate import Estimate
-from tgpu.core.gave_way import named_in, without_names
 from tgpu.core.job import ANYWHERE, Where
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.core.node import Placement
+from tgpu.core.preemption_cause import named_in, without_names
 from tgpu.core.reasons import Reason
 from tgpu.core.tenant import MembersSee
 from tgpu.core.units import CPU, GPU, SECOND

@@ -11,7 +11,6 @@ from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.quickest import Quickest, Tells
 from tgpu.core.policies.shortest import Predicted, Shortest
-from tgpu.core.policies.tiresias import Tiresias
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.rules import Passing, Rules
 from tgpu.core.state import State
@@ -20,7 +19,7 @@ BASE_NAMES: Final = ("priority", "fifo", "fairshare", "shortest")  # what `backf
 QUEUE_NAMES: Final = (*BASE_NAMES, "backfill")  # what a queue may choose for itself
 # Those who run have a rank as well: they are about all that runs, and not about one queue.
 _RANKED: Final[Mapping[str, Callable[[], OrderPolicy]]] = MappingProxyType(
-    {"las": LeastAttained, "adaptive": Adaptive, "tiresias": Tiresias}
+    {"las": LeastAttained, "adaptive": Adaptive}
 )
 RANKED_NAMES: Final = tuple(_RANKED)
 POLICY_NAMES: Final = (*QUEUE_NAMES, "quickest", *RANKED_NAMES)

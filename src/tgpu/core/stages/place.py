@@ -26,7 +26,7 @@ from tgpu.core.node_index import (
 from tgpu.core.packing import Cells, Picks, Score, Shape, capacity, count_workers, fit
 from tgpu.core.rules import PlacementRule
 from tgpu.core.stages.admit import over_type_quota
-from tgpu.core.stages.place_by_mix import goes_by_mix, place_by_mix
+from tgpu.core.stages.place_by_profile import goes_by_profile, place_by_profile
 from tgpu.core.units import GPU
 
 View = Callable[[NodeUse], NodeUse]
@@ -48,10 +48,10 @@ def place(
     """
     tenant_use = books.tenant(job_class.tenant_id)
     millis = job_class.request.gpu_millis
-    if books.mix is not None and among is None and goes_by_mix(job_class.request):
-        by_mix = books.mix_index()
+    if books.request_profile is not None and among is None and goes_by_profile(job_class.request):
+        by_mix = books.profile_index()
         if by_mix is not None:
-            return place_by_mix(books, by_mix, job_class.request, tenant_use, view)
+            return place_by_profile(books, by_mix, job_class.request, tenant_use, view)
     if among is None and _is_plain(job_class.request):
         plain = _place_plainly(books, job_class.request, tenant_use)
         if plain is None or view is None or _is_seen_as_is(books.nodes[plain.node_id], view):

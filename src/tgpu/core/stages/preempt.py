@@ -21,8 +21,8 @@ from tgpu.core.node import Placement
 from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.rules import PreemptionRules
 from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.hold import Holds, View
 from tgpu.core.stages.place import eligible, place, workers_that_fit
+from tgpu.core.stages.reserved_capacity import ReservedCapacity, View
 from tgpu.core.state import Entry, State
 
 # Sets tried on one node before the search settles for a good one: small boxes are searched whole.
@@ -71,7 +71,7 @@ class Candidates:
         self.all: list[Victim] = []
         self.borrowers = borrowers
         for entry in state.placed():
-            if may_be_asked(state.ledger, entry, rules, now):
+            if may_be_preempted(state.ledger, entry, rules, now):
                 self._add(Victim(lost_by(entry, now), entry.job.job_id, entry))
         self.all.sort(key=lambda victim: (victim.lost, victim.job_id))
         for victims in self._by_node.values():
@@ -116,7 +116,7 @@ def lost_by(entry: Entry, now: int) -> int:
     return lifecycle.lost_ms(entry.progress, now) * entry.job.request.gpu_millis
 
 
-def may_be_asked(
+def may_be_preempted(
     books: Ledger,
     entry: Entry,
     rules: PreemptionRules,
@@ -155,7 +155,7 @@ class Search:
     def __init__(
         self,
         trial: Trial,
-        holds: Holds,
+        holds: ReservedCapacity,
         candidates: Candidates,
         job_class: JobClass,
         rules: PreemptionRules,

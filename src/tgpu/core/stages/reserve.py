@@ -8,8 +8,8 @@ from tgpu.core.ids import NodeId
 from tgpu.core.job import JobClass
 from tgpu.core.ledger import Ledger, NodeUse, Trial
 from tgpu.core.node import Placement
-from tgpu.core.stages.hold import FAR, Holds, ends_after
 from tgpu.core.stages.place import eligible, place, workers_that_fit
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity, ends_after
 
 
 class Opening(NamedTuple):
@@ -30,7 +30,7 @@ class _Room(NamedTuple):
 
 
 def opening(
-    trial: Trial, holds: Holds, job_class: JobClass, now: int, *, patient: bool = False
+    trial: Trial, holds: ReservedCapacity, job_class: JobClass, now: int, *, patient: bool = False
 ) -> Opening | None:
     """None where no time limit tells; `patient` waits for those too who have none (at `FAR`)."""
     if job_class.booking is not None:
@@ -51,7 +51,7 @@ def opening(
 
 
 def _first_room(
-    books: Ledger, holds: Holds, job_class: JobClass, now: int, patient: bool
+    books: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
 ) -> _Room | None:
     """Node after node as something of it becomes free, so that few are looked at."""
     turns: list[tuple[int, int, NodeId, list[int]]] = []
@@ -78,7 +78,7 @@ def _first_room(
 
 
 def _room_for_gang(
-    books: Ledger, holds: Holds, job_class: JobClass, now: int, patient: bool
+    books: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
 ) -> tuple[int, set[NodeId]] | None:
     rooms: list[_Room] = []
     for node_id in books.node_ids():
@@ -100,7 +100,7 @@ def _room_for_gang(
 
 
 def _rooms(
-    use: NodeUse, holds: Holds, job_class: JobClass, now: int, patient: bool
+    use: NodeUse, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
 ) -> Iterator[_Room]:
     """How many workers fit onto a node as its jobs end, in order of time."""
     types = sorted(eligible(use.node, job_class))
@@ -114,7 +114,7 @@ def _rooms(
             yield _Room(at, taken, use.node.node_id, gpu_type, workers)
 
 
-def _instants(use: NodeUse, holds: Holds, now: int, patient: bool) -> list[int]:
+def _instants(use: NodeUse, holds: ReservedCapacity, now: int, patient: bool) -> list[int]:
     """When something of the node becomes free."""
     found = {now}
     for holding in use.holdings.values():
@@ -130,7 +130,7 @@ def _instants(use: NodeUse, holds: Holds, now: int, patient: bool) -> list[int]:
 
 def _placement_at(
     trial: Trial,
-    holds: Holds,
+    holds: ReservedCapacity,
     job_class: JobClass,
     at: int,
     node_ids: Collection[NodeId],

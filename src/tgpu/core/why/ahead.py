@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tgpu.core.ids import JobId
 from tgpu.core.policy import Order, OrderPolicy, SortKey, Standing
 from tgpu.core.queue import ClassQueue, QueueKey
-from tgpu.core.stages.line import queue_of
+from tgpu.core.stages.queue_order import queue_of
 from tgpu.core.state import Entry, State
 
 FEW: Final = 5

@@ -4,19 +4,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import explain_class, named, own_reason, standing_holds
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
 from tgpu.core.ledger import Trial
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import FAR, Holds
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity
 from tgpu.core.state import Entry, State
 from tgpu.core.why.blockers import Blocker, by_reason, in_the_way
 
 # One cycle on the state as it is, with the policy and the rules that hold.
-Decide = Callable[[Witness | None], Plan]
+Decide = Callable[[CycleObserver | None], Plan]
 
 
 class Kept(NamedTuple):
@@ -62,12 +62,14 @@ class Onlooker:
         self.classes = classes
         self.reasons: dict[JobClass, Reason] = {}
 
-    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+    ) -> None:
         if job_class in self.classes and job_class not in self.reasons:
             self.reasons[job_class] = explain_class(trial.books, job_class, holds)
             self.saw(job_class, trial, holds)
 
-    def saw(self, job_class: JobClass, trial: Trial, holds: Holds) -> None:
+    def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:
         """What else there is to see at that moment."""
 
 
@@ -80,7 +82,7 @@ class _Blocked(Onlooker):
         self.blockers: list[Blocker] = []
         self.kept: tuple[Kept, ...] = ()
 
-    def saw(self, job_class: JobClass, trial: Trial, holds: Holds) -> None:
+    def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:
         self.blockers = in_the_way(trial, holds, job_class, self._now, self.reasons[job_class])
         self.kept = tuple(Kept(hold.starts_at, hold.owner) for hold in holds.owners())
 
@@ -132,7 +134,7 @@ class Outcome:
         self._reasons = reasons
         self._policy = policy
         self._starts = {start.job_id for start in plan.starts}
-        self._claims = {claim.job_id for claim in plan.claims}
+        self._nominated = {one.job_id for one in plan.nominations}
         self._leaving: dict[str, list[JobId]] = {}
         for gone in plan.preemptions:
             self._leaving.setdefault(gone.to, []).append(gone.victim)
@@ -148,7 +150,7 @@ class Outcome:
             if self._policy:
                 return reason(ReasonCode.NOT_CHOSEN, policy=self._policy)
             return reason(ReasonCode.NEXT_CYCLE)
-        if job_id in self._claims and job_id in self._leaving:
+        if job_id in self._nominated and job_id in self._leaving:
             return reason(ReasonCode.PROMISED, jobs=", ".join(sorted(self._leaving[job_id])))
         seen = self._reasons.get(entry.queue.job_class)
         if seen is not None and seen.code is not ReasonCode.NEXT_CYCLE:

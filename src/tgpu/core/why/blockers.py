@@ -9,9 +9,9 @@ from tgpu.core.job import JobClass, class_of
 from tgpu.core.ledger import Holding, Trial
 from tgpu.core.node import Placement
 from tgpu.core.reasons import Reason, ReasonCode
-from tgpu.core.stages.hold import FAR, Holds
 from tgpu.core.stages.place import eligible, workers_that_fit
 from tgpu.core.stages.reserve import opening
+from tgpu.core.stages.reserved_capacity import FAR, ReservedCapacity
 from tgpu.core.state import Entry, State, latest_end
 
 ROOM: Final = frozenset(
@@ -37,7 +37,7 @@ class Blocker(NamedTuple):
 
 
 def in_the_way(
-    trial: Trial, holds: Holds, job_class: JobClass, now: int, found: Reason
+    trial: Trial, holds: ReservedCapacity, job_class: JobClass, now: int, found: Reason
 ) -> list[Blocker]:
     """Those whose end would make room where the job comes nearest to starting, and no more than
     it takes: who ends first, first. A gang looks for the instant at which all its workers fit."""
@@ -50,7 +50,9 @@ def in_the_way(
     return [] if first is None else _sorted(_on(trial, first.placement, job_class, found))
 
 
-def _on_node(trial: Trial, holds: Holds, job_class: JobClass, node_id: NodeId) -> list[Blocker]:
+def _on_node(
+    trial: Trial, holds: ReservedCapacity, job_class: JobClass, node_id: NodeId
+) -> list[Blocker]:
     use = trial.books.node(node_id)
     types = sorted(eligible(use.node, job_class))
     on_it = sorted(use.holdings.values(), key=_by_end)

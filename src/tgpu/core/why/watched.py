@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tgpu.core.cycle import Witness
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.explain import explain_class, named, own_reason
 from tgpu.core.ids import JobId
 from tgpu.core.job import JobClass
@@ -12,7 +12,7 @@ from tgpu.core.ledger import Trial
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan
 from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.stages.hold import Holds
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import State
 
 
@@ -31,7 +31,7 @@ class Watched:
     untold: int  # jobs that wait besides
 
 
-def watch_cycle(state: State, decide: Callable[[Witness | None], Plan], most: int) -> Watched:
+def watch_cycle(state: State, decide: Callable[[CycleObserver | None], Plan], most: int) -> Watched:
     """At most so many kinds of jobs are asked about: what is short costs a look at the nodes."""
     seen = _Seen(most)
     plan = decide(seen)
@@ -79,7 +79,9 @@ class _Seen:
         self.reasons: dict[JobClass, tuple[int, Reason]] = {}
         self._most = most
 
-    def cannot_start(self, job_class: JobClass, job_id: JobId, trial: Trial, holds: Holds) -> None:
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+    ) -> None:
         if job_class in self.all:
             return
         self.all.add(job_class)

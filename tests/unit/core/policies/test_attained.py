@@ -66,7 +66,9 @@ def test_who_had_less_gpu_time_starts_first() -> None:
 
 def give_up(state: State, job_id: str, at: int) -> None:
     id_ = JobId(job_id)
-    asked_to = lifecycle.give_way(id_, entry_of(state, job_id).progress, JobId("x"), "gives way")
+    asked_to = lifecycle.ask_preemption(
+        id_, entry_of(state, job_id).progress, JobId("x"), "gives way"
+    )
     millis = entry_of(state, job_id).job.request.gpu_millis
     gone = lifecycle.preempt(id_, asked_to, at, millis)
     move(state, job_id, Move.PREEMPT, gone, at=at)
@@ -79,7 +81,7 @@ def test_a_newcomer_pushes_out_who_has_run_for_long() -> None:
     assert asked(plan) == ["long"]
     assert plan.preemptions[0].cause is PreemptionCause.POLICY
     assert plan.preemptions[0].to == "new"
-    assert [claim.job_id for claim in plan.claims] == ["new"]
+    assert [claim.job_id for claim in plan.nominations] == ["new"]
 
 
 def test_nobody_gives_way_to_a_job_on_the_same_step() -> None:

@@ -168,7 +168,7 @@ def test_a_step_of_ageing_is_not_negative() -> None:
 
 def test_queues_may_name_every_policy_but_those_that_are_about_all_who_run() -> None:
     assert list(order_policies()) == list(QUEUE_NAMES)
-    assert set(RANKED_NAMES) == {"las", "adaptive", "tiresias"}
+    assert set(RANKED_NAMES) == {"las", "adaptive"}
     assert not set(RANKED_NAMES) & set(QUEUE_NAMES)
 
 

@@ -22,7 +22,7 @@ from tgpu.core.cycle import schedule
 from tgpu.core.events import NodeSet, TenantSet
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import Move, checkpoint, claim, give_way
+from tgpu.core.lifecycle import Move, ask_preemption, checkpoint, nominate
 from tgpu.core.plan import Plan
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policy import ChoicePolicy
@@ -62,7 +62,7 @@ def test_the_one_that_loses_least_gives_way() -> None:
     assert asked(plan) == ["young"]
     assert plan.preemptions[0].lost_gpu_millis_ms == 10_000 * 1000
     assert (plan.preemptions[0].to, plan.preemptions[0].cause) == ("vip", "priority")
-    assert [share.gpu_index for share in plan.claims[0].placement.shares] == [1]
+    assert [share.gpu_index for share in plan.nominations[0].placement.shares] == [1]
     assert not plan.starts
 
 
@@ -97,7 +97,7 @@ def test_one_large_job_gives_way_rather_than_two_that_lose_more() -> None:
 def test_nobody_gives_way_where_that_would_not_be_enough() -> None:
     state = a_full_box(a_job("small"), a_job("equal", priority=900), gpus=2)
     plan = plan_of(state)
-    assert (plan.preemptions, plan.claims) == ((), ())
+    assert (plan.preemptions, plan.nominations) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_policy_from_elsewhere_names_who_gives_way() -> None:
     policy = ChoicePolicy("mine", lambda _, jobs: jobs[0], lambda running, _: running[-1])
     plan = schedule(state, NOW, policy, rules=Rules(preemption=PreemptionRules()))
     assert [(p.victim, p.cause) for p in plan.preemptions] == [("c", "policy"), ("b", "policy")]
-    assert [claim.job_id for claim in plan.claims] == ["vip"]
+    assert [claim.job_id for claim in plan.nominations] == ["vip"]
 
 
 def test_a_policy_that_names_nobody_leaves_all_in_peace() -> None:
@@ -201,47 +201,47 @@ def test_many_that_ask_in_vain_do_not_keep_others_from_asking() -> None:
     assert asked(plan_of(state)) == ["low"]
 
 
-def a_claimant(*others: Job) -> State:
+def a_nominated_job(*others: Job) -> State:
     """On a box of two GPUs, `low` has given GPU 0 up for `vip`, which has not started yet."""
     jobs = [a_job("low", submitted_at=0), a_job("vip", priority=900, submitted_at=1)]
     tenants = [a_tenant(), a_tenant("other")]
     state = a_state(*jobs, *others, nodes=[a_node(gpus=2)], tenants=tenants)
-    promised = claim(JobId("vip"), entry_of(state, "vip").progress, a_placement(0))
-    move(state, "vip", Move.CLAIM, promised, 2)
+    promised = nominate(JobId("vip"), entry_of(state, "vip").progress, a_placement(0))
+    move(state, "vip", Move.NOMINATE, promised, 2)
     return state
 
 
 def test_what_is_being_cleared_is_kept_for_who_it_is_cleared_for() -> None:
-    state = a_claimant(a_job("other", submitted_at=3))
+    state = a_nominated_job(a_job("other", submitted_at=3))
     start(state, "low", 0)
     run(state, "low")
-    asked_to_go = give_way(JobId("low"), entry_of(state, "low").progress, JobId("vip"), "")
+    asked_to_go = ask_preemption(JobId("low"), entry_of(state, "low").progress, JobId("vip"), "")
     move(state, "low", Move.STOP, asked_to_go, 3)
     start(state, "other", 1)
-    assert plan_of(state).claims == ()
+    assert plan_of(state).nominations == ()
 
 
 def test_who_was_promised_gpus_that_others_have_by_now_is_promised_others() -> None:
-    state = a_claimant(a_job("other", submitted_at=3))
+    state = a_nominated_job(a_job("other", submitted_at=3))
     for index, job_id in enumerate(("low", "other")):
         start(state, job_id, index)
         run(state, job_id)
     plan = plan_of(state)
     assert asked(plan) == ["low"]
-    assert [claim.job_id for claim in plan.claims] == ["vip"]
+    assert [claim.job_id for claim in plan.nominations] == ["vip"]
 
 
 def test_who_was_promised_a_gpu_that_failed_is_promised_another() -> None:
-    state = a_claimant()
+    state = a_nominated_job()
     start(state, "low", 1)
     run(state, "low")
     state.apply(NodeSet(5, a_node(gpus=[a_gpu(0, problem="lost"), a_gpu(1)])))
     plan = plan_of(state)
     assert asked(plan) == ["low"]
-    assert [share.gpu_index for share in plan.claims[0].placement.shares] == [1]
+    assert [share.gpu_index for share in plan.nominations[0].placement.shares] == [1]
 
 
 def test_nothing_is_kept_for_who_may_not_start_any_more() -> None:
-    state = a_claimant(a_job("large", gpus=2, submitted_at=3, tenant="other"))
+    state = a_nominated_job(a_job("large", gpus=2, submitted_at=3, tenant="other"))
     state.apply(TenantSet(5, a_tenant("default", gpus=0)))
     assert started(plan_of(state)) == ["large"]

@@ -92,11 +92,11 @@ def giving_way() -> State:
 
 
 def claimed(state: State) -> State:
-    asked = lifecycle.give_way(JobId("a"), entry_of(state, "a").progress, JobId("vip"), "why")
+    asked = lifecycle.ask_preemption(JobId("a"), entry_of(state, "a").progress, JobId("vip"), "why")
     state.apply(JobMoved(0, JobId("a"), Move.STOP, asked))
     place = a_placement(0, 1)
-    claim = lifecycle.claim(JobId("vip"), entry_of(state, "vip").progress, place)
-    state.apply(JobMoved(0, JobId("vip"), Move.CLAIM, claim))
+    claim = lifecycle.nominate(JobId("vip"), entry_of(state, "vip").progress, place)
+    state.apply(JobMoved(0, JobId("vip"), Move.NOMINATE, claim))
     return state
 
 

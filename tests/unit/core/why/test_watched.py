@@ -10,7 +10,7 @@ from tgpu.core.why.watched import Watched, watch_cycle
 def watched(state: State, passing: Passing = Passing.GREEDY, most: int = 20) -> Watched:
     rules = Rules(passing)
     return watch_cycle(
-        state, lambda seen: schedule(state, 0, Fifo(), rules=rules, witness=seen), most
+        state, lambda seen: schedule(state, 0, Fifo(), rules=rules, observer=seen), most
     )
 
 

@@ -1,7 +1,7 @@
 """Questions as the service asks them, on small worlds."""
 
 from tests.builders import entry_of
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import CycleObserver, schedule
 from tgpu.core.plan import Plan
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policy import Policy
@@ -14,8 +14,8 @@ FIFO = Fifo()
 
 
 def decider(state: State, rules: Rules = PLAIN, policy: Policy = FIFO) -> Decide:
-    def decide(witness: Witness | None) -> Plan:
-        return schedule(state, state.now, policy, rules=rules, witness=witness)
+    def decide(observer: CycleObserver | None) -> Plan:
+        return schedule(state, state.now, policy, rules=rules, observer=observer)
 
     return decide
 

@@ -93,21 +93,21 @@ IDLE_OWN: Final = (
 
 
 @cache
-def foreign_keys() -> Mapping[str, Renamed | Idle]:
+def setting_aliases() -> Mapping[str, Renamed | Idle]:
     """Both tables, by name."""
     return {key.name: key for key in (*RENAMED, *IDLE)}
 
 
 @cache
-def foreign_variables() -> Mapping[str, str]:
+def alias_variables() -> Mapping[str, str]:
     """Environment variables of these keys, and the key of each."""
-    return {variable_of(name): name for name in foreign_keys()}
+    return {variable_of(name): name for name in setting_aliases()}
 
 
 def names_in(section: str) -> tuple[str, ...]:
     """What follows the dot in the keys of one section."""
     prefix = f"{section}."
-    return tuple(n.removeprefix(prefix) for n in foreign_keys() if n.startswith(prefix))
+    return tuple(n.removeprefix(prefix) for n in setting_aliases() if n.startswith(prefix))
 
 
 def checked(key: Idle, value: object) -> object:

@@ -8,7 +8,7 @@ _MARGIN_MILLIS: Final = 100  # below a threshold by this much before a GPU is fr
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignRules:
+class ExternalUseRules:
     """From these parts of its memory or its time on, in thousandths, a GPU is taken."""
 
     memory_millis: int = 800
@@ -18,7 +18,7 @@ class ForeignRules:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignUse:
+class ExternalUse:
     """What one reading tells of one GPU. None: the driver does not tell."""
 
     memory_mib: int  # of the GPU
@@ -33,7 +33,7 @@ class ForeignUse:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignWatch:
+class ExternalUseWatch:
     """What is remembered of a GPU from reading to reading."""
 
     taken: bool = False
@@ -42,27 +42,27 @@ class ForeignWatch:
     quiet_since: int | None = None
 
 
-def watch_foreign(
-    before: ForeignWatch, use: ForeignUse, now: int, rules: ForeignRules
-) -> ForeignWatch:
+def watch_external_use(
+    before: ExternalUseWatch, use: ExternalUse, now: int, rules: ExternalUseRules
+) -> ExternalUseWatch:
     """The GPU is taken from a threshold on, and free again once clearly and lastingly below."""
     counted = not (use.ours or before.ours)
     memory = _most(use.held_mib, use.used_mib if counted else None) * _WHOLE
     load = _most(use.load_percent, use.busy_percent if counted else None) * (_WHOLE // 100)
     full = rules.memory_millis * use.memory_mib
     if (use.memory_mib > 0 and memory >= full) or load >= rules.load_millis:
-        return ForeignWatch(True, use.pids, use.ours)
+        return ExternalUseWatch(True, use.pids, use.ours)
     if not before.taken:
-        return ForeignWatch(False, use.pids, use.ours)
+        return ExternalUseWatch(False, use.pids, use.ours)
     if use.memory_mib > 0 and memory >= full - _MARGIN_MILLIS * use.memory_mib:
-        return ForeignWatch(True, use.pids, use.ours)
+        return ExternalUseWatch(True, use.pids, use.ours)
     if not use.pids:
-        return ForeignWatch(False, (), use.ours)
+        return ExternalUseWatch(False, (), use.ours)
     quiet_since = now if before.quiet_since is None else before.quiet_since
     if load >= rules.load_millis - _MARGIN_MILLIS:
         quiet_since = now
     still = now - quiet_since < rules.quiet_ms
-    return ForeignWatch(still, use.pids, use.ours, quiet_since if still else None)
+    return ExternalUseWatch(still, use.pids, use.ours, quiet_since if still else None)
 
 
 def _most(*amounts: int | None) -> int:

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable
 from tgpu.core.ids import NodeId
 from tgpu.core.job import ANYWHERE, Request
 from tgpu.core.ledger import Ledger, NodeUse, TenantUse
-from tgpu.core.mix import CPU_STEP
-from tgpu.core.mix_index import MixIndex, Need
 from tgpu.core.node import Placement, Share
 from tgpu.core.node_index import Indexes
 from tgpu.core.packing import Picks, Score
+from tgpu.core.profile_index import Need, ProfileIndex
+from tgpu.core.request_profile import CPU_STEP
 from tgpu.core.stages.admit import over_type_quota
 
 _Found = tuple[Score, NodeId, str, tuple[Share, ...]]
 
 
-def goes_by_mix(request: Request) -> bool:
+def goes_by_profile(request: Request) -> bool:
     """One worker that asks for GPUs, their types, cores and memory and for nothing else."""
     where = request.where
     return (
@@ -38,14 +38,14 @@ def goes_by_mix(request: Request) -> bool:
     )
 
 
-def place_by_mix(
+def place_by_profile(
     books: Ledger,
-    index: MixIndex,
+    index: ProfileIndex,
     request: Request,
     tenant_use: TenantUse,
     view: Callable[[NodeUse], NodeUse] | None,
 ) -> Placement | None:
-    """The best placement by the mix of the index, or None where there is no room now."""
+    """The best placement by the profile of the index, or None where there is no room now."""
     listed, wanted = request.where.gpu_types, request.gpu_type
     types: Iterable[str] = listed or index.types()
     if wanted is not None:
@@ -64,7 +64,7 @@ def place_by_mix(
 
 def _best_of(
     books: Ledger,
-    index: MixIndex,
+    index: ProfileIndex,
     request: Request,
     gpu_type: str,
     view: Callable[[NodeUse], NodeUse] | None,

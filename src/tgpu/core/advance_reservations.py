@@ -1,6 +1,7 @@
 """Which GPUs a booking gets, when it ends, and what becomes of it when its GPUs do not.
 
-Pure. How the cycle keeps booked GPUs free is in `stages/hold.py`; who may book is the service's.
+Pure. How the cycle keeps booked GPUs free is in `stages/reserved_capacity.py`; who may book is
+the service's.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.ledger import Holding, Ledger, NodeUse
@@ -20,7 +21,7 @@ OVER: Final = "its time is over"
 
 
 @dataclass(frozen=True, slots=True)
-class BookingRequest:
+class AdvanceReservationRequest:
     """What somebody wants to book. Without a type or a node, any one of them will do."""
 
     booking_id: str
@@ -56,7 +57,9 @@ class Unbookable:
     there: tuple[str, ...] = ()
 
 
-def choose(state: State, wanted: BookingRequest, now: int) -> Booking | Unbookable:
+def choose(
+    state: State, wanted: AdvanceReservationRequest, now: int
+) -> AdvanceReservation | Unbookable:
     """GPUs of one type on one node that nobody else has booked then and that are well.
 
     Those that are free when it starts go first, then those whose jobs may be asked to give way;
@@ -98,14 +101,14 @@ def unused_cause(unused_ms: int) -> str:
     return f"nothing ran in it within {count} {unit}{'' if count == 1 else 's'} of its start"
 
 
-def moves(state: State, now: int) -> tuple[Booking, ...]:
+def moves(state: State, now: int) -> tuple[AdvanceReservation, ...]:
     """Bookings that lost a GPU, or their node, as they go on with others; by id.
 
     GPUs that are still well stay where that is possible. A booking in which jobs run stays on its
     node: they must not lose the GPUs they have. One for which there is nothing stays as it is, is
     `broken`, and is looked at again.
     """
-    moved: list[Booking] = []
+    moved: list[AdvanceReservation] = []
     for booking_id, _ in broken(state, now):
         booking = state.ledger.bookings[booking_id]
         found = _elsewhere(state, booking, now, moved)
@@ -177,7 +180,7 @@ class _Choice(NamedTuple):
 _KEPT, _FREE, _GIVES_WAY, _STUBBORN = range(4)
 
 
-def _groups(books: Ledger, wanted: BookingRequest) -> list[_Group]:
+def _groups(books: Ledger, wanted: AdvanceReservationRequest) -> list[_Group]:
     nodes = books.node_ids() if wanted.node_id is None else [wanted.node_id]
     found = []
     for node_id in nodes:
@@ -196,7 +199,7 @@ def _is_well(gpu: Gpu) -> bool:
     return gpu.problem is None and gpu.paused is None
 
 
-def _taken(books: Ledger, wanted: BookingRequest) -> set[tuple[NodeId, int]]:
+def _taken(books: Ledger, wanted: AdvanceReservationRequest) -> set[tuple[NodeId, int]]:
     """GPUs that others have booked in that time."""
     return {
         (booking.node_id, index)
@@ -210,7 +213,7 @@ def _taken(books: Ledger, wanted: BookingRequest) -> set[tuple[NodeId, int]]:
 def _pick(
     books: Ledger,
     group: _Group,
-    wanted: BookingRequest,
+    wanted: AdvanceReservationRequest,
     taken: set[tuple[NodeId, int]],
     now: int,
     *,
@@ -296,8 +299,8 @@ def _from_few_islands(gpus: list[Gpu], beside: list[Gpu], count: int) -> list[Gp
     return chosen
 
 
-def _booking(wanted: BookingRequest, choice: _Choice) -> Booking:
-    return Booking(
+def _booking(wanted: AdvanceReservationRequest, choice: _Choice) -> AdvanceReservation:
+    return AdvanceReservation(
         wanted.booking_id,
         wanted.tenant_id,
         choice.node_id,
@@ -313,7 +316,9 @@ def _booking(wanted: BookingRequest, choice: _Choice) -> Booking:
 # -- why not -------------------------------------------------------------------------------------
 
 
-def _never(books: Ledger, wanted: BookingRequest, groups: list[_Group]) -> Unbookable | None:
+def _never(
+    books: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
+) -> Unbookable | None:
     """What no other time would change."""
     if not books.nodes:
         return Unbookable(Refusal.NO_NODE)
@@ -330,7 +335,9 @@ def _never(books: Ledger, wanted: BookingRequest, groups: list[_Group]) -> Unboo
     return None
 
 
-def _over_quota(books: Ledger, wanted: BookingRequest, groups: list[_Group]) -> Unbookable | None:
+def _over_quota(
+    books: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
+) -> Unbookable | None:
     tenant = books.tenant(wanted.tenant_id).tenant
     if not tenant.enforce_quota:
         return None
@@ -352,7 +359,7 @@ def _over_quota(books: Ledger, wanted: BookingRequest, groups: list[_Group]) -> 
     return Unbookable(Refusal.QUOTA, limit=most, booked=booked, there=(gpu_type,))
 
 
-def _type_room(books: Ledger, wanted: BookingRequest, gpu_type: str) -> bool:
+def _type_room(books: Ledger, wanted: AdvanceReservationRequest, gpu_type: str) -> bool:
     """Whether the tenant's quota of that type leaves room for it."""
     tenant = books.tenant(wanted.tenant_id).tenant
     limit = tenant.max_of_type(gpu_type)
@@ -363,7 +370,10 @@ def _type_room(books: Ledger, wanted: BookingRequest, gpu_type: str) -> bool:
 
 
 def _not_now(
-    books: Ledger, wanted: BookingRequest, groups: list[_Group], taken: set[tuple[NodeId, int]]
+    books: Ledger,
+    wanted: AdvanceReservationRequest,
+    groups: list[_Group],
+    taken: set[tuple[NodeId, int]],
 ) -> Unbookable:
     """Too few are well, or too few are left of those: then also from when there are enough."""
     most_well = max(len(group.well()) for group in groups)
@@ -377,7 +387,7 @@ def _not_now(
     return Unbookable(Refusal.BOOKED, limit=left, free_at=min(instants, default=None))
 
 
-def _free_at(books: Ledger, wanted: BookingRequest, group: _Group) -> int | None:
+def _free_at(books: Ledger, wanted: AdvanceReservationRequest, group: _Group) -> int | None:
     """From when a group has enough for as long as wanted; None: too few of it are well."""
     indexes = {gpu.index for gpu in group.well()}
     if len(indexes) < wanted.gpus:
@@ -398,14 +408,14 @@ def _free_at(books: Ledger, wanted: BookingRequest, group: _Group) -> int | None
 # -- what becomes of one ---------------------------------------------------------------------------
 
 
-def _has_jobs(state: State, booking: Booking) -> bool:
+def _has_jobs(state: State, booking: AdvanceReservation) -> bool:
     """Whether a job of it is not over."""
     return any(
         queue.job_class.booking == booking.booking_id for queue in state.waiting.all_classes()
     )
 
 
-def _trouble(books: Ledger, booking: Booking) -> str | None:
+def _trouble(books: Ledger, booking: AdvanceReservation) -> str | None:
     use = books.nodes.get(booking.node_id)
     if use is None:
         return f"node {booking.node_id} is gone"
@@ -420,9 +430,11 @@ def _trouble(books: Ledger, booking: Booking) -> str | None:
     return None
 
 
-def _elsewhere(state: State, booking: Booking, now: int, moved: list[Booking]) -> Booking | None:
+def _elsewhere(
+    state: State, booking: AdvanceReservation, now: int, moved: list[AdvanceReservation]
+) -> AdvanceReservation | None:
     books = state.ledger
-    wanted = BookingRequest(
+    wanted = AdvanceReservationRequest(
         booking.booking_id,
         booking.tenant_id,
         len(booking.gpus),
@@ -444,7 +456,7 @@ def _elsewhere(state: State, booking: Booking, now: int, moved: list[Booking]) -
     return None if found is None else replace(booking, node_id=found.node_id, gpus=found.gpus)
 
 
-def _jobs_there(books: Ledger, booking: Booking) -> Iterator[bool]:
+def _jobs_there(books: Ledger, booking: AdvanceReservation) -> Iterator[bool]:
     use = books.nodes.get(booking.node_id)
     if use is not None:
         for holding in use.holdings.values():

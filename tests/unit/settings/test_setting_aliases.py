@@ -12,7 +12,7 @@ from tgpu.settings import (
     load_settings,
     load_with_origins,
 )
-from tgpu.settings.foreign import IDLE, IDLE_OWN, RENAMED, foreign_keys
+from tgpu.settings.setting_aliases import IDLE, IDLE_OWN, RENAMED, setting_aliases
 
 NOBODY = {"HOME": "/home/nobody"}
 EXAMPLES = Path(__file__).parents[3] / "examples" / "config"
@@ -32,7 +32,7 @@ def problems(tmp_path, text, name="settings.yaml", environ=NOBODY) -> tuple[str,
 
 
 def test_no_foreign_key_is_a_setting_of_ours():
-    assert set(foreign_keys()) & OUR_NAMES == set()
+    assert set(setting_aliases()) & OUR_NAMES == set()
 
 
 def test_every_other_name_leads_to_a_setting():
@@ -190,5 +190,7 @@ def test_settings_of_a_provider_that_is_not_there_are_named_and_its_token_is_not
 
 def test_the_reference_names_every_foreign_key_and_what_is_said_of_it():
     reference = (EXAMPLES.parents[1] / "docs" / "reference" / "settings.md").read_text()
-    assert [name for name in (*foreign_keys(), *IDLE_OWN) if f"- `{name}`" not in reference] == []
+    assert [
+        name for name in (*setting_aliases(), *IDLE_OWN) if f"- `{name}`" not in reference
+    ] == []
     assert NO_EFFECT in reference

@@ -6,7 +6,7 @@ from tgpu.core.ids import NodeId, TenantId
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class AdvanceReservation:
     """Whole GPUs of one node from `starts_at` until `ends_at`, for jobs that name the booking.
 
     Before it starts, jobs that are over by then may have them. When it starts, whoever is left on

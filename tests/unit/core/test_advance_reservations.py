@@ -21,10 +21,10 @@ from tests.builders import (
     submit,
     waiting_ids,
 )
-from tgpu.core.booking import Booking
-from tgpu.core.bookings import (
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.advance_reservations import (
     OVER,
-    BookingRequest,
+    AdvanceReservationRequest,
     Refusal,
     Unbookable,
     booked_at_most,
@@ -46,21 +46,21 @@ from tgpu.core.units import GPU
 
 def wanted(gpus: int = 1, starts_at: int = 1000, ends_at: int = 2000, **fields: Any):
     tenant = TenantId(fields.pop("tenant", "default"))
-    return BookingRequest("new", tenant, gpus, starts_at, ends_at, **fields)
+    return AdvanceReservationRequest("new", tenant, gpus, starts_at, ends_at, **fields)
 
 
-def book(state: State, *bookings: Booking) -> None:
+def book(state: State, *bookings: AdvanceReservation) -> None:
     for booking in bookings:
         state.apply(BookingSet(state.now, booking))
 
 
-def chosen(state: State, request: BookingRequest, now: int = 0) -> Booking:
+def chosen(state: State, request: AdvanceReservationRequest, now: int = 0) -> AdvanceReservation:
     found = choose(state, request, now)
-    assert isinstance(found, Booking), found
+    assert isinstance(found, AdvanceReservation), found
     return found
 
 
-def refused(state: State, request: BookingRequest, now: int = 0) -> Unbookable:
+def refused(state: State, request: AdvanceReservationRequest, now: int = 0) -> Unbookable:
     found = choose(state, request, now)
     assert isinstance(found, Unbookable), found
     return found
@@ -71,7 +71,7 @@ def refused(state: State, request: BookingRequest, now: int = 0) -> Unbookable:
 
 def test_a_booking_has_whole_gpus_of_one_node_and_type():
     found = chosen(a_state(), wanted(4, user="ann", unused_ms=60))
-    assert found == Booking(
+    assert found == AdvanceReservation(
         "new",
         TenantId("default"),
         NodeId("n0"),
@@ -305,7 +305,7 @@ def test_jobs_that_wait_for_a_booking_that_is_gone_are_given_up():
     book(state, a_booking("r-1", 0), a_booking("r-2", 1))
     submit(state, a_job("j1", booking="r-1"), a_job("j2", booking="r-2"), a_job("j3"))
     state.apply(BookingRemoved(0, "r-1", "cancelled"))
-    assert state.doomed() == [("j1", "reservation r-1 it runs in is over")]
+    assert state.unsatisfiable() == [("j1", "reservation r-1 it runs in is over")]
     assert waiting_ids(state) == ["j2", "j3"]
     check_invariants(state)
     end(state, "j1", JobState.CANCELLED)
@@ -319,9 +319,9 @@ def test_a_job_that_runs_outlives_its_booking_and_is_given_up_when_it_comes_back
     start(state, "j1", 0)
     run(state, "j1")
     state.apply(BookingRemoved(0, "r-1", OVER))
-    assert state.doomed() == []
+    assert state.unsatisfiable() == []
     requeue(state, "j1")
-    assert [job_id for job_id, _ in state.doomed()] == ["j1"]
+    assert [job_id for job_id, _ in state.unsatisfiable()] == ["j1"]
     check_invariants(state)
 
 
@@ -332,7 +332,7 @@ def test_a_job_restored_without_its_booking_is_given_up():
     entry = entry_of(before, "j1")
     after = a_state()
     after.restore(entry.job, entry.progress)
-    assert after.doom_of(JobId("j1")) is not None
+    assert after.unsatisfiable_cause(JobId("j1")) is not None
 
 
 # -- GPUs that are lost --------------------------------------------------------------------------

@@ -23,27 +23,27 @@ from tests.property.test_place_is_the_best import TYPES, a_random_job, a_random_
 from tgpu.core.check import check_plan
 from tgpu.core.job import Job, Where, class_of
 from tgpu.core.ledger import NodeUse
-from tgpu.core.mix import CPU_STEP, LOSS_STEP, Mix, Wish
 from tgpu.core.node import Placement
 from tgpu.core.plan import Plan, Start
+from tgpu.core.request_profile import CPU_STEP, LOSS_STEP, RequestProfile, RequestShape
 from tgpu.core.stages.place import place
-from tgpu.core.stages.place_by_mix import goes_by_mix
+from tgpu.core.stages.place_by_profile import goes_by_profile
 from tgpu.core.state import State
 from tgpu.core.units import GPU
 
 seeds = st.integers(0, 2**32)
 
 
-def a_random_mix(rng: Random) -> Mix:
+def a_random_mix(rng: Random) -> RequestProfile:
     wishes = {
-        Wish(
+        RequestShape(
             rng.choice((0, 250, 500, 700, 1000, 1000, 1500, 2000, 4000)),
             rng.choice((0, 0, 1_000, 6_000, 20_000)),
             rng.choice(((), (), TYPES, TYPES[:1])),
         ): rng.randint(1, 3000)
         for _ in range(rng.randint(1, 6))
     }
-    return Mix(tuple(wishes.items()))
+    return RequestProfile(tuple(wishes.items()))
 
 
 def a_simple_job(rng: Random, job_id: str) -> Job:
@@ -64,7 +64,7 @@ def a_simple_job(rng: Random, job_id: str) -> Job:
     return replace(job, request=wants)
 
 
-def lost(mix: Mix, gpu_type: str, free: list[int], level: int) -> int:
+def lost(mix: RequestProfile, gpu_type: str, free: list[int], level: int) -> int:
     total, cpu, found = sum(free), level * CPU_STEP, 0
     for wish, weight in mix.wishes:
         asked = wish.gpu_millis
@@ -83,7 +83,9 @@ def lost(mix: Mix, gpu_type: str, free: list[int], level: int) -> int:
     return found
 
 
-def rank_of(mix: Mix, use: NodeUse, job: Job, gpu_type: str, lay: Lay) -> tuple[Rank, Rank]:
+def rank_of(
+    mix: RequestProfile, use: NodeUse, job: Job, gpu_type: str, lay: Lay
+) -> tuple[Rank, Rank]:
     """Of one way to lay it: against others on the node, and against those on other nodes."""
     gpus = may_have(use, job, gpu_type)
     free: Free = {gpu.index: GPU - use.gpu_millis.get(gpu.index, 0) for gpu in gpus}
@@ -108,7 +110,7 @@ def rank_of(mix: Mix, use: NodeUse, job: Job, gpu_type: str, lay: Lay) -> tuple[
     return (*first, grown, *last), (*first, grown // LOSS_STEP, sum(before), left, *last)
 
 
-def best_on(mix: Mix, use: NodeUse, job: Job, gpu_type: str) -> Rank | None:
+def best_on(mix: RequestProfile, use: NodeUse, job: Job, gpu_type: str) -> Rank | None:
     if not workers_on(use, job, gpu_type):
         return None
     gpus = may_have(use, job, gpu_type)
@@ -116,7 +118,7 @@ def best_on(mix: Mix, use: NodeUse, job: Job, gpu_type: str) -> Rank | None:
     return min(rank_of(mix, use, job, gpu_type, lay) for lay in lays(gpus, free, job))[1]
 
 
-def rank_of_placement(mix: Mix, state: State, job: Job, placement: Placement) -> Rank:
+def rank_of_placement(mix: RequestProfile, state: State, job: Job, placement: Placement) -> Rank:
     use = state.ledger.node(placement.node_id)
     gpus = {gpu.index: gpu for gpu in use.node.gpus}
     lay = tuple((gpus[share.gpu_index], share.millis) for share in placement.shares)
@@ -128,10 +130,10 @@ def rank_of_placement(mix: Mix, state: State, job: Job, placement: Placement) ->
 def test_no_place_is_better_by_the_mix(seed: int) -> None:
     rng = Random(seed)
     state = a_random_state(rng)
-    mix = state.ledger.mix = a_random_mix(rng)
+    mix = state.ledger.request_profile = a_random_mix(rng)
     for number in range(8):
         job = a_simple_job(rng, f"probe{number}")
-        assert goes_by_mix(job.request)
+        assert goes_by_profile(job.request)
         types = types_to_try(state, job)
         ranked = [
             (rank, node_id, gpu_type)
@@ -161,7 +163,7 @@ def test_no_place_is_better_by_the_mix(seed: int) -> None:
 def test_what_others_keep_free_is_not_taken(seed: int) -> None:
     rng = Random(seed)
     state = a_random_state(rng)
-    state.ledger.mix = a_random_mix(rng)
+    state.ledger.request_profile = a_random_mix(rng)
     kept = rng.choice(sorted(state.ledger.nodes))
 
     def view(use: NodeUse) -> NodeUse:
@@ -190,7 +192,7 @@ def test_a_mix_that_comes_late_is_as_one_that_was_always_there(seed: int) -> Non
     mix = a_random_mix(rng)
     job = a_simple_job(rng, "probe")
     place(state.ledger, class_of(job))  # by the usual mix: the index is there
-    state.ledger.mix = mix
+    state.ledger.request_profile = mix
     first = place(state.ledger, class_of(job))
-    state.ledger.mix = Mix(tuple(mix.wishes))
+    state.ledger.request_profile = RequestProfile(tuple(mix.wishes))
     assert place(state.ledger, class_of(job)) == first

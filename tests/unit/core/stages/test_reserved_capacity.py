@@ -4,21 +4,21 @@ from tests.builders import a_booking, a_job, a_node, a_placement, a_state
 from tgpu.core.events import BookingSet
 from tgpu.core.ids import NodeId
 from tgpu.core.job import class_of
-from tgpu.core.stages.hold import Holds
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import State
 
 
-def with_holds() -> tuple[State, Holds]:
+def with_holds() -> tuple[State, ReservedCapacity]:
     """GPU 0 is booked from 1000; job `b` gets GPU 1 at once, then `a` GPU 2 at 500."""
     state = a_state(nodes=[a_node(gpus=4)])
     state.apply(BookingSet(0, a_booking("r-1", 0, starts_at=1000)))
-    holds = Holds(state.ledger, 0)
+    holds = ReservedCapacity(state.ledger, 0)
     holds.add(a_job("b"), a_placement(1), 0)
     holds.add(a_job("a"), a_placement(2), 500)
     return state, holds
 
 
-def taken(state: State, holds: Holds, limit: int | None = None) -> list[int]:
+def taken(state: State, holds: ReservedCapacity, limit: int | None = None) -> list[int]:
     """The GPUs that a job with this time limit must leave alone."""
     use = state.ledger.node(NodeId("n0"))
     seen = holds.seen(use, class_of(a_job(time_limit_ms=limit)), 0)

@@ -28,7 +28,7 @@ class Head(NamedTuple):
     position: int
 
 
-class Line:
+class ClassOrder:
     """Classes in one order. `next` is who is served; then `advance` or `drop` its class."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Line:
         return self._order.standing(self._books.tenant(job_class.tenant_id), job_class.user)
 
 
-class Lines:
+class QueueOrder:
     """The line of the service, in which queues with an order of their own have one place each."""
 
     def __init__(
@@ -117,9 +117,9 @@ class Lines:
     ) -> None:
         self._books = books
         self._order = order
-        self._own: list[Line] = []
+        self._own: list[ClassOrder] = []
         if not own_orders:
-            self._plain = Line(books, order, queues, skip)
+            self._plain = ClassOrder(books, order, queues, skip)
             return
         plain: list[ClassQueue] = []
         own: dict[QueueName, list[ClassQueue]] = {}
@@ -129,18 +129,18 @@ class Lines:
                 own.setdefault((rules.tenant_id, rules.name), []).append(queue)
             else:
                 plain.append(queue)
-        self._plain = Line(books, order, plain, skip)
+        self._plain = ClassOrder(books, order, plain, skip)
         for name in sorted(own):
             rules = queue_of(books, own[name][0].job_class)
             assert rules is not None  # it was looked at just now
-            self._own.append(Line(books, own_orders[rules.policy], own[name], skip))
+            self._own.append(ClassOrder(books, own_orders[rules.policy], own[name], skip))
 
     def has_more(self) -> bool:
         if not self._own:
             return self._plain.has_more()
         return self._plain.has_more() or any(line.has_more() for line in self._own)
 
-    def next(self) -> tuple[Line, Head] | None:
+    def next(self) -> tuple[ClassOrder, Head] | None:
         """Who is served next, and the line to tell what became of it."""
         best = self._plain.next()
         found = None if best is None else (self._plain, best)

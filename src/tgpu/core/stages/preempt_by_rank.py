@@ -17,9 +17,9 @@ from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.policy import Rank, Ranking
 from tgpu.core.rules import PlacementRule, PreemptionRules
 from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.hold import Holds
 from tgpu.core.stages.place import eligible, place
-from tgpu.core.stages.preempt import Eviction, lost_by, may_be_asked
+from tgpu.core.stages.preempt import Eviction, lost_by, may_be_preempted
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU
 
@@ -43,7 +43,7 @@ Asked = dict[NodeId, list[_Occupant]]
 Found = tuple[Sequence[_Occupant], Placement]
 
 
-class Outranked:
+class RankedJobs:
     """Those who run, with their ranks, found once in a cycle."""
 
     def __init__(self, state: State, order: Ranking, rules: PreemptionRules, now: int) -> None:
@@ -56,7 +56,7 @@ class Outranked:
         self._highest: Rank | None = None
         self._on: Asked = {}
         for entry in state.placed_in_no_order():
-            if may_be_asked(state.ledger, entry, rules, now, however_often=True):
+            if may_be_preempted(state.ledger, entry, rules, now, however_often=True):
                 self._add(entry)
 
     def _add(self, entry: Entry) -> None:
@@ -76,7 +76,7 @@ class Outranked:
         self._taken.update(job_ids)
 
     def find(
-        self, entry: Entry, alike: tuple[object, ...], trial: Trial, holds: Holds
+        self, entry: Entry, alike: tuple[object, ...], trial: Trial, holds: ReservedCapacity
     ) -> Eviction | None:
         """Those who give way to this job; None where nobody's end would help, or it should wait
         some more before. What was in vain for one is so for all `alike` of no lower rank."""
@@ -91,7 +91,9 @@ class Outranked:
             self._in_vain[alike] = rank
         return found
 
-    def _find(self, entry: Entry, rank: Rank, trial: Trial, holds: Holds) -> Eviction | None:
+    def _find(
+        self, entry: Entry, rank: Rank, trial: Trial, holds: ReservedCapacity
+    ) -> Eviction | None:
         job_class = entry.queue.job_class
         if refuse(self._books, job_class) is not None:
             return None  # not for want of room
@@ -176,7 +178,12 @@ class _Search:
     """For one job."""
 
     def __init__(
-        self, books: Ledger, job_class: JobClass, trial: Trial, holds: Holds, asked: Asked
+        self,
+        books: Ledger,
+        job_class: JobClass,
+        trial: Trial,
+        holds: ReservedCapacity,
+        asked: Asked,
     ) -> None:
         self._books = books
         self._class = job_class

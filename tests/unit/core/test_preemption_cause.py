@@ -2,7 +2,7 @@
 
 import pytest
 
-from tgpu.core.gave_way import named_in, without_names
+from tgpu.core.preemption_cause import named_in, without_names
 
 SENTENCES = [
     ("gives way to job x-1.2 (priority 900 over 500)", "x-1.2", "gives way to another job"),

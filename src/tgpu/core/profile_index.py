@@ -1,6 +1,6 @@
-"""Nodes grouped by what is free of them, cores too, and ranked by what a mix loses on them.
+"""Nodes grouped by what is free of them, cores too, and ranked by what a profile loses on them.
 
-As `node_index`, for jobs that are placed by a learnt mix. It decides nothing by itself: what it
+As `node_index`, for jobs that are placed by a learnt profile. It decides nothing by itself: what it
 answers is what a look at every node would.
 """
 
@@ -10,10 +10,10 @@ from heapq import merge
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tgpu.core.ids import NodeId
-from tgpu.core.mix import CPU_STEP, LOSS_STEP, Mix, TypeMix, total_loss
 from tgpu.core.node import Gpu, Node
 from tgpu.core.node_index import Indexes, cells_of, kinds_of
 from tgpu.core.packing import Cells, Kind, Picks, Score, Shape, fit
+from tgpu.core.request_profile import CPU_STEP, LOSS_STEP, RequestProfile, TypeProfile, total_loss
 from tgpu.core.units import GPU
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Fitted(NamedTuple):
     picks: Picks
 
 
-class MixGroup:
-    """Nodes that are alike to a mix: the same cells of one type, and cores to the same step."""
+class ProfileGroup:
+    """Nodes that are alike to a profile: the same cells of one type, and cores to the same step."""
 
     __slots__ = ("cells", "empty", "gpu_type", "kind", "level", "lost", "nodes", "partly", "room")
 
@@ -57,18 +57,18 @@ class MixGroup:
         # By what would be left of the cores: what is lost of the GPUs as they are.
         self.lost: dict[int, int] = {}
 
-    def without_slices(self) -> "MixGroup":
+    def without_slices(self) -> "ProfileGroup":
         """Without slices by MIG, of which no program can have two."""
         if not any(kind.is_slice for _, kind in self.cells):
             return self
         whole = tuple(cell for cell in self.cells if not cell[1].is_slice)
-        return MixGroup(self.gpu_type, whole, self.level)
+        return ProfileGroup(self.gpu_type, whole, self.level)
 
 
-def fitted(mix: TypeMix, group: MixGroup, need: Need) -> Fitted | None:
+def fitted(profile: TypeProfile, group: ProfileGroup, need: Need) -> Fitted | None:
     """The best place of one worker on a node of the group; None where it has no room."""
     left = max(0, group.level - need.cpu_steps)
-    found = _choice(group, need.gpu_millis, mix, left)
+    found = _choice(group, need.gpu_millis, profile, left)
     if found is None:
         return None
     (islands, numas, growth, room, *rest), picks = found
@@ -76,21 +76,23 @@ def fitted(mix: TypeMix, group: MixGroup, need: Need) -> Fitted | None:
         group = group.without_slices()
     before = group.lost.get(_NOW)
     if before is None:
-        before = group.lost[_NOW] = mix.lost(group.partly, group.empty, group.level)
+        before = group.lost[_NOW] = profile.lost(group.partly, group.empty, group.level)
     as_it_is = group.lost.get(left)
     if as_it_is is None:
-        worth = mix.worth(left)
+        worth = profile.worth(left)
         lost = worth.of_empty(group.empty) + sum([worth.partly[free] for free in group.partly])
         as_it_is = group.lost[left] = lost
-    after = total_loss(as_it_is + growth, mix.usable(room - need.gpu_millis, left))
+    after = total_loss(as_it_is + growth, profile.usable(room - need.gpu_millis, left))
     return Fitted((islands, numas, (after - before) // LOSS_STEP, room, left, *rest), picks)
 
 
-def _choice(group: MixGroup, millis: int, mix: TypeMix, left: int) -> tuple[Score, Picks] | None:
+def _choice(
+    group: ProfileGroup, millis: int, profile: TypeProfile, left: int
+) -> tuple[Score, Picks] | None:
     """Which GPUs, scored as by `packing.fit`."""
     if not millis:
         return (0, 0, 0, group.room, 0, 0, 0, 0), ()
-    worth = mix.worth(left)
+    worth = profile.worth(left)
     if group.kind is None or (millis % GPU and millis > GPU):
         shape = Shape(millis)
         found = fit(group.cells, shape, 1, worth)
@@ -129,7 +131,7 @@ def _choice(group: MixGroup, millis: int, mix: TypeMix, left: int) -> tuple[Scor
 class _Ranked(NamedTuple):
     score: Score
     serial: int  # tells groups of one score apart; decides nothing
-    group: MixGroup
+    group: ProfileGroup
     picks: Picks
 
 
@@ -138,14 +140,14 @@ class _Finder:
 
     __slots__ = ("_known", "_mix", "_need", "ranked", "seen")
 
-    def __init__(self, mix: TypeMix, need: Need) -> None:
-        self._mix = mix
+    def __init__(self, profile: TypeProfile, need: Need) -> None:
+        self._mix = profile
         self._need = need
         self.ranked: list[_Ranked] = []
         self._known: set[int] = set()
         self.seen = 0  # of the news of its type
 
-    def add(self, serial: int, group: MixGroup) -> None:
+    def add(self, serial: int, group: ProfileGroup) -> None:
         # Of a group whose step is the last one needed, some nodes have the cores.
         if not group.nodes or serial in self._known or group.level + 1 < self._need.cpu_steps:
             return
@@ -203,21 +205,23 @@ class _Record:
         self.indexes: dict[str, Indexes] = {}
 
 
-class MixIndex:
-    def __init__(self, mix: Mix, nodes: "dict[NodeId, NodeUse]") -> None:
-        self.mix = mix
+class ProfileIndex:
+    def __init__(self, profile: RequestProfile, nodes: "dict[NodeId, NodeUse]") -> None:
+        self.profile = profile
         self.stale: dict[NodeId, None] = dict.fromkeys(nodes)
         self._nodes = nodes
         self._records: dict[NodeId, _Record] = {}
-        self._mixes: dict[str, TypeMix] = {}
-        self._groups: list[MixGroup] = []  # by serial
+        self._profiles: dict[str, TypeProfile] = {}
+        self._groups: list[ProfileGroup] = []  # by serial
         self._serials: dict[tuple[str, Cells, int], int] = {}
         self._news: dict[str, list[int]] = {}  # groups that got their first node, by type
         self._finders: dict[tuple[str, Need], _Finder] = {}
 
-    def is_about(self, mix: Mix, nodes: "dict[NodeId, NodeUse]") -> bool:
+    def is_about(self, profile: RequestProfile, nodes: "dict[NodeId, NodeUse]") -> bool:
         """Whether it serves this; also no longer once it has grown too large."""
-        return mix is self.mix and nodes is self._nodes and len(self._groups) <= _MOST_GROUPS
+        return (
+            profile is self.profile and nodes is self._nodes and len(self._groups) <= _MOST_GROUPS
+        )
 
     def types(self) -> list[str]:
         return sorted(self._news)
@@ -245,7 +249,7 @@ class MixIndex:
         is."""
         usable = self._records[use.node.node_id].usable[gpu_type]
         cells, indexes = cells_of(usable, use.gpu_millis)
-        found = fitted(self._mix_of(gpu_type), MixGroup(gpu_type, cells, _level(use)), need)
+        found = fitted(self._mix_of(gpu_type), ProfileGroup(gpu_type, cells, _level(use)), need)
         return None if found is None else (found.picks, indexes)
 
     def refresh(self) -> None:
@@ -260,10 +264,10 @@ class MixIndex:
                 self._move(node_id, groups, record.groups)
         self.stale.clear()
 
-    def _mix_of(self, gpu_type: str) -> TypeMix:
-        found = self._mixes.get(gpu_type)
+    def _mix_of(self, gpu_type: str) -> TypeProfile:
+        found = self._profiles.get(gpu_type)
         if found is None:
-            found = self._mixes[gpu_type] = TypeMix(self.mix, gpu_type)
+            found = self._profiles[gpu_type] = TypeProfile(self.profile, gpu_type)
         return found
 
     def _groups_of(self, record: _Record, use: "NodeUse") -> list[int]:
@@ -277,7 +281,7 @@ class MixIndex:
             serial = self._serials.get(key)
             if serial is None:
                 serial = self._serials[key] = len(self._groups)
-                self._groups.append(MixGroup(gpu_type, cells, level))
+                self._groups.append(ProfileGroup(gpu_type, cells, level))
             found.append(serial)
         return found
 

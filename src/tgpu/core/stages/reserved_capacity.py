@@ -1,4 +1,4 @@
-"""What is kept free for somebody: reservations, claims and bookings, as seen by everybody else.
+"""What is kept free for somebody, by reservations of both kinds and nominations, as others see it.
 
 A hold takes part of a node from one instant to another. A job may use what is held only if it is
 over, by its time limit, before the hold begins. Ends come from time limits, which are enforced, so
@@ -8,7 +8,7 @@ a hold is never broken by a guess that was wrong.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from tgpu.core.booking import Booking
+from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.ledger import Holding, Ledger, NodeUse
@@ -21,7 +21,7 @@ View = Callable[[NodeUse], NodeUse]
 FAR: Final = 1 << 62
 
 
-class Hold(NamedTuple):
+class ReservedPart(NamedTuple):
     """Part of one node, from `starts_at` until `ends_at` (None: nobody knows until when)."""
 
     starts_at: int
@@ -38,13 +38,13 @@ class Hold(NamedTuple):
         return self.booking or self.job_id or ""
 
 
-class Holds:
+class ReservedCapacity:
     """All holds of one cycle, by node."""
 
     def __init__(self, books: Ledger, now: int) -> None:
         self.now = now
         self._books = books
-        self._by_node: dict[NodeId, list[Hold]] = {}
+        self._by_node: dict[NodeId, list[ReservedPart]] = {}
         self._jobs: dict[JobId, None] = {}  # those that have a place, in the order they got it
         if books.bookings:
             for booking_id in sorted(books.bookings):
@@ -64,7 +64,7 @@ class Holds:
             if job.request.where.exclusive:
                 gpus = self._books.node(part.node_id).node.gpus
                 part = Part(part.node_id, tuple(Share(gpu.index, GPU) for gpu in gpus))
-            hold = Hold(starts_at, ends_at, part, cpu_millis, mem_mib, job_id=job.job_id)
+            hold = ReservedPart(starts_at, ends_at, part, cpu_millis, mem_mib, job_id=job.job_id)
             self._by_node.setdefault(part.node_id, []).append(hold)
 
     def drop(self, job_id: JobId, placement: Placement) -> None:
@@ -73,13 +73,13 @@ class Holds:
             kept = [hold for hold in self.of(node_id) if hold.job_id != job_id]
             self._by_node[node_id] = kept
 
-    def of(self, node_id: NodeId) -> list[Hold]:
+    def of(self, node_id: NodeId) -> list[ReservedPart]:
         return self._by_node.get(node_id, [])
 
-    def owners(self) -> list[Hold]:
+    def owners(self) -> list[ReservedPart]:
         """One hold of each that something is kept for: bookings, then jobs in the order in which
         they were given a place."""
-        found: dict[str, Hold] = {}
+        found: dict[str, ReservedPart] = {}
         for holds in self._by_node.values():
             for hold in holds:
                 found.setdefault(hold.owner, hold)
@@ -87,9 +87,9 @@ class Holds:
         bookings.sort(key=lambda hold: hold.owner)
         return bookings + [found[job_id] for job_id in self._jobs if job_id in found]
 
-    def only(self, owners: Collection[str]) -> "Holds":
+    def only(self, owners: Collection[str]) -> "ReservedCapacity":
         """What is kept for these alone."""
-        fewer = Holds(self._books, self.now)
+        fewer = ReservedCapacity(self._books, self.now)
         fewer._jobs = {job_id: None for job_id in self._jobs if job_id in owners}
         fewer._by_node = {
             node_id: [hold for hold in holds if hold.owner in owners]
@@ -123,7 +123,7 @@ class Holds:
             seen.gpu_millis = {gpu.index: GPU for gpu in use.node.gpus}
         return seen
 
-    def _busiest(self, use: NodeUse, holds: list[Hold], start: int) -> NodeUse:
+    def _busiest(self, use: NodeUse, holds: list[ReservedPart], start: int) -> NodeUse:
         instants = sorted({start, *(max(start, hold.starts_at) for hold in holds)})
         at_first, *later = [self._at(use, holds, instant) for instant in instants]
         for other in later:
@@ -134,7 +134,7 @@ class Holds:
             at_first.holdings |= other.holdings
         return at_first
 
-    def _at(self, use: NodeUse, holds: list[Hold], instant: int) -> NodeUse:
+    def _at(self, use: NodeUse, holds: list[ReservedPart], instant: int) -> NodeUse:
         """The node at one instant: who has not ended by then, and what is held then."""
         seen = use.copy() if instant <= self.now else self._after_ends(use, instant)
         for hold in holds:
@@ -158,9 +158,9 @@ class Holds:
                         seen.add(holding.job, part.shares, +1)
         return seen
 
-    def _add_booking(self, booking: Booking) -> None:
+    def _add_booking(self, booking: AdvanceReservation) -> None:
         part = Part(booking.node_id, tuple(Share(index, GPU) for index in booking.gpus))
-        hold = Hold(booking.starts_at, booking.ends_at, part, booking=booking.booking_id)
+        hold = ReservedPart(booking.starts_at, booking.ends_at, part, booking=booking.booking_id)
         self._by_node.setdefault(booking.node_id, []).append(hold)
 
     def _inside_booking(self, use: NodeUse, booking_id: str, start: int) -> NodeUse:

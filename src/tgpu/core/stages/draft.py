@@ -1,0 +1,141 @@
+"""A cycle under way: the trial on the ledger, what is kept for whom, and what was decided so far.
+
+Every stage works on the one draft; none knows another.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from tgpu.core.advance_reservations import due
+from tgpu.core.ids import JobId
+from tgpu.core.job import Job, JobClass
+from tgpu.core.ledger import Trial
+from tgpu.core.node import Placement
+from tgpu.core.plan import BackfillReservation, Nomination, Plan, Preemption, Start
+from tgpu.core.queue import ClassQueue
+from tgpu.core.rules import Rules
+from tgpu.core.stages.admit import refuse
+from tgpu.core.stages.place import place
+from tgpu.core.stages.preempt import Eviction
+from tgpu.core.stages.reserved_capacity import ReservedCapacity
+from tgpu.core.state import Entry, State
+
+
+class CycleObserver(Protocol):
+    """Is shown what the cycle saw whenever it could not start the head of a class."""
+
+    def cannot_start(
+        self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
+    ) -> None: ...
+
+
+class Draft:
+    stopped_by: JobId | None = None  # under `strict`, whom nobody may pass
+    _untaken: tuple[Job, Placement, int | None] | None = None
+    _is_refused: bool | None = None  # whether a limit was in the way of the last; None: not asked
+
+    def __init__(
+        self,
+        state: State,
+        now: int,
+        trial: Trial,
+        rules: Rules,
+        *,
+        refused_classes: Collection[JobClass] = frozenset(),
+        observer: CycleObserver | None = None,
+    ) -> None:
+        self.state = state
+        self.now = now
+        self.refused_classes = refused_classes
+        self.rules = rules
+        self.trial = trial
+        self.books = trial.books
+        self.holds = ReservedCapacity(trial.books, now)
+        self.served: set[JobId] = set()  # apart from the line
+        self.expired: list[JobId] = []
+        self.starts: list[Start] = []
+        self.preemptions: list[Preemption] = []
+        self.nominations: list[Nomination] = []
+        self.reservations: list[BackfillReservation] = []
+        self._observer = observer
+        # Shapes that found no room: in a cycle it only shrinks. With holds, what a job sees also
+        # depends on how long it runs and on what it has booked.
+        self._full: set[int] = set()
+        self._full_around_holds: set[tuple[int, int | None, str | None]] = set()
+
+    def place(self, queue: ClassQueue) -> Placement | None:
+        """Where the next job of a class could start now; None where it cannot."""
+        job_class, shape = queue.job_class, queue.shape
+        self._is_refused = None
+        if shape in self._full:
+            return None
+        if self.holds or job_class.booking is not None:
+            narrow = (shape, job_class.time_limit_ms, job_class.booking)
+            if narrow in self._full_around_holds:
+                return None
+        else:
+            narrow = None
+        self._is_refused = refuse(self.books, job_class) is not None
+        if self._is_refused:
+            return None
+        placement = place(self.books, job_class, self.holds.view(job_class))
+        if placement is None:
+            # Where a tenant's quotas by type steer an open request, another may look further.
+            steered = self.books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+            if job_class.request.gpu_type is not None or not steered:
+                if narrow is None:
+                    self._full.add(shape)
+                else:
+                    self._full_around_holds.add(narrow)
+        return placement
+
+    def is_refused(self, job_class: JobClass) -> bool:
+        """Whether a limit, and not room, is in the way of the class that was placed last."""
+        if self._is_refused is None:
+            self._is_refused = refuse(self.books, job_class) is not None
+        return self._is_refused
+
+    def give_up_hold(self, job_id: JobId, placement: Placement) -> None:
+        """No longer keep this for a job, which alone sees more than those before it did."""
+        self.holds.drop(job_id, placement)
+        self._full_around_holds.clear()
+
+    def tell_observer(self, job_class: JobClass, job_id: JobId) -> None:
+        if self._observer is not None:
+            self._observer.cannot_start(job_class, job_id, self.trial, self.holds)
+
+    def start(self, entry: Entry, placement: Placement) -> None:
+        """The ledger shows it after `take_started`."""
+        limit = entry.job.options.time_limit_ms
+        until = None if limit is None else self.now + limit
+        self._untaken = (entry.job, placement, until)
+        self.starts.append(Start(entry.job.job_id, placement))
+
+    def take_started(self) -> None:
+        """Let the ledger show the last start. Nobody looks at it after the last of a cycle."""
+        if self._untaken is not None:
+            self.trial.take(*self._untaken)
+            self._untaken = None
+
+    def evict(self, job: Job, eviction: Eviction) -> None:
+        """Keep the place that others give up for the job."""
+        self.preemptions += eviction.victims
+        self.nominations.append(Nomination(job.job_id, eviction.placement))
+        self.holds.add(job, eviction.placement, self.now)
+
+    def entry(self, job_id: JobId) -> Entry:
+        entry = self.state.entry(job_id)
+        assert entry is not None  # the queue and the entries are two indexes of one thing
+        return entry
+
+    def plan(self) -> Plan:
+        return Plan(
+            tuple(self.starts),
+            tuple(self.expired),
+            tuple(self.state.unsatisfiable()),
+            tuple(self.preemptions),
+            tuple(self.nominations),
+            due(self.state, self.now),
+            tuple(self.reservations),
+            self.stopped_by,
+        )

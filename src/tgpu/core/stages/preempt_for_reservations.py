@@ -1,0 +1,48 @@
+"""Whoever is still on booked GPUs when the booking starts gives way."""
+
+from tgpu.core.advance_reservation import AdvanceReservation
+from tgpu.core.ids import JobId
+from tgpu.core.plan import Preemption, PreemptionCause
+from tgpu.core.stages.draft import Draft
+from tgpu.core.stages.preempt import lost_by
+from tgpu.core.state import Entry
+
+
+def preempt_for_reservations(draft: Draft) -> None:
+    if draft.rules.preemption is None:
+        return
+    for booking_id in sorted(draft.books.bookings):
+        booking = draft.books.bookings[booking_id]
+        if booking.starts_at <= draft.now < booking.ends_at:
+            _clear(draft, booking)
+
+
+def _clear(draft: Draft, booking: AdvanceReservation) -> None:
+    use = draft.books.nodes.get(booking.node_id)
+    if use is None:
+        return
+    booked = frozenset(booking.gpus)
+    for job_id in sorted(use.holdings):
+        entry = draft.state.entry(job_id)
+        if entry is None or not _is_in_the_way(entry, booking, booked):
+            continue
+        if not draft.books.tenant(entry.job.tenant_id).tenant.allow_preemption:
+            continue
+        to, lost = JobId(booking.booking_id), lost_by(entry, draft.now)
+        draft.preemptions.append(Preemption(job_id, to, PreemptionCause.BOOKING, lost))
+
+
+def _is_in_the_way(entry: Entry, booking: AdvanceReservation, booked: frozenset[int]) -> bool:
+    progress, placement = entry.progress, entry.progress.placement
+    if placement is None or progress.stopping:
+        return False
+    if entry.job.options.booking == booking.booking_id:
+        return False
+    if not entry.job.options.preemptible:
+        return False
+    is_alone = entry.job.request.where.exclusive  # nobody may join it
+    return any(
+        part.node_id == booking.node_id
+        and (is_alone or any(share.gpu_index in booked for share in part.shares))
+        for part in placement.parts()
+    )
