@@ -17,7 +17,7 @@ from tgpu.core.plan import Plan
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import State
-from tgpu.service.enact import events_of
+from tgpu.service.plan_commit import events_of
 
 
 class Wish(NamedTuple):

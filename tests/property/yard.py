@@ -29,8 +29,8 @@ from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
-from tgpu.service.enact import events_of
 from tgpu.service.outcome import preempted
+from tgpu.service.plan_commit import events_of
 
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")

@@ -10,12 +10,12 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tgpu.core.cycle import Witness, schedule
-from tgpu.core.forward import Deciding, Forward, Runs
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING
 from tgpu.core.plan import Plan
 from tgpu.core.predict import Confidence
+from tgpu.core.projection import Deciding, Projection, Runs
 from tgpu.core.snapshot import Picture, fill, state_of
 from tgpu.core.state import State
 from tgpu.core.what_if import NEWEST
@@ -63,25 +63,31 @@ def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked |
     for job in jobs:
         state.restore(job, PENDING)
     wanted = {job.job_id for job in jobs}
-    forward = Forward(state, world.now, world.deciding, world.runs)
-    while not forward.is_over and forward.steps < most_steps:
-        forward.step()
-        yield _asked(forward, jobs)
-        if wanted <= forward.starts.keys():
+    projection = Projection(state, world.now, world.deciding, world.runs)
+    while not projection.is_over and projection.steps < most_steps:
+        projection.step()
+        yield _asked(projection, jobs)
+        if wanted <= projection.starts.keys():
             return
 
 
-def _asked(forward: Forward, jobs: Sequence[Job]) -> Asked:
+def _asked(projection: Projection, jobs: Sequence[Job]) -> Asked:
     starts = [
-        (forward.starts[job.job_id], forward.rests_on[job.job_id])
+        (projection.starts[job.job_id], projection.rests_on[job.job_id])
         for job in jobs
-        if job.job_id in forward.starts
+        if job.job_id in projection.starts
     ]
     is_all = len(starts) == len(jobs)
     first_at, first_by = min(starts, default=(None, None), key=_at)
     last_at, last_by = max(starts, key=_at) if is_all else (None, None)
     return Asked(
-        first_at, last_at, forward.reached, forward.guessed_from, forward.steps, first_by, last_by
+        first_at,
+        last_at,
+        projection.reached,
+        projection.guessed_from,
+        projection.steps,
+        first_by,
+        last_by,
     )
 
 

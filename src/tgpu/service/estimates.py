@@ -19,11 +19,11 @@ import structlog
 
 from tgpu.core.estimate import Announced, Basis, Estimate, Spread, Tail, is_news
 from tgpu.core.events import Event, JobMoved
-from tgpu.core.forward import Deciding, Forward, Run, Runs
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
+from tgpu.core.projection import Deciding, Projection, Run, Runs
 from tgpu.core.snapshot import Picture, fill, picture
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import State, earliest_start
@@ -263,17 +263,17 @@ class Estimates(Observer):
         await self._look_up(taken)
         state = State()
         await self._in_slices(fill(state, taken))
-        forward = Forward(state, now, deciding, self.runs(now))
+        projection = Projection(state, now, deciding, self.runs(now))
         # Where the clock stands still steps are counted, and the answer is the same each time.
         budget = None if self.clock.manual else self.settings.budget_seconds
-        await self._in_slices(_steps(forward, 2 * self.settings.most_jobs), budget)
+        await self._in_slices(_steps(projection, 2 * self.settings.most_jobs), budget)
         found = {
-            job_id: self.estimate(now, at, forward.guessed_from, forward.rests_on[job_id])
-            for job_id, at in forward.starts.items()
+            job_id: self.estimate(now, at, projection.guessed_from, projection.rests_on[job_id])
+            for job_id, at in projection.starts.items()
         }
         left = waiting - len(found)
-        is_cut = not (taken.is_whole and forward.is_over)
-        self._tail = Tail(now, forward.reached, len(found), left) if is_cut and found else None
+        is_cut = not (taken.is_whole and projection.is_over)
+        self._tail = Tail(now, projection.reached, len(found), left) if is_cut and found else None
         self._found, self._made = found, (version, now)
         news = []
         for job_id, estimate in found.items():
@@ -281,7 +281,9 @@ class Estimates(Observer):
             if entry is None or entry.progress.state is not JobState.PENDING:
                 continue  # it moved on meanwhile
             if estimate.basis is not Basis.NEXT_CYCLE:
-                self._announce(entry.job, entry.progress.attempt, forward.starts[job_id], estimate)
+                self._announce(
+                    entry.job, entry.progress.attempt, projection.starts[job_id], estimate
+                )
                 if is_news(self._told.get(job_id), estimate):
                     self._told[job_id] = estimate
                     news.append((entry.job, estimate))
@@ -418,7 +420,7 @@ class Estimates(Observer):
             self._dirty = documents | self._dirty  # the store says so itself
 
 
-def _steps(forward: Forward, most: int) -> Iterator[None]:
-    while not forward.is_over and forward.steps < most:
-        forward.step()
+def _steps(projection: Projection, most: int) -> Iterator[None]:
+    while not projection.is_over and projection.steps < most:
+        projection.step()
         yield

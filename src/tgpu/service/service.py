@@ -24,7 +24,6 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.forward import Deciding
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
@@ -32,6 +31,7 @@ from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
 from tgpu.core.plan import Plan, Reservation
 from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.predict import History, Prediction
+from tgpu.core.projection import Deciding
 from tgpu.core.reasons import Reason
 from tgpu.core.rules import PLAIN, PlacementRule, Rules
 from tgpu.core.state import State, doom_cause
@@ -51,7 +51,6 @@ from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
 from tgpu.service.disk import LOOK_SECONDS, Disk, NoDisk
 from tgpu.service.editing import Editing
-from tgpu.service.enact import Enacted, enact
 from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
@@ -68,6 +67,7 @@ from tgpu.service.lookout import Lookout
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
 from tgpu.service.observer import Observer, Observers
+from tgpu.service.plan_commit import PlanCommit, prepare_commit
 from tgpu.service.predictions import Predictions
 from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
@@ -578,7 +578,7 @@ class Service:
         if self._adjuster is not None:
             await self._adjuster.adjust(now)
         planned: list[JobId] = []
-        enacted = Enacted()
+        enacted = PlanCommit()
         notices: dict[TenantId, Notice] = {}
         seconds = 0.0
 
@@ -591,7 +591,7 @@ class Service:
             self.reasons.forget()  # time alone uses up a budget, or renews it
             plan = self.gate.plan(state, lambda closed: self._decide(state, now, closed))
             planned[:] = [start.job_id for start in plan.starts]
-            enacted = enact(state, plan, now)
+            enacted = prepare_commit(state, plan, now)
             enacted.events += stops(state, now, enacted.events)
             notices = self.notices.due(state, now)
             enacted.documents |= notice_documents(notices)

@@ -1,9 +1,9 @@
 """Questions about jobs that nobody has submitted."""
 
 from tests.builders import a_gpu, a_job, a_node, a_state, start
-from tgpu.core.forward import Deciding, Run
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
+from tgpu.core.projection import Deciding, Run
 from tgpu.core.snapshot import picture
 from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
 from tgpu.core.state import State

@@ -2,12 +2,12 @@
 
 from tests.builders import a_job, a_node, a_state, entry_of, move, requeue, run, start
 from tgpu.core import lifecycle
-from tgpu.core.forward import Deciding, Run, play_forward
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
+from tgpu.core.projection import Deciding, Run, project
 from tgpu.core.rules import PreemptionRules, Rules
 from tgpu.core.state import State
 
@@ -19,7 +19,7 @@ def ten_seconds(_: Job, __: int) -> Run:
 
 
 def starts(state: State, now: int = 0, deciding: Deciding = FIFO) -> dict[JobId, int]:
-    return play_forward(state, now, deciding, ten_seconds, 100).starts
+    return project(state, now, deciding, ten_seconds, 100).starts
 
 
 def on_one_gpu(*jobs: Job) -> State:
@@ -58,7 +58,7 @@ def test_what_stands_still_goes_on_now_at_the_earliest_and_that_is_a_guess() -> 
     state = on_one_gpu(a_job("a"), a_job("b"))
     start(state, "a", 0)
     pause(state, "a", at=4000)
-    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    found = project(state, 60_000, FIFO, ten_seconds, 100)
     assert found.starts == {"b": 66_000}
     assert found.guessed_from == 66_000
 
@@ -67,7 +67,7 @@ def test_the_time_limit_of_what_stands_still_is_no_guess() -> None:
     state = on_one_gpu(a_job("a", time_limit_ms=62_000), a_job("b"))
     start(state, "a", 0)
     pause(state, "a", at=4000)
-    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    found = project(state, 60_000, FIFO, ten_seconds, 100)
     assert (found.starts, found.guessed_from) == ({"b": 62_000}, None)
 
 
@@ -94,14 +94,14 @@ def test_a_back_off_is_waited_for() -> None:
 
 def test_a_job_that_fits_nowhere_never_starts() -> None:
     state = on_one_gpu(a_job("a"), a_job("large", gpus=2))
-    found = play_forward(state, 0, FIFO, ten_seconds, 100)
+    found = project(state, 0, FIFO, ten_seconds, 100)
     assert found.starts == {"a": 0}
     assert found.is_over
 
 
 def test_it_ends_with_its_steps() -> None:
     state = on_one_gpu(*(a_job(f"j{number}") for number in range(9)))
-    found = play_forward(state, 0, FIFO, ten_seconds, 3)
+    found = project(state, 0, FIFO, ten_seconds, 3)
     assert len(found.starts) == 3
     assert not found.is_over
     assert found.reached == 20_000
@@ -112,7 +112,7 @@ def test_from_the_first_end_that_was_guessed_everything_is() -> None:
         return Run(10_000, is_known=job.job_id != "b")
 
     state = on_one_gpu(a_job("a"), a_job("b"), a_job("c"))
-    assert play_forward(state, 0, FIFO, runs, 100).guessed_from == 20_000
+    assert project(state, 0, FIFO, runs, 100).guessed_from == 20_000
 
 
 def test_a_policy_of_another_package_is_not_asked() -> None:
@@ -142,7 +142,7 @@ def test_where_time_alone_makes_others_give_way_it_does() -> None:
     start(state, "old", 0)
     run(state, "old")
     deciding = Deciding(order_policy("las"), Rules(preemption=PreemptionRules()))
-    found = play_forward(state, 600_000, deciding, a_day, 50)
+    found = project(state, 600_000, deciding, a_day, 50)
     assert found.starts[JobId("new")] <= 660_000
 
 
@@ -151,7 +151,7 @@ def test_of_a_long_queue_ends_that_lie_close_together_are_one_step() -> None:
         return Run(3_600_000 + int(job.job_id[1:]))
 
     jobs = [a_job(f"j{number:03}", submitted_at=number) for number in range(400)]
-    found = play_forward(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)
+    found = project(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)
     assert len(found.starts) == 400
     assert found.steps < 100
     last = found.starts[JobId("j399")] - 1000

@@ -114,7 +114,7 @@ class Fate:
 
 
 @dataclass(slots=True)
-class Lived:
+class Resimulated:
     """The result: fates by job, and how many GPU-milliseconds (in thousandths) there were."""
 
     fates: dict[JobId, Fate]
@@ -122,20 +122,20 @@ class Lived:
     cycles: int
 
 
-def live_again(
+def resimulate(
     past: Past,
     make: MakeScheduling,
     changes: Changes = NO_CHANGES,
     *,
     tell: Tell | None = None,
-) -> Lived:
-    run = _Again(past, make, changes)
+) -> Resimulated:
+    run = _Resimulation(past, make, changes)
     run.tell = tell
     run.through()
-    return Lived(run.fates, run.offered, run.cycles)
+    return Resimulated(run.fates, run.offered, run.cycles)
 
 
-class _Again:
+class _Resimulation:
     def __init__(self, past: Past, make: MakeScheduling, changes: Changes) -> None:
         self.fates: dict[JobId, Fate] = {}
         self.offered = 0

@@ -16,7 +16,7 @@ from tgpu.service.receipts import Receipt
 
 
 @dataclass(slots=True)
-class Enacted:
+class PlanCommit:
     """What one commit has to write."""
 
     events: list[Event] = field(default_factory=list)
@@ -26,12 +26,12 @@ class Enacted:
 
 def events_of(state: State, plan: Plan, now: int) -> list[Event]:
     """The events alone."""
-    return enact(state, plan, now).events
+    return prepare_commit(state, plan, now).events
 
 
-def enact(state: State, plan: Plan, now: int) -> Enacted:
+def prepare_commit(state: State, plan: Plan, now: int) -> PlanCommit:
     """All that a plan changes, the events in an order in which each is legal."""
-    done = Enacted()
+    done = PlanCommit()
     done.events += _ends(state, plan, now)
     for booking_id, cause in plan.released:
         done.events.append(BookingRemoved(now, booking_id, cause))
@@ -81,7 +81,7 @@ def _ends(state: State, plan: Plan, now: int) -> Iterator[JobMoved]:
         yield JobMoved(now, job_id, Move.CANCEL, ended)
 
 
-def _preempt(state: State, preemption: Preemption, now: int, done: Enacted) -> None:
+def _preempt(state: State, preemption: Preemption, now: int, done: PlanCommit) -> None:
     """A process is asked to end and keeps its GPUs until it has; a lease has none to wait for."""
     entry = _entry(state, preemption.victim)
     job = entry.job
@@ -126,7 +126,7 @@ def _start(state: State, start: Start, now: int) -> Iterator[JobMoved]:
         yield JobMoved(now, start.job_id, Move.RUN, running)
 
 
-def _use_bookings(state: State, plan: Plan, now: int, done: Enacted) -> None:
+def _use_bookings(state: State, plan: Plan, now: int, done: PlanCommit) -> None:
     """A booking that one of its jobs started on is not given back as unused."""
     names = (_entry(state, start.job_id).job.options.booking for start in plan.starts)
     for name in dict.fromkeys(name for name in names if name is not None):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_node, a_state, a_tenant, waiting_ids
 from tgpu.core.check import check_invariants
 from tgpu.core.cycle import schedule
-from tgpu.core.forward import Deciding, Forward, Run, Runs, play_forward
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
+from tgpu.core.projection import Deciding, Projection, Run, Runs, project
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
@@ -65,7 +65,7 @@ def a_queue_of(queue: list[Arrival]) -> State:
 
 def starts_of(state: State, now: int, deciding: Deciding, runs: Runs) -> Mapping[JobId, int]:
     taken = picture(state, now, deciding.policy, {}, FAR)
-    return play_forward(state_of(taken), now, deciding, runs, FAR).starts
+    return project(state_of(taken), now, deciding, runs, FAR).starts
 
 
 @given(queues(), ways())
@@ -88,7 +88,7 @@ def test_what_is_foreseen_stays_true_as_time_goes_on(
 ) -> None:
     state, runs = a_queue_of(queue), true_runs(queue)
     foreseen = starts_of(state, 0, deciding, runs)
-    world = Forward(state, 0, deciding, runs)
+    world = Projection(state, 0, deciding, runs)
     while not world.is_over and world.steps < steps:
         world.step()
     waiting = [job_id for job_id in foreseen if job_id not in world.starts]
@@ -102,7 +102,7 @@ def test_a_snapshot_is_decided_as_the_state_is_and_leaves_it_alone(
     queue: list[Arrival], deciding: Deciding, steps: int
 ) -> None:
     state, runs = a_queue_of(queue), true_runs(queue)
-    world = Forward(state, 0, deciding, runs)
+    world = Projection(state, 0, deciding, runs)
     for _ in range(steps):
         world.step()
     before = waiting_ids(state)
@@ -113,7 +113,7 @@ def test_a_snapshot_is_decided_as_the_state_is_and_leaves_it_alone(
         schedule(one, state.now, deciding.policy, rules=deciding.rules) for one in (state, copy)
     ]
     assert plans[0] == plans[1]
-    play_forward(copy, state.now, deciding, runs, FAR)
+    project(copy, state.now, deciding, runs, FAR)
     assert waiting_ids(state) == before
     check_invariants(state)
 
@@ -131,5 +131,5 @@ def test_those_taken_along_are_the_next_in_line(
     assert len(taken.jobs) == min(most, len(queue))
     if deciding.policy.name == "fairshare":
         return  # who is next there changes with every start
-    part = play_forward(state_of(taken), 0, strict, runs, FAR).starts
+    part = project(state_of(taken), 0, strict, runs, FAR).starts
     assert part == {job_id: whole[job_id] for job_id in part}

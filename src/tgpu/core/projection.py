@@ -77,7 +77,7 @@ class _End(NamedTuple):
     by: Confidence | None
 
 
-class Forward:
+class Projection:
     """One run into the future, step by step, on a state that is its own. `starts` grows, and with
     it `rests_on`: the least sure of all that ended before."""
 
@@ -242,11 +242,9 @@ def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
     return is_ranking(order) or goes_by_rounds(order)
 
 
-def play_forward(
-    state: State, now: int, deciding: Deciding, runs: Runs, most_steps: int
-) -> Forward:
+def project(state: State, now: int, deciding: Deciding, runs: Runs, most_steps: int) -> Projection:
     """At most so many steps of it."""
-    forward = Forward(state, now, deciding, runs)
-    while not forward.is_over and forward.steps < most_steps:
-        forward.step()
-    return forward
+    projection = Projection(state, now, deciding, runs)
+    while not projection.is_over and projection.steps < most_steps:
+        projection.step()
+    return projection
