@@ -72,7 +72,7 @@ def starts_of(state: State, now: int, deciding: Deciding, runs: Runs) -> Mapping
 def test_what_is_foreseen_is_what_the_simulator_does(
     queue: list[Arrival], deciding: Deciding
 ) -> None:
-    setting = Setting(deciding.policy, deciding.rules)
+    setting = Setting(deciding.policy, deciding.rules, settles=True)
     happened = simulate(queue, Cluster({"": NODES}, TENANTS), setting)
     foreseen = starts_of(a_queue_of(queue), 0, deciding, true_runs(queue))
     assert foreseen == {

@@ -311,8 +311,10 @@ class Estimates(Observer):
         def runs(job: Job, elapsed_ms: int) -> Run:
             found = known(job, elapsed_ms)
             if found is not None:
-                return Run(max(elapsed_ms, found.p50_ms), by=found.confidence)
-            return Run(max(_UNKNOWN_MS, 2 * elapsed_ms), is_known=False, by=_NOTHING)
+                ms = max(elapsed_ms, found.p50_ms)
+                return Run(_within_limit(job, ms), by=found.confidence)
+            ms = max(_UNKNOWN_MS, 2 * elapsed_ms)
+            return Run(_within_limit(job, ms), is_known=False, by=_NOTHING)
 
         return runs
 
@@ -418,6 +420,13 @@ class Estimates(Observer):
             await writer.do(decide, touches=())
         except StoreUnavailable:
             self._dirty = documents | self._dirty  # the store says so itself
+
+
+def _within_limit(job: Job, ms: int) -> int:
+    """A guess is no proof that a job fails at its limit: those who need it to end well are told
+    when they start if it does."""
+    limit = job.options.time_limit_ms
+    return ms if limit is None else min(limit, ms)
 
 
 def _steps(projection: Projection, most: int) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Drive the core by a trace: at each instant first the ends, then the arrivals, then one cycle.
 
-Nothing here decides: who starts where is `core.cycle.schedule`, what a move changes is
-`core.lifecycle`, what is true is `core.state`. Partitions have nothing to do with each other, so
+Nothing here decides: who starts where is `core.cycle.schedule`, what comes of a plan is
+`core.plan_events`, what is true is `core.state`. Partitions have nothing to do with each other, so
 each is a cluster of its own, run from its first arrival to its last end; large ones at the same
 time, in processes of their own.
 """
@@ -15,16 +15,20 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from tgpu.core import lifecycle
 from tgpu.core.cycle import schedule
 from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
 from tgpu.core.fragmentation import MIX, unusable
 from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import Plan, Preemption, Reservation, Start
+from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan_events import (
+    Execution,
+    frees_something,
+    job_ended,
+    may_find_more,
+    plan_events,
+)
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policy import Policy
 from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
@@ -65,6 +69,9 @@ class Setting:
     tick_ms: int | None = None
     # Also the cycles of which it is known that they change nothing: slower, with the same result.
     every_cycle: bool = False
+    # Cycles until one decides nothing, as in the service: slower, and seldom another result, since
+    # what starts alone leads to is mostly found at the next event anyway.
+    settles: bool = False
     # Predicts run times, and makes the policy that goes by them, in place of `policy`.
     foresight: Foresight | None = None
 
@@ -239,7 +246,8 @@ class _Run:
         self._wakes = has_budgets
         self._is_moved_by_events = False  # time alone changes nothing
         # Only who is known to run gives way; nobody else asks whether a start was confirmed.
-        self._confirms = setting.rules.preemption is not None
+        is_asked = setting.rules.preemption is not None
+        self._execution = Execution(is_asked, evicts_at_once=True, saved_at=self._saved_at)
         self._learner: Learner | None = None
 
     def through(self, arrivals: list[Arrival]) -> _Ran:
@@ -347,19 +355,15 @@ class _Run:
             _, job_id, attempt, life = heappop(ends)
             if life.attempt != attempt or life.ended_at is not None:
                 continue  # it gave way meanwhile
-            limit = life.arrival.job.options.time_limit_ms
+            limit, entry = life.arrival.job.options.time_limit_ms, self._entry(job_id)
             if limit is not None and limit < life.left_ms:
-                self._finish(job_id, life, JobState.FAILED, now, "time limit reached")
+                over = job_ended(entry, JobState.FAILED, now, cause="time limit reached")
             else:
-                self._finish(job_id, life, _COMPLETED, now, None)
+                over = job_ended(entry, _COMPLETED, now, exit_code=0)
+            self.state.apply(over)
+            self._note_end(life, over.progress.state, now)
 
-    def _finish(
-        self, job_id: JobId, life: _Life, to: JobState, now: int, cause: str | None
-    ) -> None:
-        code = 0 if to is _COMPLETED else None
-        progress = self._entry(job_id).progress
-        ended = lifecycle.end(job_id, progress, to, now, exit_code=code, cause=cause)
-        self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
+    def _note_end(self, life: _Life, to: JobState, now: int) -> None:
         life.state, life.ended_at = to, now
         if self._learner is not None and life.last_start is not None:
             gave_way = bool(life.preemptions)
@@ -391,76 +395,65 @@ class _Run:
             self._promises = plan.reservations
             self._is_stopped = self._may_skip and plan.stopped_by is not None
             self._carry_out(plan, now)
-            if not plan.preemptions:
+            if not self._leads_further(plan):
                 break
 
-    def _carry_out(self, plan: Plan, now: int) -> None:
-        for job_id in plan.expired:
-            self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
-        for job_id, cause in plan.doomed:
-            self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
-        for preemption in plan.preemptions:
-            self._preempt(preemption, now)
-        for claim in plan.claims:
-            progress = self._entry(claim.job_id).progress
-            if progress.claim != claim.placement:
-                claimed = lifecycle.claim(claim.job_id, progress, claim.placement)
-                self.state.apply(JobMoved(now, claim.job_id, Move.CLAIM, claimed))
-        for start in plan.starts:
-            self._vain = 0
-            self._start(start, now)
+    def _leads_further(self, plan: Plan) -> bool:
+        return may_find_more(plan, self._rules) if self._setting.settles else frees_something(plan)
 
-    def _start(self, start: Start, now: int) -> None:
-        job_id = start.job_id
-        entry = self._entry(job_id)
-        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
-        self.state.apply(JobMoved(now, job_id, _START, placed))
-        if self._confirms:
-            running = lifecycle.run(job_id, placed, now, None)
-            self.state.apply(JobMoved(now, job_id, Move.RUN, running))
-        life = self._lives[job_id]
-        life.attempt = placed.attempt
+    def _carry_out(self, plan: Plan, now: int) -> None:
+        state, lives = self.state, self._lives
+        for event in plan_events(state, plan, now, self._execution):
+            state.apply(event)
+            if not isinstance(event, JobMoved):
+                continue
+            move, life = event.move, lives[event.job_id]
+            if move is _START:
+                self._note_start(life, event.progress.attempt, now)
+            elif move is Move.PREEMPT:
+                self._note_preemption(life, now)
+            elif event.progress.state in TERMINAL:
+                self._note_end(life, event.progress.state, now)
+
+    def _note_start(self, life: _Life, attempt: int, now: int) -> None:
+        job = life.arrival.job
+        self._vain = 0
+        life.attempt = attempt
         life.last_start = now
         if life.started_at is None:
             life.started_at = now
-        limit = entry.job.options.time_limit_ms
+        limit = job.options.time_limit_ms
         runs = life.left_ms if limit is None else min(limit, life.left_ms)
-        heappush(self._ends, (now + runs, job_id, placed.attempt, life))
+        heappush(self._ends, (now + runs, job.job_id, attempt, life))
         if self._learner is not None:
-            self._learner.began(entry.job, now)
+            self._learner.began(job, now)
 
-    def _preempt(self, preemption: Preemption, now: int) -> None:
-        """It is gone at once: nobody waits for a grace here."""
-        entry, life = self._entry(preemption.victim), self._lives[preemption.victim]
-        job, began = entry.job, life.last_start
+    def _saved_at(self, entry: Entry, now: int) -> int:
+        """Up to when the work counts of one that gives way now."""
+        life = self._lives[entry.job.job_id]
+        began = life.last_start
         assert began is not None  # who gives way was running
-        left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
-        kept_until = min(now, began + max(0, life.left_ms - left))
-        asked = lifecycle.give_way(job.job_id, entry.progress, preemption.to, "gives way")
-        asked = replace(asked, checkpoint_at=kept_until)
-        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
-        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
-        self.state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
-        self.state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
-        life.left_ms = left
-        life.earlier = (*life.earlier, (began, now))
+        return min(now, began + max(0, life.left_ms - self._left_ms(life, now)))
+
+    def _left_ms(self, life: _Life, now: int) -> int:
+        assert life.last_start is not None
+        gpu_millis = life.arrival.job.request.gpu_millis
+        return self._setting.restart.left_ms(life.left_ms, now - life.last_start, gpu_millis)
+
+    def _note_preemption(self, life: _Life, now: int) -> None:
+        assert life.last_start is not None
+        life.left_ms = self._left_ms(life, now)
+        life.earlier = (*life.earlier, (life.last_start, now))
         life.preemptions += 1
         life.attempt = 0  # the end that was set for it is none
         life.last_start = None
         if self._learner is not None:
-            self._learner.came_back(job)
+            self._learner.came_back(life.arrival.job)
 
     def _entry(self, job_id: JobId) -> Entry:
         entry = self.state.entry(job_id)
         assert entry is not None  # it is not over
         return entry
-
-
-_MOVES: Final = {
-    JobState.COMPLETED: Move.COMPLETE,
-    JobState.FAILED: Move.FAIL,
-    JobState.CANCELLED: Move.CANCEL,
-}
 
 
 def _keeps_its_head(setting: Setting) -> bool:

@@ -1,14 +1,29 @@
 """The queue played forward, in small worlds one can work out by hand."""
 
-from tests.builders import a_job, a_node, a_state, entry_of, move, requeue, run, start
+import pytest
+
+from tests.builders import (
+    a_booking,
+    a_job,
+    a_node,
+    a_state,
+    end,
+    entry_of,
+    move,
+    requeue,
+    run,
+    start,
+    submit,
+)
 from tgpu.core import lifecycle
+from tgpu.core.events import BookingSet
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import Move
+from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.projection import Deciding, Run, project
-from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import State
 
 FIFO = Deciding(order_policy("fifo"))
@@ -167,3 +182,73 @@ def test_who_came_back_is_not_over_when_its_first_attempt_would_have_been() -> N
     rules = Rules(preemption=PreemptionRules())
     found = starts(state, now=4000, deciding=Deciding(order_policy("priority"), rules))
     assert found == {"urgent": 4000, "a": 5000, "z": 15_000}
+
+
+MINUTE = 60_000
+
+
+def with_a_booking(*jobs: Job) -> State:
+    """One GPU, booked for the first hour; unused for ten minutes it is given back."""
+    state = on_one_gpu()
+    booked = a_booking("r-1", 0, starts_at=0, ends_at=60 * MINUTE, unused_ms=10 * MINUTE)
+    state.apply(BookingSet(0, booked))
+    submit(state, *jobs)
+    return state
+
+
+@pytest.mark.parametrize("passing", Passing)
+def test_who_waits_for_a_booking_that_nobody_uses_starts_when_it_is_given_back(
+    passing: Passing,
+) -> None:
+    state = with_a_booking(a_job("a"))
+    deciding = Deciding(order_policy("fifo"), Rules(passing))
+    assert starts(state, deciding=deciding) == {"a": 10 * MINUTE}
+
+
+def test_a_booking_that_a_job_ran_in_is_kept_to_its_end() -> None:
+    state = with_a_booking(a_job("mine", booking="r-1"), a_job("other", submitted_at=1))
+    assert starts(state) == {"mine": 0, "other": 60 * MINUTE}
+
+
+def test_who_gives_way_already_waits_again_and_is_not_over() -> None:
+    state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
+    start(state, "low", 0)
+    run(state, "low")
+    asked = lifecycle.give_way(JobId("low"), entry_of(state, "low").progress, JobId("high"), "")
+    move(state, "low", Move.STOP, asked)
+    assert starts(state) == {"high": 1, "low": 10_001}
+
+
+def test_who_is_being_cancelled_takes_those_along_that_need_it() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b", after=("a",)), a_job("c", after=("a:any",)))
+    start(state, "a", 0)
+    run(state, "a")
+    stopped = lifecycle.stop(JobId("a"), entry_of(state, "a").progress, "cancelled")
+    move(state, "a", Move.STOP, stopped)
+    assert starts(state) == {"c": 1}
+
+
+def test_who_waits_for_one_that_is_given_up_starts_in_the_same_instant() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b", after=("a",)), a_job("c", after=("b:any",)))
+    start(state, "a", 0)
+    end(state, "a", JobState.FAILED)
+    assert starts(state) == {"c": 0}
+
+
+def test_what_is_sure_to_reach_its_time_limit_fails_there() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=3000), a_job("b", after=("a",)))
+    assert starts(state) == {"a": 0}
+
+
+def test_a_lease_ends_at_its_limit_and_that_is_no_failure() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=3000, lease=True), a_job("b", after=("a",)))
+    assert starts(state) == {"a": 0, "b": 3000}
+
+
+def test_who_may_not_give_way_yet_does_as_soon_as_it_may() -> None:
+    state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
+    start(state, "low", 0)
+    run(state, "low")
+    rules = Rules(preemption=PreemptionRules(min_run_ms=4000))
+    found = starts(state, now=1000, deciding=Deciding(order_policy("priority"), rules))
+    assert found == {"high": 4000, "low": 14_000}

@@ -14,7 +14,7 @@ from tgpu.core.plan import Claim, Plan, Preemption, PreemptionCause, Start
 from tgpu.core.state import State
 from tgpu.core.usage import Usage
 from tgpu.service.accounting import usage_events
-from tgpu.service.plan_commit import PlanCommit, events_of, prepare_commit
+from tgpu.service.plan_commit import PlanCommit, prepare_commit
 
 NOW = 10_000
 
@@ -202,7 +202,7 @@ def test_leases_end_and_begin_and_those_that_never_can_are_given_up() -> None:
         expired=(JobId("old"),),
         doomed=((JobId("never"), "what it needs failed"),),
     )
-    events = events_of(state, plan, NOW)
+    events = prepare_commit(state, plan, NOW).events
     assert [(e.job_id, e.move) for e in events if isinstance(e, JobMoved)] == [
         ("old", Move.COMPLETE),
         ("never", Move.CANCEL),
