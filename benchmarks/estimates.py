@@ -22,8 +22,9 @@ from tgpu.core.plan import Plan, Reservation
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
-from tgpu.core.projection import Deciding, Projection, Run
+from tgpu.core.projection import Projection, Run
 from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
 from tgpu.simulate.clusters import read_cluster
@@ -99,7 +100,7 @@ class Watching:
         self.over: list[Announced] = []
 
     def setting(self) -> Setting:
-        return Setting(self, self._rules, PlacementRule.CONSOLIDATED)
+        return Setting(SchedulingConfig(self, self._rules, PlacementRule.CONSOLIDATED))
 
     def at(self, state: State, now: int) -> Order:
         if self._here is None or self._here.state is not state:
@@ -153,8 +154,8 @@ class Watching:
             return Run(guessed if known is None else max(elapsed_ms, known.p50_ms))
 
         state = state_of(picture(here.state, now, self._inner, {}, MOST_JOBS))
-        deciding = Deciding(self._inner, self._rules, promises=here.promises)
-        projection = Projection(state, now, deciding, runs)
+        context = CycleContext(SchedulingConfig(self._inner, self._rules), here.promises)
+        projection = Projection(state, now, context, runs)
         while (
             not projection.is_over
             and projection.steps < MOST_STEPS

@@ -5,14 +5,13 @@ every commit, and one is made at every instant. Only the writer, the store and p
 there."""
 
 from tgpu.core.check import check_invariants
-from tgpu.core.cycle import schedule
 from tgpu.core.events import Event, JobMoved, JobsSubmitted, TimePassed
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.plan import Reservation
 from tgpu.core.plan_events import job_ended
-from tgpu.core.projection import Deciding
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry, State
 from tgpu.engines.api import Observation, Phase
 from tgpu.service.attempt_key import current_key
@@ -23,9 +22,9 @@ MOST_CYCLES = 100
 
 
 class LiveService:
-    def __init__(self, state: State, deciding: Deciding) -> None:
+    def __init__(self, state: State, config: SchedulingConfig) -> None:
         self.state = state
-        self.deciding = deciding
+        self.config = config
         self.now = state.now
         self.run_ms: dict[JobId, int] = {}
         self.promises: tuple[Reservation, ...] = ()
@@ -50,14 +49,7 @@ class LiveService:
         """Cycles until one decides nothing."""
         for _ in range(MOST_CYCLES):
             self.state.apply(TimePassed(self.now))
-            deciding = self.deciding
-            plan = schedule(
-                self.state,
-                self.now,
-                deciding.policy,
-                rules=deciding.rules,
-                promises=self.promises,
-            )
+            plan = self.config.decide(self.state, self.now, self.promises)
             events = prepare_commit(self.state, plan, self.now).events
             self.promises = plan.reservations
             self._commit(events)

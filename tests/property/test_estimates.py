@@ -14,7 +14,8 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import Confidence, Facts, History, Level, by_its_own
-from tgpu.core.projection import Deciding, Projection, Run
+from tgpu.core.projection import Projection, Run
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.wire.estimates_v1 import EstimateModel
 
 MINUTE = 60_000
@@ -63,7 +64,9 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
             return Run(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
         return Run(max(elapsed_ms, told.p50_ms), by=told.confidence)
 
-    projection = Projection(state, NOW, Deciding(order_policy("priority")), runs)
+    projection = Projection(
+        state, NOW, CycleContext(SchedulingConfig(order_policy("priority"))), runs
+    )
     while not projection.is_over:
         projection.step()
     simulated = projection.starts[waiting.job_id]

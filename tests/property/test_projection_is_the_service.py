@@ -14,8 +14,9 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
-from tgpu.core.projection import Deciding, Run, project
+from tgpu.core.projection import Run, project
 from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 
 NODES = (a_node("n0", 4), a_node("n1", 2))
@@ -98,8 +99,8 @@ worlds = st.builds(
 def a_service(world: World) -> LiveService:
     cohort = "" if world.quota is None else "lab"
     tenants = [a_tenant(name, world.quota, cohort=cohort) for name in ("blue", "red")]
-    deciding = Deciding(order_policy(world.policy), world.rules)
-    return LiveService(a_state(nodes=NODES, tenants=tenants), deciding)
+    config = SchedulingConfig(order_policy(world.policy), world.rules)
+    return LiveService(a_state(nodes=NODES, tenants=tenants), config)
 
 
 def ask(live: LiveService, number: int, wish: JobWish | BookingWish) -> None:
@@ -186,12 +187,12 @@ def test_a_projection_with_the_true_run_times_is_what_the_service_does(
         live.live_until(wish.at)
         ask(live, number, wish)
     live.live_until(asked_at)
-    deciding = Deciding(live.deciding.policy, live.deciding.rules, promises=live.promises)
-    taken = picture(live.state, live.now, deciding.policy, {}, 1_000)
+    context = CycleContext(live.config, live.promises)
+    taken = picture(live.state, live.now, context.config.policy, {}, 1_000)
     projected = project(
         state_of(taken),
         live.now,
-        deciding,
+        context,
         lambda job, _: Run(live.run_ms[job.job_id]),
         MOST_STEPS,
     )

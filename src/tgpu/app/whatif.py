@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tgpu.app.compose import scheduling_of
 from tgpu.app.replaying import predictor_for
-from tgpu.app.scheduling import Scheduling, settings_of
+from tgpu.app.scheduling import NO_FORESIGHT, scheduling_config, settings_of
 from tgpu.core.events import Scalar
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
 from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
@@ -62,23 +62,13 @@ def check_overrides(overrides: Mapping[str, Scalar]) -> None:
         if unknown:
             raise ValueError(f"{key}={value} cannot be set")
     settings, _ = settings_of(overrides)
-    scheduling_of(settings, _Unknowing())
-
-
-class _Unknowing:
-    lookout = None
-
-    def of_class(self, *_: object) -> int | None:
-        return None
-
-    def left_ms(self, *_: object) -> int | None:
-        return None
+    scheduling_config(settings, NO_FORESIGHT)
 
 
 def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
-    def make(values: Values | None, foresight: Foresight) -> Scheduling:
+    def make(values: Values | None, foresight: Foresight) -> SchedulingConfig:
         settings, _ = settings_of({**(values or {}), **overrides})
-        return scheduling_of(settings, foresight)
+        return scheduling_config(settings, foresight)
 
     return make
 

@@ -4,20 +4,19 @@ Virtual time goes from end to end, with the cycle of the service at each. Nobody
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from tgpu.core import lifecycle
-from tgpu.core.cycle import schedule
 from tgpu.core.events import Event, JobMoved, TimePassed
 from tgpu.core.ids import JobId
-from tgpu.core.job import Job, JobClass
+from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import Plan, Reservation
+from tgpu.core.plan import Plan
 from tgpu.core.plan_events import (
     VIRTUAL,
+    frees_something,
     job_ended,
     may_find_more,
     plan_events,
@@ -25,13 +24,12 @@ from tgpu.core.plan_events import (
 )
 from tgpu.core.policy import (
     ChoicePolicy,
-    OrderPolicy,
     Policy,
     goes_by_rounds,
     is_ranking,
 )
 from tgpu.core.predict import Confidence, weaker
-from tgpu.core.rules import PLAIN, Rules
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import Entry, State
 
@@ -58,25 +56,6 @@ _TICK_MS: Final = 60_000
 _HORIZON_MS: Final = 366 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Deciding:
-    """How the service decides: its order and its rules, and what it last promised and refused."""
-
-    policy: Policy
-    rules: Rules = PLAIN
-    policies: Mapping[str, OrderPolicy] = field(default_factory=dict)
-    promises: Sequence[Reservation] = ()
-    closed: Collection[JobClass] = frozenset()
-
-    def asking_nobody(self) -> "Deciding":
-        """An order that only another package knows may count how often it is asked: the oldest
-        take its place."""
-        if not isinstance(self.policy, ChoicePolicy):
-            return self
-        oldest = ChoicePolicy(self.policy.name, lambda _, jobs: jobs[0] if jobs else None)
-        return Deciding(oldest, self.rules, self.policies, self.promises, self.closed)
-
-
 class _End(NamedTuple):
     at: int
     job_id: JobId
@@ -90,7 +69,7 @@ class Projection:
     """One run into the future, step by step, on a state that is its own. `starts` grows, and with
     it `rests_on`: the least sure of all that ended before."""
 
-    def __init__(self, state: State, now: int, deciding: Deciding, runs: Runs) -> None:
+    def __init__(self, state: State, now: int, context: CycleContext, runs: Runs) -> None:
         """The state is changed: it should be a snapshot."""
         self.starts: dict[JobId, int] = {}
         self.rests_on: dict[JobId, Confidence | None] = {}
@@ -101,18 +80,19 @@ class Projection:
         self._began = self._now = now
         self._is_long = state.pending_count() > _LONG
         self._until = now + _HORIZON_MS
-        self._deciding = deciding.asking_nobody()
-        self.promises = tuple(deciding.promises)  # of the last cycle
+        self._config = context.config.asking_nobody()
+        self._closed = context.closed
+        self.promises = tuple(context.promises)  # of the last cycle
         self._runs = runs
         self._ends: list[_End] = []
-        preemption = deciding.rules.preemption
+        preemption = self._config.rules.preemption
         self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
         self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
         for entry in state.placed():
             heappush(self._ends, self._end_of(entry, now))
             if self._min_run_ms and entry.progress.started_at is not None:
                 self._may_give_way.append(entry.progress.started_at + self._min_run_ms)
-        self._ticks = _changes_with_time(self._deciding.policy, state, now)
+        self._ticks = _changes_with_time(self._config.policy, state, now)
         self._next: int | None = now
 
     @property
@@ -137,23 +117,19 @@ class Projection:
         for _ in range(_MOST_ROUNDS):
             plan = self._decide(now)
             self._apply(plan_events(self._state, plan, now, VIRTUAL))
-            if not may_find_more(plan, self._deciding.rules):
+            if not self._leads_further(plan):
                 break
         self._next = self._next_instant() if self._state.pending_count() else None
 
     def _decide(self, now: int) -> Plan:
-        deciding = self._deciding
-        plan = schedule(
-            self._state,
-            now,
-            deciding.policy,
-            deciding.closed,
-            rules=deciding.rules,
-            policies=deciding.policies,
-            promises=self.promises,
-        )
+        plan = self._config.decide(self._state, now, self.promises, self._closed)
         self.promises = plan.reservations
         return plan
+
+    def _leads_further(self, plan: Plan) -> bool:
+        """Of a long queue nobody wants to know what is left of one instant: it comes at the
+        next."""
+        return frees_something(plan) if self._is_long else may_find_more(plan, self._config.rules)
 
     def _next_instant(self) -> int | None:
         found = self._ends[0].at if self._ends else None
@@ -233,9 +209,11 @@ def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
     return is_ranking(order) or goes_by_rounds(order)
 
 
-def project(state: State, now: int, deciding: Deciding, runs: Runs, most_steps: int) -> Projection:
+def project(
+    state: State, now: int, context: CycleContext, runs: Runs, most_steps: int
+) -> Projection:
     """At most so many steps of it."""
-    projection = Projection(state, now, deciding, runs)
+    projection = Projection(state, now, context, runs)
     while not projection.is_over and projection.steps < most_steps:
         projection.step()
     return projection

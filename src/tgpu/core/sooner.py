@@ -9,13 +9,14 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import Witness
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING
 from tgpu.core.plan import Plan
 from tgpu.core.predict import Confidence
-from tgpu.core.projection import Deciding, Projection, Runs
+from tgpu.core.projection import Projection, Runs
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.snapshot import Picture, fill, state_of
 from tgpu.core.state import State
 from tgpu.core.what_if import NEWEST
@@ -34,7 +35,7 @@ class World(NamedTuple):
 
     picture: Picture
     now: int
-    deciding: Deciding
+    context: CycleContext
     runs: Runs
 
 
@@ -63,7 +64,7 @@ def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked |
     for job in jobs:
         state.restore(job, PENDING)
     wanted = {job.job_id for job in jobs}
-    projection = Projection(state, world.now, world.deciding, world.runs)
+    projection = Projection(state, world.now, world.context, world.runs)
     while not projection.is_over and projection.steps < most_steps:
         projection.step()
         yield _asked(projection, jobs)
@@ -129,19 +130,11 @@ def _candidates(world: World, job: Job) -> Iterator[Change]:
     state.restore(job, PENDING)
     entry = state.entry(job.job_id)
     assert entry is not None  # it was put there just now
-    calm = world.deciding.asking_nobody()
+    config, promises, closed = world.context
+    calm = config.asking_nobody()
 
     def decide(witness: Witness | None) -> Plan:
-        return schedule(
-            state,
-            now,
-            calm.policy,
-            calm.closed,
-            rules=calm.rules,
-            policies=calm.policies,
-            promises=calm.promises,
-            witness=witness,
-        )
+        return calm.decide(state, now, promises, closed, witness)
 
     found: Why = why(state, entry, now, decide)
     yield from changes(state.ledger, job, found, now)

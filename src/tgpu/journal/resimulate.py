@@ -8,11 +8,10 @@ comes again: quotas that were changed, nodes that failed, jobs that were held or
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Final
 
 from tgpu.core import lifecycle
 from tgpu.core.clock_step import moved_by
-from tgpu.core.cycle import schedule
 from tgpu.core.events import (
     BookingRemoved,
     ClockStepped,
@@ -31,8 +30,7 @@ from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move
 from tgpu.core.node import Node
 from tgpu.core.plan import Plan, Reservation
 from tgpu.core.plan_events import VIRTUAL, job_ended, may_find_more, plan_events
-from tgpu.core.policy import OrderPolicy, Policy
-from tgpu.core.rules import PlacementRule, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry
 from tgpu.core.tenant import Tenant
 from tgpu.journal.lines import Values
@@ -49,25 +47,8 @@ _REMOVED: Final = "removed"
 Tell = Callable[[int], None]
 
 
-class Scheduling(Protocol):
-    """What a cycle is told besides the state."""
-
-    @property
-    def policy(self) -> Policy: ...
-    @property
-    def policies(self) -> Mapping[str, OrderPolicy]: ...
-    @property
-    def rules(self) -> Rules: ...
-    @property
-    def placement(self) -> PlacementRule: ...
-    @property
-    def half_life_ms(self) -> int: ...
-    @property
-    def most_jobs(self) -> int | None: ...
-
-
 # The scheduling that follows from settings, with what is known of run times.
-MakeScheduling = Callable[[Values | None, Foresight], Scheduling]
+MakeScheduling = Callable[[Values | None, Foresight], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +134,13 @@ class _Resimulation:
         self._promises: tuple[Reservation, ...] = ()
         self._gpus = 0
         self._scheduling = make(past.values, self._foresight)
-        self._set_rules()
+        self._scheduling.set_up(self._state)
         self._change()
         for entry in self._state.entries():
             self._take_over(entry)
         heapify(self._ends)
 
     # -- the beginning -------------------------------------------------------------------------
-
-    def _set_rules(self) -> None:
-        self._state.ledger.placement_rule = self._scheduling.placement
-        self._state.ledger.most_jobs = self._scheduling.most_jobs
-        self._state.meters.half_life_ms = self._scheduling.half_life_ms
 
     def _change(self) -> None:
         ledger, now = self._state.ledger, self._now
@@ -285,7 +261,7 @@ class _Resimulation:
                 self._count_gpus()
             case SettingsSet():
                 self._scheduling = self._make(event.values, self._foresight)
-                self._set_rules()
+                self._scheduling.set_up(self._state)
             case ClockStepped():
                 self._step_clock(event.by)
             case BookingRemoved() if event.booking_id not in self._state.ledger.bookings:
@@ -320,14 +296,7 @@ class _Resimulation:
         state.apply(TimePassed(self._now))
         for _ in range(_MOST_ROUNDS):
             scheduling = self._scheduling
-            plan = schedule(
-                state,
-                self._now,
-                scheduling.policy,
-                rules=scheduling.rules,
-                policies=scheduling.policies,
-                promises=self._promises,
-            )
+            plan = scheduling.decide(state, self._now, self._promises)
             self.cycles += 1
             self._promises = plan.reservations
             self._carry_out(plan)

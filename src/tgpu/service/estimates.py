@@ -23,7 +23,8 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
-from tgpu.core.projection import Deciding, Projection, Run, Runs
+from tgpu.core.projection import Projection, Run, Runs
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.snapshot import Picture, fill, picture
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import State, earliest_start
@@ -67,7 +68,7 @@ class Estimates(Observer):
     def __init__(
         self,
         state: State,
-        deciding: Callable[[], Deciding],
+        context: Callable[[], CycleContext],
         predictions: Predictions,
         clock: Clock,
         settings: EstimateSettings,
@@ -75,9 +76,9 @@ class Estimates(Observer):
         feed: Feed,
         scored: Callable[[Announced], None] | None = None,
     ) -> None:
-        """`deciding` is how the service would decide now; `scored` is told of each that started."""
+        """`context` is how the service would decide now; `scored` is told of each that started."""
         self._state = state
-        self.deciding = deciding
+        self.context = context
         self._predictions = predictions
         self.clock = clock
         self.settings = settings
@@ -125,7 +126,7 @@ class Estimates(Observer):
         return found.within(now, earliest_start(self._state, entry), latest)
 
     def _promised(self, job_id: JobId) -> int | None:
-        promises = self.deciding().promises
+        promises = self.context().promises
         found = (one.at for one in promises if one.job_id == job_id and one.at != FAR)
         return next(found, None)
 
@@ -258,12 +259,12 @@ class Estimates(Observer):
             self._found, self._tail, self._made = {}, None, (version, now)
             return []
         began = time.perf_counter()
-        taken, deciding = self.picture(now), self.deciding()
+        taken, context = self.picture(now), self.context()
         self._spent = time.perf_counter() - began
         await self._look_up(taken)
         state = State()
         await self._in_slices(fill(state, taken))
-        projection = Projection(state, now, deciding, self.runs(now))
+        projection = Projection(state, now, context, self.runs(now))
         # Where the clock stands still steps are counted, and the answer is the same each time.
         budget = None if self.clock.manual else self.settings.budget_seconds
         await self._in_slices(_steps(projection, 2 * self.settings.most_jobs), budget)
@@ -291,9 +292,8 @@ class Estimates(Observer):
 
     def picture(self, now: int) -> Picture:
         """What is true, for those who look ahead from here."""
-        deciding = self.deciding()
-        most = self.settings.most_jobs
-        return picture(self._state, now, deciding.policy, deciding.policies, most)
+        config, most = self.context().config, self.settings.most_jobs
+        return picture(self._state, now, config.policy, config.policies, most)
 
     def runs(self, now: int) -> Runs:
         """As known now, however far the run goes."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tgpu.core.cycle import Witness, schedule
+from tgpu.core.cycle import Witness
 from tgpu.core.errors import Conflict
 from tgpu.core.events import (
     Event,
@@ -27,13 +27,12 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
 from tgpu.core.plan import Plan, Reservation
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.policy import ChoicePolicy, Policy
 from tgpu.core.predict import History, Prediction
-from tgpu.core.projection import Deciding
 from tgpu.core.reasons import Reason
-from tgpu.core.rules import PLAIN, PlacementRule, Rules
+from tgpu.core.rules import PlacementRule
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State, doom_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
@@ -108,7 +107,7 @@ _FIRST_LOOK_SECONDS = 2.0
 class ServiceSettings:
     """What the loops need to know. Made by the composition root from `settings.Settings`."""
 
-    policy: Policy
+    scheduling: SchedulingConfig
     tenants: tuple[Tenant, ...]
     launch: LaunchSettings
     interval_seconds: float
@@ -118,11 +117,6 @@ class ServiceSettings:
     cost_per_gpu_hour: float = 0.0
     agent_offline_seconds: float = 30.0
     gangs: bool = True  # whether jobs may have several workers
-    policies: Mapping[str, OrderPolicy] = field(default_factory=dict)  # for queues that name one
-    rules: Rules = PLAIN
-    placement: PlacementRule = PlacementRule.FRAGMENTATION
-    most_jobs: int | None = None  # that run at once; None: as many as there is room for
-    fair_share_half_life_ms: int = DEFAULT_HALF_LIFE_MS
     bookings: BookingLimits = DEFAULT_LIMITS
     adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
     step_millis: int = GPU_STEP  # parts of GPUs come in steps of this
@@ -167,9 +161,7 @@ class Service:
         disk: Disk | None = None,
     ) -> None:
         self.state = State()
-        self.state.meters = Meters(settings.fair_share_half_life_ms)
-        self.state.ledger.placement_rule = settings.placement
-        self.state.ledger.most_jobs = settings.most_jobs
+        settings.scheduling.set_up(self.state)
         self.store = store
         self.engine = engine
         self.hardware = hardware
@@ -181,7 +173,7 @@ class Service:
         self.feed = Feed(self.state, store)
         self.estimates = Estimates(
             self.state,
-            self._deciding,
+            self._context,
             self.predictions,
             clock,
             settings.estimates,
@@ -259,7 +251,11 @@ class Service:
         self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
         self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
         self.reasons = Reasons(
-            self.state, self.gate, settings.policy, settings.policies, self._dry_run
+            self.state,
+            self.gate,
+            settings.scheduling.policy,
+            settings.scheduling.policies,
+            self._dry_run,
         )
         self.clock_watch = ClockWatch(
             clock,
@@ -423,7 +419,7 @@ class Service:
             found += self._attempts.strangers.problems()
         found += self.engine_problems()
         if self._policy_trouble:
-            name = self.settings.policy.name
+            name = self.settings.scheduling.policy.name
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
         if self.gate.trouble:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
@@ -623,7 +619,7 @@ class Service:
 
     def _decide(self, state: State, now: int, closed: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
-        policy = self.settings.policy
+        policy = self.settings.scheduling.policy
         if self.disk.is_low:  # what starts now would fail, again and again, and write that down
             return self._schedule(state, now, ChoicePolicy(policy.name, lambda *_: None), ())
         if not isinstance(policy, ChoicePolicy):
@@ -639,12 +635,9 @@ class Service:
         self._policy_trouble = None
         return plan
 
-    def _deciding(self) -> Deciding:
+    def _context(self) -> CycleContext:
         """How the next cycle would decide, for those who look further ahead."""
-        settings = self.settings
-        return Deciding(
-            settings.policy, settings.rules, settings.policies, self._promises, self.gate.refused
-        )
+        return CycleContext(self.settings.scheduling, self._promises, self.gate.refused)
 
     def _dry_run(self, now: int, policy: Policy, witness: Witness | None) -> Plan:
         """What a cycle would decide now; nothing comes of it."""
@@ -658,16 +651,8 @@ class Service:
         closed: Collection[JobClass],
         witness: Witness | None = None,
     ) -> Plan:
-        return schedule(
-            state,
-            now,
-            policy,
-            closed,
-            rules=self.settings.rules,
-            policies=self.settings.policies,
-            promises=self._promises,
-            witness=witness,
-        )
+        config = self.settings.scheduling.by(policy)
+        return config.decide(state, now, self._promises, closed, witness)
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -740,7 +725,10 @@ class Service:
 
     async def _keep_learning(self) -> None:
         """What jobs usually ask for; on a manual clock it stays as it is, for the same answers."""
-        if self.settings.placement is PlacementRule.FRAGMENTATION and not self.clock.manual:
+        if (
+            self.settings.scheduling.placement is PlacementRule.FRAGMENTATION
+            and not self.clock.manual
+        ):
             await MixLearner(self.state, self.store, self.writer, self.clock).run()
 
     async def _set_tenants(self) -> None:

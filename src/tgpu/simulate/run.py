@@ -7,6 +7,7 @@ time, in processes of their own.
 """
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tgpu.core.cycle import schedule
 from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
 from tgpu.core.fragmentation import MIX, unusable
 from tgpu.core.ids import JobId
@@ -30,8 +30,8 @@ from tgpu.core.plan_events import (
     plan_events,
 )
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.policy import Policy
-from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
+from tgpu.core.rules import Passing
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.stages.hold import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
@@ -61,9 +61,7 @@ _START: Final = Move.START
 class Setting:
     """How the cluster is scheduled."""
 
-    policy: Policy
-    rules: Rules = PLAIN
-    placement: PlacementRule = PlacementRule.FRAGMENTATION
+    scheduling: SchedulingConfig
     restart: Restart = LOSES_ALL
     # A cycle at least this often while somebody waits, for orders that change with time alone.
     tick_ms: int | None = None
@@ -72,7 +70,7 @@ class Setting:
     # Cycles until one decides nothing, as in the service: slower, and seldom another result, since
     # what starts alone leads to is mostly found at the next event anyway.
     settles: bool = False
-    # Predicts run times, and makes the policy that goes by them, in place of `policy`.
+    # Predicts run times, and makes the configuration that goes by them, in place of `scheduling`.
     foresight: Foresight | None = None
 
 
@@ -225,7 +223,8 @@ class _Run:
         self.tell: Tell = _tell_nobody
         self.show: Show | None = None
         self._setting = setting
-        self._policy, self._rules = setting.policy, setting.rules
+        self._scheduling = setting.scheduling
+        self._rules = setting.scheduling.rules
         self._sample_at, self._step = grid
         self._gpu_millis = GPU * sum(len(node.gpus) for node in nodes)
         self._lives: dict[JobId, _Life] = {}
@@ -240,15 +239,18 @@ class _Run:
             self.state.apply(TenantSet(0, tenant))
         for node in nodes:
             self.state.apply(NodeSet(0, node))
-        self.state.ledger.placement_rule = setting.placement
+        setting.scheduling.set_up(self.state)
         has_budgets = any(tenant.budget is not None for tenant in tenants)
-        self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
+        self.state.measures = has_budgets or not isinstance(setting.scheduling.policy, Fifo)
         self._wakes = has_budgets
         self._is_moved_by_events = False  # time alone changes nothing
         # Only who is known to run gives way; nobody else asks whether a start was confirmed.
-        is_asked = setting.rules.preemption is not None
+        is_asked = self._rules.preemption is not None
         self._execution = Execution(is_asked, evicts_at_once=True, saved_at=self._saved_at)
         self._learner: Learner | None = None
+        preemption = self._rules.preemption
+        self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
+        self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
 
     def through(self, arrivals: list[Arrival]) -> _Ran:
         """`arrivals` are in order of time."""
@@ -277,8 +279,8 @@ class _Run:
         foresight = self._setting.foresight
         if foresight is not None and arrivals:
             self._learner = Learner(foresight, arrivals[0].job.submitted_at)
-            self._policy = self._learner.policy
-            self._rules = self._learner.rules(self._setting.rules)
+            self._scheduling = self._learner.scheduling
+            self._rules = self._scheduling.rules
         known = self.state.ledger.tenants
         for tenant_id in dict.fromkeys(arrival.job.tenant_id for arrival in arrivals):
             if tenant_id not in known:
@@ -287,7 +289,9 @@ class _Run:
             arrival.job.options.lease or arrival.job.options.booking is not None
             for arrival in arrivals
         )
-        self._is_moved_by_events = not self._wakes and self._setting.tick_ms is None
+        self._is_moved_by_events = (
+            not self._wakes and self._setting.tick_ms is None and not self._min_run_ms
+        )
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -301,12 +305,21 @@ class _Run:
             wakes_at = self.state.wakes_at()
             if wakes_at is not None and wakes_at > self.state.now:
                 found = wakes_at if found is None else min(found, wakes_at)
+        if self._may_give_way and len(self.state.waiting):
+            found = self._next_maturity(found)
         if found is None and self._promises:
             found = self._next_promise()
         tick = self._setting.tick_ms
         if tick is not None and len(self.state.waiting):
             found = self._next_tick(tick, found)
         return found
+
+    def _next_maturity(self, found: int | None) -> int | None:
+        while self._may_give_way and self._may_give_way[0] <= self.state.now:
+            self._may_give_way.popleft()
+        if not self._may_give_way:
+            return found
+        return self._may_give_way[0] if found is None else min(found, self._may_give_way[0])
 
     def _next_tick(self, tick: int, found: int | None) -> int | None:
         at = self.state.now - self.state.now % tick + tick
@@ -388,7 +401,7 @@ class _Run:
         if self._learner is not None:
             self._learner.reach(now)
         for _ in range(_MOST_ROUNDS):
-            plan = schedule(state, now, self._policy, rules=self._rules, promises=self._promises)
+            plan = self._scheduling.decide(state, now, self._promises)
             self.cycles += 1
             if self.show is not None:
                 self.show(now, plan)
@@ -425,6 +438,8 @@ class _Run:
         limit = job.options.time_limit_ms
         runs = life.left_ms if limit is None else min(limit, life.left_ms)
         heappush(self._ends, (now + runs, job.job_id, attempt, life))
+        if self._min_run_ms:
+            self._may_give_way.append(now + self._min_run_ms)
         if self._learner is not None:
             self._learner.began(job, now)
 
@@ -459,9 +474,9 @@ class _Run:
 def _keeps_its_head(setting: Setting) -> bool:
     """Whether the first job that cannot start stays first, and stops the others, until GPUs become
     free: then arrivals alone change nothing."""
-    rules = setting.rules
+    rules = setting.scheduling.rules
     return (
-        isinstance(setting.policy, Fifo)
+        isinstance(setting.scheduling.policy, Fifo)
         and rules.passing is Passing.STRICT
         and rules.preemption is None
     )

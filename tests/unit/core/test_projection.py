@@ -22,19 +22,20 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
-from tgpu.core.projection import Deciding, Run, project
+from tgpu.core.projection import Run, project
 from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State
 
-FIFO = Deciding(order_policy("fifo"))
+FIFO = CycleContext(SchedulingConfig(order_policy("fifo")))
 
 
 def ten_seconds(_: Job, __: int) -> Run:
     return Run(10_000)
 
 
-def starts(state: State, now: int = 0, deciding: Deciding = FIFO) -> dict[JobId, int]:
-    return project(state, now, deciding, ten_seconds, 100).starts
+def starts(state: State, now: int = 0, context: CycleContext = FIFO) -> dict[JobId, int]:
+    return project(state, now, context, ten_seconds, 100).starts
 
 
 def on_one_gpu(*jobs: Job) -> State:
@@ -135,7 +136,10 @@ def test_a_policy_of_another_package_is_not_asked() -> None:
         raise AssertionError("asked")
 
     state = on_one_gpu(a_job("a"), a_job("b"))
-    assert starts(state, deciding=Deciding(ChoicePolicy("theirs", never))) == {"a": 0, "b": 10_000}
+    assert starts(state, context=CycleContext(SchedulingConfig(ChoicePolicy("theirs", never)))) == {
+        "a": 0,
+        "b": 10_000,
+    }
 
 
 def test_what_is_being_ended_is_gone_in_a_moment() -> None:
@@ -156,8 +160,10 @@ def test_where_time_alone_makes_others_give_way_it_does() -> None:
     state = on_one_gpu(a_job("old"), a_job("new", submitted_at=600_000))
     start(state, "old", 0)
     run(state, "old")
-    deciding = Deciding(order_policy("las"), Rules(preemption=PreemptionRules()))
-    found = project(state, 600_000, deciding, a_day, 50)
+    context = CycleContext(
+        SchedulingConfig(order_policy("las"), Rules(preemption=PreemptionRules()))
+    )
+    found = project(state, 600_000, context, a_day, 50)
     assert found.starts[JobId("new")] <= 660_000
 
 
@@ -180,7 +186,9 @@ def test_who_came_back_is_not_over_when_its_first_attempt_would_have_been() -> N
     start(state, "a", 0)
     run(state, "a")
     rules = Rules(preemption=PreemptionRules())
-    found = starts(state, now=4000, deciding=Deciding(order_policy("priority"), rules))
+    found = starts(
+        state, now=4000, context=CycleContext(SchedulingConfig(order_policy("priority"), rules))
+    )
     assert found == {"urgent": 4000, "a": 5000, "z": 15_000}
 
 
@@ -201,8 +209,8 @@ def test_who_waits_for_a_booking_that_nobody_uses_starts_when_it_is_given_back(
     passing: Passing,
 ) -> None:
     state = with_a_booking(a_job("a"))
-    deciding = Deciding(order_policy("fifo"), Rules(passing))
-    assert starts(state, deciding=deciding) == {"a": 10 * MINUTE}
+    context = CycleContext(SchedulingConfig(order_policy("fifo"), Rules(passing)))
+    assert starts(state, context=context) == {"a": 10 * MINUTE}
 
 
 def test_a_booking_that_a_job_ran_in_is_kept_to_its_end() -> None:
@@ -250,5 +258,7 @@ def test_who_may_not_give_way_yet_does_as_soon_as_it_may() -> None:
     start(state, "low", 0)
     run(state, "low")
     rules = Rules(preemption=PreemptionRules(min_run_ms=4000))
-    found = starts(state, now=1000, deciding=Deciding(order_policy("priority"), rules))
+    found = starts(
+        state, now=1000, context=CycleContext(SchedulingConfig(order_policy("priority"), rules))
+    )
     assert found == {"high": 4000, "low": 14_000}

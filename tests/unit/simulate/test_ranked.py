@@ -7,6 +7,7 @@ import pytest
 from tests.builders import a_job, a_node
 from tgpu.core.policies import RANKED_NAMES, TICK_MS, order_policy
 from tgpu.core.rules import PlacementRule, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.measures import summary
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED
 from tgpu.simulate.result import Result
@@ -19,8 +20,9 @@ GIVING_WAY = Rules(preemption=PreemptionRules(keeps_work=True))
 
 def a_setting(policy: str, **fields: object) -> Setting:
     rules = GIVING_WAY if policy in RANKED_NAMES else Rules()
-    known = {"restart": PUBLISHED, "placement": PlacementRule.CONSOLIDATED, **fields}
-    return Setting(order_policy(policy), rules, tick_ms=TICK_MS, **known)  # type: ignore[arg-type]  # the test knows the fields
+    known = {"restart": PUBLISHED, **fields}
+    scheduling = SchedulingConfig(order_policy(policy), rules, PlacementRule.CONSOLIDATED)
+    return Setting(scheduling, tick_ms=TICK_MS, **known)  # type: ignore[arg-type]  # the test knows the fields
 
 
 def a_cluster(nodes: int = 1) -> Cluster:
