@@ -40,8 +40,8 @@ def test_policies_that_rank_those_who_run_make_them_give_way(tgpu, tmp_path):
     config = a_config(
         tmp_path, "scheduler: {preempt_min_run_seconds: 0, preempt_spare_seconds: 0}\n"
     )
-    arguments = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
-    arguments = (*arguments, "--config", config)
+    given = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
+    arguments = (*given, "--config", config)
     outcome = tgpu(
         "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
     )
