@@ -16,14 +16,15 @@ from time import perf_counter
 from typing import ClassVar
 
 from tgpu.core.estimate import Accuracy, Announced, Spread, accuracy
-from tgpu.core.forward import Deciding, Forward, Run
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
+from tgpu.core.projection import Projection, Run
 from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
 from tgpu.simulate.clusters import read_cluster
@@ -99,7 +100,7 @@ class Watching:
         self.over: list[Announced] = []
 
     def setting(self) -> Setting:
-        return Setting(self, self._rules, PlacementRule.CONSOLIDATED)
+        return Setting(SchedulingConfig(self, self._rules, PlacementRule.CONSOLIDATED))
 
     def at(self, state: State, now: int) -> Order:
         if self._here is None or self._here.state is not state:
@@ -153,11 +154,15 @@ class Watching:
             return Run(guessed if known is None else max(elapsed_ms, known.p50_ms))
 
         state = state_of(picture(here.state, now, self._inner, {}, MOST_JOBS))
-        deciding = Deciding(self._inner, self._rules, promises=here.promises)
-        forward = Forward(state, now, deciding, runs)
-        while not forward.is_over and forward.steps < MOST_STEPS and job_id not in forward.starts:
-            forward.step()
-        return max(now + 1, forward.starts.get(job_id, forward.reached))
+        context = CycleContext(SchedulingConfig(self._inner, self._rules), here.promises)
+        projection = Projection(state, now, context, runs)
+        while (
+            not projection.is_over
+            and projection.steps < MOST_STEPS
+            and job_id not in projection.starts
+        ):
+            projection.step()
+        return max(now + 1, projection.starts.get(job_id, projection.reached))
 
     def _started(self, here: Partition, job_id: JobId, now: int) -> None:
         entry = here.state.entry(job_id)

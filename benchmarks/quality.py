@@ -21,12 +21,13 @@ from benchmarks.estimates import section as estimates
 from benchmarks.packing import packings
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.predictors import load_predictor
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.foresight import Foresight
+from tgpu.simulate.foresight import Foresight, by_what_is_learned
 from tgpu.simulate.jobs import Jobs, Limits
 from tgpu.simulate.measures import Spread, Summary, summary
-from tgpu.simulate.policies import simulated_policy, tick_of
+from tgpu.simulate.policies import service_policy_of, tick_of, time_slicing_of
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.traces import read_trace
@@ -173,21 +174,24 @@ def setting_of(ours: Ours) -> Setting:
         rules = Rules(
             passing=ours.passing, hold_after_ms=None if days is None else days * 86_400_000
         )
-        foresight = None
-        if ours.predictor is not None:
-            make = load_predictor(ours.predictor)
-            foresight = Foresight(make, lambda options: order_policy(ours.policy, 60, options))
         # Told the future, `shortest` needs no bound: that is for those who may be wrong.
-        options = OrderOptions(shortest_bound_seconds=10**9)
-        order = order_policy(ours.policy, 60, options)
-        return Setting(order, rules, ours.placement, foresight=foresight)
+        told = OrderOptions(shortest_bound_seconds=10**9)
+        scheduling = SchedulingConfig(order_policy(ours.policy, 60, told), rules, ours.placement)
+        if ours.predictor is None:
+            return Setting(scheduling)
+        configure = by_what_is_learned(scheduling, ours.policy)
+        foresight = Foresight(load_predictor(ours.predictor), configure)
+        return Setting(scheduling, foresight=foresight)
     giving_way = PreemptionRules(keeps_work=ours.restart.keeps_work)
     return Setting(
-        simulated_policy(ours.policy),
-        Rules(passing=ours.passing, preemption=giving_way),
-        ours.placement,
+        SchedulingConfig(
+            order_policy(service_policy_of(ours.policy)),
+            Rules(passing=ours.passing, preemption=giving_way),
+            ours.placement,
+        ),
         ours.restart,
         tick_ms=tick_of(ours.policy),
+        time_slicing=time_slicing_of(ours.policy),
     )
 
 
@@ -260,6 +264,10 @@ several percent: small differences mean nothing. `quickest` and its constants we
 some two hundred variants tried on these very cases, most of which lost to QSSF on at least one. Its
 lead on `nodes_tight75` and on the two VCs is below one percent, less than what near variants differ
 by: take it for a draw there. Its p99.9 on `nodes_tight75` is worse than that of QSSF.
+
+Each setting is named in full by its row and by what follows: what is not named is off, whatever the
+service's defaults are. `hold_after_seconds` is 0 but where it is told, nobody is spared for having
+just begun or for ending soon, shares count with a half-life of a week, and nobody's cap counts.
 
 Whom others may pass, and for how long:
 

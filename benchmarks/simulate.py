@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs
 from tgpu.simulate.run import Setting, simulate
@@ -35,7 +36,11 @@ REPETITIONS = 3
 # Promised: no worse than n log n. Caches that grow with the cluster cost a little beside it.
 MAX_GROWTH = 1.6
 
-STRICT = Setting(order_policy("fifo"), Rules(passing=Passing.STRICT), PlacementRule.CONSOLIDATED)
+STRICT = Setting(
+    SchedulingConfig(
+        order_policy("fifo"), Rules(passing=Passing.STRICT), PlacementRule.CONSOLIDATED
+    )
+)
 
 
 class Taken(NamedTuple):

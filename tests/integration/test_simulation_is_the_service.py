@@ -11,6 +11,7 @@ from tgpu.core.job import Options
 from tgpu.core.plan import Plan
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.service.clock import ManualClock
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
@@ -35,21 +36,23 @@ def wishes(seed: int) -> list[Wish]:
 
 
 SETTINGS = [
-    Setting(order_policy("fifo"), Rules(Passing.STRICT), PlacementRule.CONSOLIDATED),
-    Setting(order_policy("fifo"), Rules(Passing.GREEDY)),
-    Setting(order_policy("priority"), Rules(Passing.EASY, hold_after_ms=50)),
-    Setting(order_policy("fairshare"), Rules(Passing.CONSERVATIVE)),
-    Setting(order_policy("las")),
-    Setting(order_policy("adaptive")),
+    Setting(
+        SchedulingConfig(order_policy("fifo"), Rules(Passing.STRICT), PlacementRule.CONSOLIDATED)
+    ),
+    Setting(SchedulingConfig(order_policy("fifo"), Rules(Passing.GREEDY))),
+    Setting(SchedulingConfig(order_policy("priority"), Rules(Passing.EASY, hold_after_ms=50))),
+    Setting(SchedulingConfig(order_policy("fairshare"), Rules(Passing.CONSERVATIVE))),
+    Setting(SchedulingConfig(order_policy("las"))),
+    Setting(SchedulingConfig(order_policy("adaptive"))),
 ]
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.rules.passing)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.scheduling.rules.passing)
 async def test_the_simulator_and_the_live_service_make_the_same_plans(setting):
     wanted = wishes(seed=11)
     live, arrivals, cluster = await through_the_service(wanted, setting)
     simulated: list[tuple[int, str]] = []
-    every = Setting(setting.policy, setting.rules, setting.placement, every_cycle=True)
+    every = Setting(setting.scheduling, every_cycle=True)
 
     def show(now: int, plan: Plan) -> None:
         simulated.append((now, repr(plan)))
@@ -73,9 +76,7 @@ async def through_the_service(
         leases=True,
         gpus="sim:4xA100",
         clock=clock,
-        policy=setting.policy,
-        rules=setting.rules,
-        placement=setting.placement,
+        scheduling=setting.scheduling,
     ) as box:
         state = box.service.state
         nodes = tuple(use.node for use in state.ledger.nodes.values())

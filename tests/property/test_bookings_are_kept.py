@@ -14,10 +14,10 @@ from tgpu.core.events import BookingSet, TimePassed
 from tgpu.core.ids import TenantId
 from tgpu.core.node import Placement
 from tgpu.core.plan import Plan
+from tgpu.core.plan_events import plan_events
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import State
-from tgpu.service.enact import events_of
 
 
 class Wish(NamedTuple):
@@ -141,7 +141,7 @@ def test_booked_gpus_are_for_those_who_booked_them(steps, rules):
         for _ in range(2):  # what a cycle lets go of is there for the next
             plan = schedule(state, now, PriorityWithAging(), rules=rules)
             check_starts(state, plan, now)
-            for event in events_of(state, plan, now):
+            for event in plan_events(state, plan, now):
                 state.apply(event)
             check_invariants(state)
         if rules.preemption is not None:

@@ -10,11 +10,12 @@ from tests.builders import a_job, a_node, a_state, start
 from tgpu.cli.render.estimate import start_text, starts_in
 from tgpu.cli.render.words import instant_ms
 from tgpu.core.estimate import Announced, Basis, Estimate, Spread
-from tgpu.core.forward import Deciding, Forward, Run
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import Confidence, Facts, History, Level, by_its_own
+from tgpu.core.projection import Projection, Run
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.wire.estimates_v1 import EstimateModel
 
 MINUTE = 60_000
@@ -63,16 +64,18 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
             return Run(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
         return Run(max(elapsed_ms, told.p50_ms), by=told.confidence)
 
-    forward = Forward(state, NOW, Deciding(order_policy("priority")), runs)
-    while not forward.is_over:
-        forward.step()
-    simulated = forward.starts[waiting.job_id]
+    projection = Projection(
+        state, NOW, CycleContext(SchedulingConfig(order_policy("priority"))), runs
+    )
+    while not projection.is_over:
+        projection.step()
+    simulated = projection.starts[waiting.job_id]
     p50, p90 = a_spread(rng).window(NOW, simulated)
     found = Estimate(p50, p90, NOW, Basis.SIMULATED).within(NOW, 0, None)
     ends = sorted(earliest_end(began[one], limits[one], past[names[one]]) for one in limits)
     wanted = waiting.request.gpu_millis // 1000
     assert ends[wanted - 1] <= found.p50_at <= found.p90_at
-    assert forward.rests_on[waiting.job_id] is not None
+    assert projection.rests_on[waiting.job_id] is not None
 
 
 def a_spread(rng: Random) -> Spread:

@@ -7,7 +7,8 @@ from tests.builders import a_job, a_node
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.predict import History
 from tgpu.core.rules import Passing, PlacementRule, Rules
-from tgpu.simulate.foresight import Foresight
+from tgpu.core.scheduling_config import SchedulingConfig
+from tgpu.simulate.foresight import Foresight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
 
@@ -41,12 +42,13 @@ def test_who_has_waited_the_bound_starts_when_those_before_it_have(
     trace, policy, passing, placement
 ):
     options = OrderOptions(shortest_bound_seconds=BOUND_S, quickest_bound_seconds=BOUND_S)
-    setting = Setting(
+    scheduling = SchedulingConfig(
         order_policy(policy, 60, options),
         Rules(passing=passing, hold_after_ms=BOUND_S * SECOND),
         placement,
-        foresight=Foresight(History, lambda told: order_policy(policy, 60, told), options),
     )
+    foresight = Foresight(History, by_what_is_learned(scheduling, policy, options))
+    setting = Setting(scheduling, foresight=foresight)
     result = simulate(trace, Cluster({"": (a_node("n", 4),)}), setting)
     before = 0  # when the last of those that came before had started
     for outcome in sorted(result.outcomes, key=lambda o: _age(o.arrival)):

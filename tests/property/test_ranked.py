@@ -16,9 +16,11 @@ from tgpu.core.job import Job, Options, Request
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import Plan
+from tgpu.core.policies import order_policy
 from tgpu.core.policies.attained import Adaptive, LeastAttained
 from tgpu.core.policy import OrderPolicy
 from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.simulate.restart import PUBLISHED
@@ -194,7 +196,7 @@ def test_whoever_others_gave_way_to_starts_at_once_and_no_two_take_turns(
         begun.setdefault(now, set()).update(start.job_id for start in plan.starts)
 
     cluster = Cluster({"": (a_node("n0"), a_node("n1"))})
-    setting = Setting(policy, RULES, restart=PUBLISHED, tick_ms=60_000)
+    setting = Setting(SchedulingConfig(policy, RULES), restart=PUBLISHED, tick_ms=60_000)
     result = simulate(a_trace(Random(seed)), cluster, setting, show=show)
     assert result.unfinished == 0
     for now, some in asked.items():
@@ -208,5 +210,10 @@ def test_whoever_others_gave_way_to_starts_at_once_and_no_two_take_turns(
 @given(seed=seeds)
 def test_under_tiresias_everybody_comes_to_an_end(seed: int) -> None:
     cluster = Cluster({"": (a_node("n0"), a_node("n1"))})
-    setting = Setting(Tiresias(), RULES, restart=PUBLISHED, tick_ms=60_000)
+    setting = Setting(
+        SchedulingConfig(order_policy("las"), RULES),
+        restart=PUBLISHED,
+        tick_ms=60_000,
+        time_slicing=Tiresias(),
+    )
     assert simulate(a_trace(Random(seed)), cluster, setting).unfinished == 0

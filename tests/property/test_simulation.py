@@ -12,7 +12,8 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import History
 from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
-from tgpu.simulate.foresight import Foresight
+from tgpu.core.scheduling_config import SchedulingConfig
+from tgpu.simulate.foresight import Foresight, by_what_is_learned
 from tgpu.simulate.restart import PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
@@ -50,11 +51,14 @@ def a_setting(draw: st.DrawFn) -> Setting:
     may_preempt = passing is not Passing.CONSERVATIVE and draw(st.booleans())
     name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest", "quickest")))
     foresees = name in ("shortest", "quickest") and draw(st.booleans())
-    foresight = Foresight(History, lambda options: order_policy(name, 60, options))
-    return Setting(
+    scheduling = SchedulingConfig(
         order_policy(name),
         Rules(passing, preemption=PreemptionRules() if may_preempt else None),
         draw(st.sampled_from(PlacementRule)),
+    )
+    foresight = Foresight(History, by_what_is_learned(scheduling, name))
+    return Setting(
+        scheduling,
         draw(st.sampled_from((Restart(), PUBLISHED, Restart(checkpoint_ms=7)))),
         foresight=foresight if foresees else None,
     )
@@ -97,8 +101,10 @@ def test_cycles_that_are_left_out_would_have_changed_nothing(
     trace: list[Arrival], passing: Passing, placement: PlacementRule
 ) -> None:
     for policy in ("fifo", "priority"):
-        setting = Setting(order_policy(policy), Rules(passing), placement)
-        thorough = Setting(order_policy(policy), Rules(passing), placement, every_cycle=True)
+        setting = Setting(SchedulingConfig(order_policy(policy), Rules(passing), placement))
+        thorough = Setting(
+            SchedulingConfig(order_policy(policy), Rules(passing), placement), every_cycle=True
+        )
         quick, slow = (simulate(trace, CLUSTER, each) for each in (setting, thorough))
         assert quick.outcomes == slow.outcomes
         assert quick.cycles <= slow.cycles
@@ -113,7 +119,7 @@ def test_the_order_in_which_a_trace_is_written_does_not_matter(trace, setting, r
 
 @given(traces())
 def test_strict_first_come_never_starts_a_later_job_before_an_earlier_one(trace) -> None:
-    setting = Setting(order_policy("fifo"), Rules(Passing.STRICT))
+    setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(Passing.STRICT)))
     outcomes = simulate(trace, CLUSTER, setting).outcomes
     starts = [outcome.started_at for outcome in outcomes if outcome.started_at is not None]
     assert len(starts) == len(trace)

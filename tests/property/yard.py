@@ -25,12 +25,11 @@ from tgpu.core.job import Array, Job, Options, Request, Where
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.plan_events import job_preempted, plan_events
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PreemptionRules, Rules
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
-from tgpu.service.enact import events_of
-from tgpu.service.outcome import preempted
 
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")
@@ -94,7 +93,7 @@ class Yard:
     def cycle(self) -> None:
         self.state.apply(TimePassed(self.now))
         self.plan = self.decide()
-        for event in events_of(self.state, self.plan, self.now):
+        for event in plan_events(self.state, self.plan, self.now):
             self.state.apply(event)
         for entry in self.state.placed():
             if entry.progress.state is JobState.SCHEDULED:
@@ -114,7 +113,7 @@ class Yard:
         for entry in placed[: self.rng.randint(0, 2)]:
             job_id = entry.job.job_id
             if entry.progress.gives_way_to is not None:
-                for event in preempted(entry.job, entry.progress, self.now, self.now):
+                for event in job_preempted(entry.job, entry.progress, self.now, self.now):
                     self.state.apply(event)
                 continue
             over = lifecycle.end(job_id, entry.progress, JobState.COMPLETED, self.now)

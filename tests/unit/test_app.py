@@ -225,7 +225,7 @@ def test_a_grpc_port_that_was_asked_for_must_be_free(tmp_path: Path, taken_port:
 
 def rules_of(directory: Path, **scheduler: Any) -> Rules:
     settings = some_settings(directory, scheduler=scheduler, database={"kind": "memory"})
-    return make_service(settings, directory, detect("sim:1xA100")).settings.rules
+    return make_service(settings, directory, detect("sim:1xA100")).settings.scheduling.rules
 
 
 def test_the_settings_decide_who_may_pass(tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_the_orders_take_their_numbers_from_the_settings(tmp_path: Path) -> None
     }
     settings = some_settings(tmp_path, scheduler=scheduler, database={"kind": "memory"})
     service = make_service(settings, tmp_path, detect("sim:1xA100"))
-    assert service.settings.policy == Backfill(Shortest(9000))
-    assert service.settings.policies["priority"] == PriorityWithAging(5000, 2)
+    assert service.settings.scheduling.policy == Backfill(Shortest(9000))
+    assert service.settings.scheduling.policies["priority"] == PriorityWithAging(5000, 2)
     assert service.state.meters.half_life_ms == 5_400_000
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
 from tgpu.app.run_as import run_as_rules
-from tgpu.app.scheduling import Foresight, Scheduling, recorded_values
+from tgpu.app.scheduling import recorded_values, scheduling_config
 from tgpu.app.secret_key import load_sealer
 from tgpu.core.adjust import AdjustRules
 from tgpu.core.external_use import ExternalUseRules
@@ -16,9 +16,6 @@ from tgpu.core.heat import HeatLimits
 from tgpu.core.idle import IdleRules
 from tgpu.core.ids import DEFAULT_TENANT, NodeId, TenantId
 from tgpu.core.overuse import OveruseAction, OveruseRules
-from tgpu.core.policies import OrderOptions, order_policies, rules_under
-from tgpu.core.policy import Policy
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
@@ -29,7 +26,6 @@ from tgpu.engines.local.engine import LocalEngine
 from tgpu.engines.local.startup import BOOT_ID_FILE
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.make import make_dispatch
-from tgpu.policies import load_policy
 from tgpu.predictors import load_predictor
 from tgpu.quota import (
     LocalQuotaProvider,
@@ -73,7 +69,6 @@ def make_service(
     clock: Clock = ManualClock() if settings.scheduler.clock == "manual" else SteadyClock()
     environ = process_environ()
     predictions = _predictions(settings)
-    options = _order_options(settings, predictions)
     hardware = Hardware(
         LOCAL_NODE,
         int(size.cores * settings.devices.cpu_overcommit * CPU),
@@ -90,14 +85,7 @@ def make_service(
         hardware=hardware,
         clock=clock,
         settings=ServiceSettings(
-            policy=_policy(settings, options),
-            policies=order_policies(settings.scheduler.aging_seconds, options),
-            rules=_rules(settings, predictions),
-            placement=PlacementRule(settings.scheduler.placement),
-            most_jobs=settings.scheduler.max_running_jobs or None,
-            fair_share_half_life_ms=round(
-                settings.scheduler.fair_share_half_life_hours * 3_600_000
-            ),
+            scheduling=scheduling_config(settings, predictions),
             tenants=tuple(
                 tenant.to_tenant(settings.billing.cost_per_gpu_hour) for tenant in settings.tenants
             )
@@ -145,19 +133,6 @@ def make_service(
     )
     connect_hooks(service)
     return service
-
-
-def scheduling_of(settings: Settings, foresight: Foresight) -> Scheduling:
-    """How a service with these settings decides."""
-    options = _order_options(settings, foresight)
-    return Scheduling(
-        _policy(settings, options),
-        order_policies(settings.scheduler.aging_seconds, options),
-        _rules(settings, foresight),
-        PlacementRule(settings.scheduler.placement),
-        round(settings.scheduler.fair_share_half_life_hours * 3_600_000),
-        settings.scheduler.max_running_jobs or None,
-    )
 
 
 def make_notices(settings: Settings, service: Service) -> Dispatch:
@@ -274,48 +249,6 @@ def _heat_limits(settings: Settings) -> HeatLimits | None:
     if not scheduler.enable_thermal_aware:
         return None
     return HeatLimits(round(scheduler.thermal_threshold), round(scheduler.thermal_margin))
-
-
-def _policy(settings: Settings, options: OrderOptions) -> Policy:
-    try:
-        scheduler = settings.scheduler
-        return load_policy(scheduler.policy, scheduler.aging_seconds, options)
-    except ValueError as error:
-        raise CannotServe(f"scheduler.policy: {error}") from error
-
-
-def _order_options(settings: Settings, predictions: Foresight) -> OrderOptions:
-    scheduler = settings.scheduler
-    return OrderOptions(
-        scheduler.aging_step,
-        scheduler.shortest_bound_seconds,
-        scheduler.backfill_over,
-        predictions.of_class,
-        scheduler.quickest_bound_seconds,
-        predictions.lookout,
-    )
-
-
-def _rules(settings: Settings, predictions: Foresight) -> Rules:
-    scheduler = settings.scheduler
-    rules = Rules(
-        passing=Passing(scheduler.passing),
-        depth=scheduler.reservation_depth,
-        hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
-        preemption=_preemption(settings, predictions) if scheduler.enable_preemption else None,
-    )
-    return rules_under(scheduler.policy, rules)
-
-
-def _preemption(settings: Settings, predictions: Foresight) -> PreemptionRules:
-    scheduler = settings.scheduler
-    return PreemptionRules(
-        margin=scheduler.preempt_margin,
-        min_run_ms=scheduler.preempt_min_run_seconds * SECOND,
-        spare_ms=scheduler.preempt_spare_seconds * SECOND,
-        most_times=scheduler.preempt_most_times,
-        left=predictions.left_ms,
-    )
 
 
 def _quota(settings: Settings) -> QuotaProvider | None:

@@ -7,10 +7,15 @@ from typing import Final
 from tgpu import __version__
 from tgpu.api.rest.view import iso
 from tgpu.api.sentences import reason_model
-from tgpu.app.compose import scheduling_of
 from tgpu.app.refusal import CannotServe
-from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
-from tgpu.core.cycle import CycleObserver, schedule
+from tgpu.app.scheduling import (
+    as_of_today,
+    former_note,
+    former_policy,
+    scheduling_config,
+    settings_of,
+)
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
@@ -19,6 +24,7 @@ from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.predict import Predictor
 from tgpu.core.rules import Passing
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, SECOND
 from tgpu.core.why.ahead import Ahead, ahead_of
@@ -67,7 +73,7 @@ class InForce:
     """The settings of a moment, and what is to be said about them."""
 
     settings: Settings
-    scheduling: Scheduling
+    scheduling: SchedulingConfig
     is_recorded: bool
     version: str
     notes: tuple[str, ...]
@@ -99,14 +105,13 @@ def in_force(rebuilt: Rebuilt) -> InForce:
     version = "" if event is None else event.version
     if version and version != __version__:
         notes.append(f"decided by version {version}, replayed by {__version__}")
-    scheduling = scheduling_of(settings, rebuilt.foresight)
+    scheduling = scheduling_config(settings, rebuilt.foresight)
     notes += _doubts(settings, scheduling)
-    rebuilt.state.ledger.placement_rule = scheduling.placement
-    rebuilt.state.ledger.most_jobs = scheduling.most_jobs
+    scheduling.set_up(rebuilt.state)
     return InForce(settings, scheduling, event is not None, version, tuple(notes))
 
 
-def _doubts(settings: Settings, scheduling: Scheduling) -> Iterator[str]:
+def _doubts(settings: Settings, scheduling: SchedulingConfig) -> Iterator[str]:
     """What decided then and is not on record."""
     if scheduling.rules.passing is Passing.CONSERVATIVE:
         yield (
@@ -198,7 +203,7 @@ class Promising:
 
     def __init__(self) -> None:
         self._settings: object = self  # of which nobody else can be
-        self._scheduling: Scheduling | None = None
+        self._scheduling: SchedulingConfig | None = None
 
     def __call__(self, rebuilt: Rebuilt, at: int, promises: Promises) -> Promises:
         if self._settings is not rebuilt.settings:
@@ -209,25 +214,7 @@ class Promising:
         if self._scheduling is None:
             return ()
         rebuilt.pass_time(at)
-        return decide(rebuilt.state, at, self._scheduling, promises).reservations
-
-
-def decide(
-    state: State,
-    at: int,
-    scheduling: Scheduling,
-    promises: Promises,
-    observer: CycleObserver | None = None,
-) -> Plan:
-    return schedule(
-        state,
-        at,
-        scheduling.policy,
-        rules=scheduling.rules,
-        policies=scheduling.policies,
-        promises=promises,
-        observer=observer,
-    )
+        return self._scheduling.decide(rebuilt.state, at, promises).reservations
 
 
 class _Cycle:
@@ -240,7 +227,8 @@ class _Cycle:
         self.at = at
 
     def decide(self, observer: CycleObserver | None) -> Plan:
-        return decide(self.state, self.at, self.force.scheduling, self.promises, observer)
+        scheduling = self.force.scheduling
+        return scheduling.decide(self.state, self.at, self.promises, observer=observer)
 
     def ahead(self, entry: Entry) -> Ahead | None:
         policy = self.force.scheduling.policy

@@ -1,16 +1,20 @@
-"""How jobs are scheduled, as the core's values, and the settings that this follows from."""
+"""The one place where settings become the way in which is decided, and their record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pydantic import ValidationError
 
+from tgpu.app.refusal import CannotServe
 from tgpu.core.events import Scalar
 from tgpu.core.job import Job, JobClass
+from tgpu.core.policies import OrderOptions, order_policies, rules_under
 from tgpu.core.policies.quickest import Tells
-from tgpu.core.policy import OrderPolicy, Policy
-from tgpu.core.rules import PlacementRule, Rules
+from tgpu.core.policy import Policy
+from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
+from tgpu.core.units import SECOND
+from tgpu.policies import load_policy
 from tgpu.settings import Settings
 
 RecordedValues = Mapping[str, Scalar | tuple[Scalar, ...]]
@@ -35,16 +39,33 @@ class Foresight(Protocol):
     def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduling:
-    """What a cycle is told besides the state."""
+class _NoForesight:
+    """Nobody knows anything of run times."""
 
-    policy: Policy
-    policies: Mapping[str, OrderPolicy]
-    rules: Rules
-    placement: PlacementRule
-    half_life_ms: int  # of fair shares
-    most_jobs: int | None  # that run at once
+    lookout = None
+
+    def of_class(self, job_class: JobClass, now: int) -> int | None:
+        return None
+
+    def left_ms(self, job: Job, elapsed_ms: int, now: int) -> int | None:
+        return None
+
+
+NO_FORESIGHT: Final[Foresight] = _NoForesight()
+
+
+def scheduling_config(settings: Settings, foresight: Foresight) -> SchedulingConfig:
+    """How a service with these settings decides. CannotServe names a policy that is not there."""
+    scheduler = settings.scheduler
+    options = _order_options(settings, foresight)
+    return SchedulingConfig(
+        _policy(settings, options),
+        _rules(settings, foresight),
+        PlacementRule(scheduler.placement),
+        order_policies(scheduler.aging_seconds, options),
+        round(scheduler.fair_share_half_life_hours * 3_600_000),
+        scheduler.max_running_jobs or None,
+    )
 
 
 def recorded_values(settings: Settings) -> RecordedValues:
@@ -101,3 +122,45 @@ def settings_of(values: RecordedValues) -> tuple[Settings, tuple[str, ...]]:
             if found.get(section, {}).pop(name, None) is None:
                 raise
             unknown.append(f"{section}.{name}")  # a value that this version does not take
+
+
+def _policy(settings: Settings, options: OrderOptions) -> Policy:
+    try:
+        scheduler = settings.scheduler
+        return load_policy(scheduler.policy, scheduler.aging_seconds, options)
+    except ValueError as error:
+        raise CannotServe(f"scheduler.policy: {error}") from error
+
+
+def _order_options(settings: Settings, foresight: Foresight) -> OrderOptions:
+    scheduler = settings.scheduler
+    return OrderOptions(
+        scheduler.aging_step,
+        scheduler.shortest_bound_seconds,
+        scheduler.backfill_over,
+        foresight.of_class,
+        scheduler.quickest_bound_seconds,
+        foresight.lookout,
+    )
+
+
+def _rules(settings: Settings, foresight: Foresight) -> Rules:
+    scheduler = settings.scheduler
+    rules = Rules(
+        passing=Passing(scheduler.passing),
+        depth=scheduler.reservation_depth,
+        hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
+        preemption=_preemption(settings, foresight) if scheduler.enable_preemption else None,
+    )
+    return rules_under(scheduler.policy, rules)
+
+
+def _preemption(settings: Settings, foresight: Foresight) -> PreemptionRules:
+    scheduler = settings.scheduler
+    return PreemptionRules(
+        margin=scheduler.preempt_margin,
+        min_run_ms=scheduler.preempt_min_run_seconds * SECOND,
+        spare_ms=scheduler.preempt_spare_seconds * SECOND,
+        most_times=scheduler.preempt_most_times,
+        left=foresight.left_ms,
+    )

@@ -3,16 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tgpu.app.compose import scheduling_of
 from tgpu.app.replaying import predictor_for
-from tgpu.app.scheduling import Scheduling, as_of_today, former_note, former_policy, settings_of
+from tgpu.app.scheduling import (
+    NO_FORESIGHT,
+    as_of_today,
+    former_note,
+    former_policy,
+    scheduling_config,
+    settings_of,
+)
 from tgpu.core.events import Scalar
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
-from tgpu.journal.again import NO_CHANGES, Changes, MakeScheduling, Tell, live_again
 from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.past import Past, read_past
 from tgpu.journal.rebuild import Foresight
+from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
 from tgpu.simulate.durations import span
 from tgpu.wire.plurals import plural
@@ -44,13 +51,13 @@ def compare(
     """Raises CannotServe where a policy is not there."""
     usual, _ = settings_of(as_of_today(past.values or {}))
     cost = usual.billing.cost_per_gpu_hour
-    same = live_again(past, _maker({}), tell=tell)
+    same = resimulate(past, _maker({}), tell=tell)
     # The GPUs that there were are the same whoever decided.
     really = figures(past, as_it_was(past), same.offered, cost)
     simulated = figures(past, as_it_went(past, same), same.offered, cost)
     changed = None
     if overrides or changes != NO_CHANGES:
-        other = live_again(past, _maker(overrides or {}), changes, tell=tell)
+        other = resimulate(past, _maker(overrides or {}), changes, tell=tell)
         changed = figures(past, as_it_went(past, other), other.offered, cost)
     return Compared(past, really, simulated, changed, cost, _notes(past, usual))
 
@@ -62,23 +69,13 @@ def check_overrides(overrides: Mapping[str, Scalar]) -> None:
         if unknown:
             raise ValueError(f"{key}={value} cannot be set")
     settings, _ = settings_of(overrides)
-    scheduling_of(settings, _Unknowing())
-
-
-class _Unknowing:
-    lookout = None
-
-    def of_class(self, *_: object) -> int | None:
-        return None
-
-    def left_ms(self, *_: object) -> int | None:
-        return None
+    scheduling_config(settings, NO_FORESIGHT)
 
 
 def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
-    def make(values: Values | None, foresight: Foresight) -> Scheduling:
+    def make(values: Values | None, foresight: Foresight) -> SchedulingConfig:
         settings, _ = settings_of({**as_of_today(values or {}), **overrides})
-        return scheduling_of(settings, foresight)
+        return scheduling_config(settings, foresight)
 
     return make
 

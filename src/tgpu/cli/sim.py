@@ -16,10 +16,8 @@ from tgpu.wire.json_words import json_words
 from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
-    from tgpu.core.predict import Predictor
     from tgpu.simulate.problems import BadInput
     from tgpu.simulate.rows import Rows
-    from tgpu.simulate.run import Setting
     from tgpu.simulate.world import Cluster
 
 EPILOG = examples(
@@ -32,6 +30,7 @@ _RUN_EPILOG = examples(
     "tgpu sim run --trace jobs.csv.gz --cluster a=20x8xA100,b=2x8xH100 --html out.html",
     "tgpu sim run --trace philly.csv.gz --cluster vcs.csv --nodes nodes_tight75 --passing strict",
     "tgpu sim run --trace synthetic:10000 --cluster 50x8 --seed 7 --json > easy.json",
+    "tgpu sim run --trace jobs.csv --cluster 100x8 --config gpu-scheduler.yaml",
 )
 _COMPARE_EPILOG = examples(
     "tgpu sim compare fifo.json easy.json fairshare.json",
@@ -48,10 +47,6 @@ app = typer.Typer(
 )
 
 app.command("pack", epilog=PACK_EPILOG)(pack)
-
-
-_TRUTH = "truth"  # the name of the predictor that is told the future
-_FORESEEING = ("shortest", "quickest")  # policies that go by predictions
 
 
 class Passing(StrEnum):
@@ -91,29 +86,42 @@ def run(
             "those of the journal.",
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Simulate the service of this settings file. The options below change it; "
+            "without a file, the service's defaults.",
+        ),
+    ] = None,
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
-    ] = "priority",
+        str | None, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
+    ] = None,
     passing: Annotated[
-        Passing, typer.Option(help="Who may pass a job that cannot start, as scheduler.passing.")
-    ] = Passing.EASY,
+        Passing | None,
+        typer.Option(help="Who may pass a job that cannot start, as scheduler.passing."),
+    ] = None,
     placement: Annotated[
-        Placing, typer.Option(help="Placement strategy, as scheduler.placement.")
-    ] = Placing.FRAGMENTATION,
+        Placing | None, typer.Option(help="Which place a job gets, as scheduler.placement.")
+    ] = None,
     hold_after: Annotated[
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Jobs that waited this long are not overtaken any more; 0 for never.",
+            help="Who waited this long is passed by nobody, as scheduler.hold_after_seconds; 0 "
+            "for never.",
         ),
     ] = None,
     preemption: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--preemption",
-            help="Preempt running jobs for more important ones, or as the policy says.",
+            "--preemption/--no-preemption",
+            help="Running jobs give way to more important ones, or as the policy says, as "
+            "scheduler.enable_preemption.",
         ),
-    ] = False,
+    ] = None,
     keep_work: Annotated[
         bool,
         typer.Option(
@@ -129,13 +137,14 @@ def run(
         ),
     ] = Limited.GIVEN,
     predictor: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
             help="What shortest and quickest go by: history, gbm, limit, none or an installed "
-            "one, which learn as jobs end; truth is told the future, to compare with.",
+            "one, which learn as jobs end, as prediction.predictor; truth is told the future, to "
+            "compare with.",
         ),
-    ] = "history",
+    ] = None,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -170,8 +179,8 @@ def run(
 ) -> None:
     """Simulate a list of jobs on a cluster.
 
-    The service's own code decides who starts when and where. The same input gives the same
-    result.
+    Who starts when and where is decided by the code of the service, with its defaults or with the
+    settings of --config. The same input gives the same result.
     """
     from time import perf_counter
 
@@ -179,29 +188,35 @@ def run(
     from tgpu.cli.render.grid import lay_out
     from tgpu.cli.render.sim import headline, run_grid
     from tgpu.cli.sim_journal import cluster_of
+    from tgpu.cli.sim_settings import simulated_service
     from tgpu.simulate.clusters import read_cluster
     from tgpu.simulate.jobs import Jobs, Limits
     from tgpu.simulate.problems import BadInput
     from tgpu.simulate.report import Run, report
     from tgpu.simulate.run import simulate
 
-    setting = _setting(
-        policy=policy,
-        passing=passing,
-        placement=placement,
-        hold_after=hold_after,
-        preemption=preemption,
+    service = simulated_service(
+        config,
+        {
+            "scheduler.policy": policy,
+            "scheduler.passing": None if passing is None else passing.value,
+            "scheduler.placement": None if placement is None else placement.value,
+            "scheduler.hold_after_seconds": _hold_seconds(hold_after),
+            "scheduler.enable_preemption": preemption,
+            "prediction.predictor": predictor,
+        },
         keep_work=keep_work,
     )
-    if predictor == _TRUTH:
+    if service.is_told_the_future:
         limits = Limited.TRUE
     if nodes is not None and (cluster is None or not Path(cluster).exists()):
         raise bad_input("--nodes names a column of a file, and --cluster names none")
     _check_place("--html", html)
     _check_place("--out", out)
     with sentences():
-        setting = _foreseeing(setting, policy, predictor, history)
+        setting = service.setting(history)
         machines = cluster_of(trace) if cluster is None else read_cluster(cluster, nodes)
+        machines = service.with_tenants(machines)
         rows = _rows(trace, format, machines, seed)
         jobs = Jobs(rows, machines, Limits(limits.value))
         if jobs.problems and not skip_bad:
@@ -219,14 +234,14 @@ def run(
     what = Run(
         trace=rows.file,
         cluster=_cluster_name(cluster, nodes),
-        policy=policy,
-        passing=setting.rules.passing.value,
-        placement=placement.value,
+        policy=service.policy,
+        passing=setting.scheduling.rules.passing.value,
+        placement=setting.scheduling.placement.value,
         limits=limits.value,
-        predictor=predictor if setting.foresight is not None else "",
         seed=seed if rows.format == "synthetic" else None,
         skipped=len(jobs.problems),
         seconds=round(took, 3),
+        **service.told(),
     )
     document = report(what, machines, result)
     if out is not None:
@@ -267,69 +282,15 @@ def compare(
     show_lines(lay_out(run_grid(documents, names), width()))
 
 
-def _setting(
-    *,
-    policy: str,
-    passing: Passing,
-    placement: Placing,
-    hold_after: str | None,
-    preemption: bool,
-    keep_work: bool,
-) -> "Setting":
+def _hold_seconds(text: str | None) -> int | None:
+    from math import ceil
+
     from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
-    from tgpu.core import rules
-    from tgpu.simulate.policies import rules_of, simulated_policy, tick_of
-    from tgpu.simulate.restart import LOSES_ALL, PUBLISHED
-    from tgpu.simulate.run import Setting
 
-    hold_ms = None
-    if hold_after not in (None, "0"):
-        hold_ms = round(read_option("--hold-after", parse_duration, hold_after or "") * 1000)
-    try:
-        order = simulated_policy(policy)
-    except ValueError as error:
-        raise bad_input(f"--policy: {error}") from error
-    given = rules.Rules(
-        passing=rules.Passing(passing.value),
-        hold_after_ms=hold_ms,
-        preemption=rules.PreemptionRules(keeps_work=keep_work) if preemption else None,
-    )
-    return Setting(
-        order,
-        rules_of(policy, given),
-        rules.PlacementRule(placement.value),
-        PUBLISHED if keep_work else LOSES_ALL,
-        tick_ms=tick_of(policy),
-    )
-
-
-def _foreseeing(setting: "Setting", policy: str, predictor: str, history: Path | None) -> "Setting":
-    """With predictions, where something goes by them."""
-    from dataclasses import replace
-
-    from tgpu.cli.sim_predictor import Watched
-    from tgpu.predictors import PREDICTOR_NAMES, Gbm, load_predictor
-    from tgpu.simulate.foresight import Foresight
-    from tgpu.simulate.past import read_past_jobs
-    from tgpu.simulate.policies import simulated_policy
-
-    try:
-        make = load_predictor("limit" if predictor == _TRUTH else predictor)
-    except ValueError as error:
-        raise bad_input(f"--predictor: {error}") from error
-    if policy not in _FORESEEING and setting.rules.preemption is None:
-        return setting
-
-    def made() -> "Predictor":
-        found = make()
-        if isinstance(found, Gbm):
-            found.in_background = False  # the same result each time, however busy the machine is
-        return found if predictor in (_TRUTH, *PREDICTOR_NAMES) else Watched(found, predictor)
-
-    past = () if history is None else tuple(read_past_jobs(history))
-    foresight = Foresight(made, lambda options: simulated_policy(policy, options), past=past)
-    return replace(setting, foresight=foresight)
+    if text in (None, "0"):
+        return None if text is None else 0
+    return ceil(read_option("--hold-after", parse_duration, text or ""))
 
 
 @contextmanager

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tgpu.core.events import Scalar
     from tgpu.core.ids import TenantId
     from tgpu.core.node import Node
-    from tgpu.journal.again import Changes
     from tgpu.journal.past import Past
+    from tgpu.journal.resimulate import Changes
 
 EPILOG = examples(
     "tgpu whatif --quota vision.A100=4",
@@ -178,7 +178,7 @@ def _overrides(
 
 def _changes(past: "Past", quotas: list[str], add: list[str], remove: list[str]) -> "Changes":
     from tgpu.core.ids import NodeId
-    from tgpu.journal.again import Changes
+    from tgpu.journal.resimulate import Changes
 
     ledger = past.beginning().state.ledger
     tenants = {*ledger.tenants, *past.tenants()}

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from tgpu.core.ids import JobId, TenantId
+from tgpu.core.plan import Preemption, PreemptionCause
 from tgpu.core.state import State
 
 ANOTHER: Final = "another job"
@@ -25,6 +26,25 @@ def whose(state: State, to: str) -> TenantId | None:
         return other.job.tenant_id
     booking = state.ledger.bookings.get(to)
     return None if booking is None else booking.tenant_id
+
+
+def reason_of(state: State, preemption: Preemption) -> str:
+    """With all names, for the receipt: those see them who see both tenants."""
+    to = preemption.to
+    victim, other = state.entry(preemption.victim), state.entry(to)
+    match preemption.cause:
+        case PreemptionCause.PRIORITY:
+            if victim is None or other is None:
+                return f"gives way to job {to}"
+            priorities = f"priority {other.job.priority} over {victim.job.priority}"
+            return f"gives way to job {to} ({priorities})"
+        case PreemptionCause.RECLAIM:
+            whose = "its tenant" if other is None else f"tenant {other.job.tenant_id}"
+            return f"gives way: quota of {whose} reclaimed by job {to}"
+        case PreemptionCause.BOOKING:
+            return f"gives way: its GPUs are booked: {to}"
+        case PreemptionCause.POLICY:
+            return f"gives way to job {to}, as the scheduling policy chose"
 
 
 def named_in(cause: str | None) -> str | None:

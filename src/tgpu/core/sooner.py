@@ -9,13 +9,14 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from tgpu.core.cycle import CycleObserver, schedule
-from tgpu.core.forward import Deciding, Forward, Runs
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING
 from tgpu.core.plan import Plan
 from tgpu.core.predict import Confidence
+from tgpu.core.projection import Projection, Runs
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.snapshot import Picture, fill, state_of
 from tgpu.core.state import State
 from tgpu.core.what_if import NEWEST
@@ -34,7 +35,7 @@ class World(NamedTuple):
 
     picture: Picture
     now: int
-    deciding: Deciding
+    context: CycleContext
     runs: Runs
 
 
@@ -63,25 +64,31 @@ def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked |
     for job in jobs:
         state.restore(job, PENDING)
     wanted = {job.job_id for job in jobs}
-    forward = Forward(state, world.now, world.deciding, world.runs)
-    while not forward.is_over and forward.steps < most_steps:
-        forward.step()
-        yield _asked(forward, jobs)
-        if wanted <= forward.starts.keys():
+    projection = Projection(state, world.now, world.context, world.runs)
+    while not projection.is_over and projection.steps < most_steps:
+        projection.step()
+        yield _asked(projection, jobs)
+        if wanted <= projection.starts.keys():
             return
 
 
-def _asked(forward: Forward, jobs: Sequence[Job]) -> Asked:
+def _asked(projection: Projection, jobs: Sequence[Job]) -> Asked:
     starts = [
-        (forward.starts[job.job_id], forward.rests_on[job.job_id])
+        (projection.starts[job.job_id], projection.rests_on[job.job_id])
         for job in jobs
-        if job.job_id in forward.starts
+        if job.job_id in projection.starts
     ]
     is_all = len(starts) == len(jobs)
     first_at, first_by = min(starts, default=(None, None), key=_at)
     last_at, last_by = max(starts, key=_at) if is_all else (None, None)
     return Asked(
-        first_at, last_at, forward.reached, forward.guessed_from, forward.steps, first_by, last_by
+        first_at,
+        last_at,
+        projection.reached,
+        projection.guessed_from,
+        projection.steps,
+        first_by,
+        last_by,
     )
 
 
@@ -123,19 +130,11 @@ def _candidates(world: World, job: Job) -> Iterator[Change]:
     state.restore(job, PENDING)
     entry = state.entry(job.job_id)
     assert entry is not None  # it was put there just now
-    calm = world.deciding.asking_nobody()
+    config, promises, refused_classes = world.context
+    calm = config.asking_nobody()
 
     def decide(observer: CycleObserver | None) -> Plan:
-        return schedule(
-            state,
-            now,
-            calm.policy,
-            calm.refused_classes,
-            rules=calm.rules,
-            policies=calm.policies,
-            promises=calm.promises,
-            observer=observer,
-        )
+        return calm.decide(state, now, promises, refused_classes, observer)
 
     found: Why = why(state, entry, now, decide)
     yield from changes(state.ledger, job, found, now)

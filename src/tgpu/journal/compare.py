@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.units import GPU
-from tgpu.journal.again import Lived
 from tgpu.journal.past import NOTHING, Past
+from tgpu.journal.resimulate import Resimulated
 from tgpu.simulate.measures import SHORTEST_MS, Spread, jain, spread
 
 _GPU_HOUR: Final = GPU * 3_600_000
@@ -78,7 +78,7 @@ def as_it_was(past: Past) -> list[Course]:
     return courses
 
 
-def as_it_went(past: Past, lived: Lived) -> list[Course]:
+def as_it_went(past: Past, lived: Resimulated) -> list[Course]:
     return [
         Course(
             job_id,

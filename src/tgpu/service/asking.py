@@ -36,7 +36,7 @@ async def ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
 async def _ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
     now, most = estimates.clock.now(), estimates.settings.most_jobs
     new = [as_new(job, now) for job in jobs[:most]]
-    world = World(estimates.picture(now), now, estimates.deciding(), estimates.runs(now))
+    world = World(estimates.picture(now), now, estimates.context(), estimates.runs(now))
     steps = 2 * most
     longest = None if estimates.clock.manual else _LONGEST_SECONDS
     played: list[Asked] = await _drained(play(world, new, steps), longest)

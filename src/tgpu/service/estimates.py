@@ -19,11 +19,12 @@ import structlog
 
 from tgpu.core.estimate import Announced, Basis, Estimate, Spread, Tail, is_news
 from tgpu.core.events import Event, JobMoved
-from tgpu.core.forward import Deciding, Forward, Run, Runs
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
+from tgpu.core.projection import Projection, Run, Runs
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.snapshot import Picture, fill, picture
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State, earliest_start
@@ -67,7 +68,7 @@ class Estimates(Observer):
     def __init__(
         self,
         state: State,
-        deciding: Callable[[], Deciding],
+        context: Callable[[], CycleContext],
         predictions: Predictions,
         clock: Clock,
         settings: EstimateSettings,
@@ -75,9 +76,9 @@ class Estimates(Observer):
         feed: Feed,
         scored: Callable[[Announced], None] | None = None,
     ) -> None:
-        """`deciding` is how the service would decide now; `scored` is told of each that started."""
+        """`context` is how the service would decide now; `scored` is told of each that started."""
         self._state = state
-        self.deciding = deciding
+        self.context = context
         self._predictions = predictions
         self.clock = clock
         self.settings = settings
@@ -125,7 +126,7 @@ class Estimates(Observer):
         return found.within(now, earliest_start(self._state, entry), latest)
 
     def _promised(self, job_id: JobId) -> int | None:
-        promises = self.deciding().promises
+        promises = self.context().promises
         found = (one.at for one in promises if one.job_id == job_id and one.at != FAR)
         return next(found, None)
 
@@ -258,22 +259,22 @@ class Estimates(Observer):
             self._found, self._tail, self._made = {}, None, (version, now)
             return []
         began = time.perf_counter()
-        taken, deciding = self.picture(now), self.deciding()
+        taken, context = self.picture(now), self.context()
         self._spent = time.perf_counter() - began
         await self._look_up(taken)
         state = State()
         await self._in_slices(fill(state, taken))
-        forward = Forward(state, now, deciding, self.runs(now))
+        projection = Projection(state, now, context, self.runs(now))
         # Where the clock stands still steps are counted, and the answer is the same each time.
         budget = None if self.clock.manual else self.settings.budget_seconds
-        await self._in_slices(_steps(forward, 2 * self.settings.most_jobs), budget)
+        await self._in_slices(_steps(projection, 2 * self.settings.most_jobs), budget)
         found = {
-            job_id: self.estimate(now, at, forward.guessed_from, forward.rests_on[job_id])
-            for job_id, at in forward.starts.items()
+            job_id: self.estimate(now, at, projection.guessed_from, projection.rests_on[job_id])
+            for job_id, at in projection.starts.items()
         }
         left = waiting - len(found)
-        is_cut = not (taken.is_whole and forward.is_over)
-        self._tail = Tail(now, forward.reached, len(found), left) if is_cut and found else None
+        is_cut = not (taken.is_whole and projection.is_over)
+        self._tail = Tail(now, projection.reached, len(found), left) if is_cut and found else None
         self._found, self._made = found, (version, now)
         news = []
         for job_id, estimate in found.items():
@@ -281,7 +282,9 @@ class Estimates(Observer):
             if entry is None or entry.progress.state is not JobState.PENDING:
                 continue  # it moved on meanwhile
             if estimate.basis is not Basis.NEXT_CYCLE:
-                self._announce(entry.job, entry.progress.attempt, forward.starts[job_id], estimate)
+                self._announce(
+                    entry.job, entry.progress.attempt, projection.starts[job_id], estimate
+                )
                 if is_news(self._told.get(job_id), estimate):
                     self._told[job_id] = estimate
                     news.append((entry.job, estimate))
@@ -289,9 +292,8 @@ class Estimates(Observer):
 
     def picture(self, now: int) -> Picture:
         """What is true, for those who look ahead from here."""
-        deciding = self.deciding()
-        most = self.settings.most_jobs
-        return picture(self._state, now, deciding.policy, deciding.policies, most)
+        config, most = self.context().config, self.settings.most_jobs
+        return picture(self._state, now, config.policy, config.policies, most)
 
     def runs(self, now: int) -> Runs:
         """As known now, however far the run goes."""
@@ -309,8 +311,10 @@ class Estimates(Observer):
         def runs(job: Job, elapsed_ms: int) -> Run:
             found = known(job, elapsed_ms)
             if found is not None:
-                return Run(max(elapsed_ms, found.p50_ms), by=found.confidence)
-            return Run(max(_UNKNOWN_MS, 2 * elapsed_ms), is_known=False, by=_NOTHING)
+                ms = max(elapsed_ms, found.p50_ms)
+                return Run(_within_limit(job, ms), by=found.confidence)
+            ms = max(_UNKNOWN_MS, 2 * elapsed_ms)
+            return Run(_within_limit(job, ms), is_known=False, by=_NOTHING)
 
         return runs
 
@@ -418,7 +422,14 @@ class Estimates(Observer):
             self._dirty = documents | self._dirty  # the store says so itself
 
 
-def _steps(forward: Forward, most: int) -> Iterator[None]:
-    while not forward.is_over and forward.steps < most:
-        forward.step()
+def _within_limit(job: Job, ms: int) -> int:
+    """A guess is no proof that a job fails at its limit: those who need it to end well are told
+    when they start if it does."""
+    limit = job.options.time_limit_ms
+    return ms if limit is None else min(limit, ms)
+
+
+def _steps(projection: Projection, most: int) -> Iterator[None]:
+    while not projection.is_over and projection.steps < most:
+        projection.step()
         yield

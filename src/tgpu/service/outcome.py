@@ -13,8 +13,8 @@ from tgpu.core.cause import (
     sentence,
 )
 from tgpu.core.events import JobMoved
-from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.plan_events import job_preempted
 from tgpu.core.state import Entry
 from tgpu.engines.api import Observation, Phase
 from tgpu.service.attempt_key import current_key
@@ -42,7 +42,7 @@ def conclude(
     if _gave_way(entry.progress, seen):
         last = replace(entry.progress, exit_code=seen.exit_code)
         ran = seen.phase is not Phase.NOT_STARTED
-        return preempted(entry.job, last, seen.at, now, ran=ran)
+        return job_preempted(entry.job, last, seen.at, now, ran=ran)
     match seen.phase:
         case Phase.RUNNING:
             return _running(entry, seen)
@@ -52,21 +52,6 @@ def conclude(
             return [_not_started(entry, seen, now)]
         case Phase.LOST:
             return [_lost(entry, seen, now, hardware)]
-
-
-def preempted(
-    job: Job, progress: Progress, at: int, eligible_at: int, *, ran: bool = True
-) -> list[JobMoved]:
-    """It has given way: two moves of one commit, so that nobody finds it neither here nor there."""
-    gpu_millis = job.request.gpu_millis if ran else 0
-    gone = lifecycle.preempt(job.job_id, progress, at, gpu_millis)
-    cause = progress.cause or "gave way"
-    again = lifecycle.requeue(job.job_id, gone, eligible_at, cause, counts=False)
-    again = replace(again, fault=Fault.PREEMPTED)
-    return [
-        JobMoved(at, job.job_id, Move.PREEMPT, gone),
-        JobMoved(at, job.job_id, Move.REQUEUE, again),
-    ]
 
 
 def _gave_way(progress: Progress, seen: Observation) -> bool:

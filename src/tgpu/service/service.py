@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tgpu.core.cycle import CycleObserver, schedule
+from tgpu.core.cycle import CycleObserver
 from tgpu.core.errors import Conflict
 from tgpu.core.events import (
     Event,
@@ -24,16 +24,15 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.forward import Deciding
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.core.meter import DEFAULT_HALF_LIFE_MS, Meters
 from tgpu.core.plan import BackfillReservation, Plan
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.policy import ChoicePolicy, Policy
 from tgpu.core.predict import History, Prediction
 from tgpu.core.reasons import Reason
-from tgpu.core.rules import PLAIN, PlacementRule, Rules
+from tgpu.core.rules import PlacementRule
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State, unmet_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
@@ -51,7 +50,6 @@ from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
 from tgpu.service.disk import LOOK_SECONDS, Disk, NoDisk
 from tgpu.service.editing import Editing
-from tgpu.service.enact import Enacted, enact
 from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
@@ -69,6 +67,7 @@ from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
 from tgpu.service.observer import Observer, Observers
 from tgpu.service.ownership import Sight
+from tgpu.service.plan_commit import PlanCommit, prepare_commit
 from tgpu.service.predictions import Predictions
 from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
@@ -109,7 +108,7 @@ _FIRST_LOOK_SECONDS = 2.0
 class ServiceSettings:
     """What the loops need to know. Made by the composition root from `settings.Settings`."""
 
-    policy: Policy
+    scheduling: SchedulingConfig
     tenants: tuple[Tenant, ...]
     launch: LaunchSettings
     interval_seconds: float
@@ -119,11 +118,6 @@ class ServiceSettings:
     cost_per_gpu_hour: float = 0.0
     agent_offline_seconds: float = 30.0
     gangs: bool = True  # whether jobs may have several workers
-    policies: Mapping[str, OrderPolicy] = field(default_factory=dict)  # for queues that name one
-    rules: Rules = PLAIN
-    placement: PlacementRule = PlacementRule.FRAGMENTATION
-    most_jobs: int | None = None  # that run at once; None: as many as there is room for
-    fair_share_half_life_ms: int = DEFAULT_HALF_LIFE_MS
     bookings: BookingLimits = DEFAULT_LIMITS
     adjust: AdjustSettings | None = None  # None: borrowing limits stay as they were set
     step_millis: int = GPU_STEP  # parts of GPUs come in steps of this
@@ -168,9 +162,7 @@ class Service:
         disk: Disk | None = None,
     ) -> None:
         self.state = State()
-        self.state.meters = Meters(settings.fair_share_half_life_ms)
-        self.state.ledger.placement_rule = settings.placement
-        self.state.ledger.most_jobs = settings.most_jobs
+        settings.scheduling.set_up(self.state)
         self.store = store
         self.engine = engine
         self.hardware = hardware
@@ -182,7 +174,7 @@ class Service:
         self.feed = Feed(self.state, store)
         self.estimates = Estimates(
             self.state,
-            self._deciding,
+            self._context,
             self.predictions,
             clock,
             settings.estimates,
@@ -260,7 +252,11 @@ class Service:
         self.bookings = BookingCommands(self.state, self.writer, clock, settings.bookings)
         self.gate = QuotaGate(quota or LocalQuotaProvider(self._quota_of))
         self.reasons = Reasons(
-            self.state, self.gate, settings.policy, settings.policies, self._dry_run
+            self.state,
+            self.gate,
+            settings.scheduling.policy,
+            settings.scheduling.policies,
+            self._dry_run,
         )
         self.clock_watch = ClockWatch(
             clock,
@@ -425,7 +421,7 @@ class Service:
             found += self._attempts.strangers.problems()
         found += self.engine_problems()
         if self._policy_trouble:
-            name = self.settings.policy.name
+            name = self.settings.scheduling.policy.name
             found.append(f"scheduling policy {name}: {self._policy_trouble}; no job starts")
         if self.gate.trouble:
             found.append(f"quota provider {self.gate.name}: {self.gate.trouble}")
@@ -580,7 +576,7 @@ class Service:
         if self._adjuster is not None:
             await self._adjuster.adjust(now)
         planned: list[JobId] = []
-        enacted = Enacted()
+        enacted = PlanCommit()
         notices: dict[TenantId, Notice] = {}
         seconds = 0.0
 
@@ -595,7 +591,7 @@ class Service:
                 state, lambda refused_classes: self._decide(state, now, refused_classes)
             )
             planned[:] = [start.job_id for start in plan.starts]
-            enacted = enact(state, plan, now)
+            enacted = prepare_commit(state, plan, now)
             enacted.events += stops(state, now, enacted.events)
             notices = self.notices.due(state, now)
             enacted.documents |= notice_documents(notices)
@@ -626,7 +622,7 @@ class Service:
 
     def _decide(self, state: State, now: int, refused_classes: Collection[JobClass]) -> Plan:
         """A policy from elsewhere that fails starts nothing; what must end, ends all the same."""
-        policy = self.settings.policy
+        policy = self.settings.scheduling.policy
         if self.disk.is_low:  # what starts now would fail, again and again, and write that down
             return self._schedule(state, now, ChoicePolicy(policy.name, lambda *_: None), ())
         if not isinstance(policy, ChoicePolicy):
@@ -642,12 +638,9 @@ class Service:
         self._policy_trouble = None
         return plan
 
-    def _deciding(self) -> Deciding:
+    def _context(self) -> CycleContext:
         """How the next cycle would decide, for those who look further ahead."""
-        settings = self.settings
-        return Deciding(
-            settings.policy, settings.rules, settings.policies, self._promises, self.gate.refused
-        )
+        return CycleContext(self.settings.scheduling, self._promises, self.gate.refused)
 
     def _dry_run(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan:
         """What a cycle would decide now; nothing comes of it."""
@@ -661,16 +654,8 @@ class Service:
         refused_classes: Collection[JobClass],
         observer: CycleObserver | None = None,
     ) -> Plan:
-        return schedule(
-            state,
-            now,
-            policy,
-            refused_classes,
-            rules=self.settings.rules,
-            policies=self.settings.policies,
-            promises=self._promises,
-            observer=observer,
-        )
+        config = self.settings.scheduling.by(policy)
+        return config.decide(state, now, self._promises, refused_classes, observer)
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -743,7 +728,10 @@ class Service:
 
     async def _keep_learning(self) -> None:
         """What jobs usually ask for; on a manual clock it stays as it is, for the same answers."""
-        if self.settings.placement is PlacementRule.FRAGMENTATION and not self.clock.manual:
+        if (
+            self.settings.scheduling.placement is PlacementRule.FRAGMENTATION
+            and not self.clock.manual
+        ):
             await MixLearner(self.state, self.store, self.writer, self.clock).run()
 
     async def _set_tenants(self) -> None:

@@ -1,16 +1,19 @@
 """Predictions inside a simulation: what ended teaches, as it does in the service."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tgpu.core.calibration import PastJob
 from tgpu.core.ids import DEFAULT_TENANT
 from tgpu.core.job import Job
 from tgpu.core.neighbours import Lookout, Neighbours
-from tgpu.core.policies import OrderOptions
+from tgpu.core.policies import OrderOptions, order_policy
+from tgpu.core.policies.quickest import Tells
 from tgpu.core.predict import Forecast, Predictor
-from tgpu.core.rules import Rules
-from tgpu.simulate.policies import SimulatedPolicy
+from tgpu.core.scheduling_config import SchedulingConfig
+
+# The configuration that goes by what a learner knows.
+Configure = Callable[["Learner"], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +21,26 @@ class Foresight:
     """How to predict; each partition learns by itself, as a cluster of its own."""
 
     make: Callable[[], Predictor]
-    policy: Callable[[OrderOptions], SimulatedPolicy]
-    options: OrderOptions = field(default_factory=OrderOptions)
+    configure: Configure
     past: Sequence[PastJob] = ()  # of before the first arrival, in any order
+
+
+def by_what_is_learned(
+    config: SchedulingConfig, name: str, options: OrderOptions | None = None
+) -> Configure:
+    """The same, in the order with this name as far as predictions go: also who is about to end is
+    spared by them."""
+
+    def configure(learner: "Learner") -> SchedulingConfig:
+        known = replace(
+            options or OrderOptions(), predicted=learner.of_class, tells=learner.lookout
+        )
+        rules = config.rules
+        if rules.preemption is not None:
+            rules = replace(rules, preemption=replace(rules.preemption, left=learner.left_ms))
+        return replace(config, policy=order_policy(name, 60, known), rules=rules)
+
+    return configure
 
 
 class Learner:
@@ -32,19 +52,10 @@ class Learner:
         self._neighbours = Neighbours()
         past = [one for one in foresight.past if one.submitted_at < before]
         self._past = sorted(past, key=lambda one: one.ended_at, reverse=True)
-        self.policy = foresight.policy(
-            replace(
-                foresight.options,
-                predicted=self._forecast,
-                tells=Lookout(self._forecast, self._neighbours),
-            )
-        )
-
-    def rules(self, rules: Rules) -> Rules:
-        """Who is about to end is spared by what is predicted too."""
-        if rules.preemption is None:
-            return rules
-        return replace(rules, preemption=replace(rules.preemption, left=self._forecast.left_ms))
+        self.of_class = self._forecast.__call__
+        self.left_ms = self._forecast.left_ms
+        self.lookout: Tells | None = Lookout(self._forecast, self._neighbours)
+        self.scheduling = foresight.configure(self)
 
     def reach(self, now: int) -> None:
         """Learn what of the past is over by now."""

@@ -50,8 +50,16 @@ def _what(document: Mapping[str, Any]) -> str:
     return (
         f"{jobs}{never}{skipped} on {nodes} with "
         f"{document['gpus']:,} GPUs; passing {run['passing']}, placement {run['placement']}, "
-        f"time limits {run['limits']}. Simulated."
+        f"time limits {run['limits']}; "
+        f"{_settings(run)}. Simulated."
     )
+
+
+def _settings(run: Mapping[str, Any]) -> str:
+    """Which settings, and all of them that decide."""
+    values = ", ".join(f"{name} {value}" for name, value in run["settings"].items())
+    whose = f"settings of {run['config']}" if run["config"] else "the defaults of the service"
+    return f"{whose} ({values})" if values else whose
 
 
 def _table(found: Mapping[str, Any]) -> str:

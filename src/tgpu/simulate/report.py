@@ -1,6 +1,7 @@
 """A simulation as a document: what was run and what came out of it."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tgpu import __version__
@@ -27,6 +28,10 @@ class Run:
     seed: int | None = None
     skipped: int = 0  # bad lines that were left out
     seconds: float = 0.0  # that it took
+    config: str = ""  # the settings file; empty: the defaults of the service
+    keep_work: bool = False  # who gave way went on where it was
+    # All settings by which was decided, under their names.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def report(run: Run, cluster: Cluster, result: Result) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Drive the core by a trace: at each instant first the ends, then the arrivals, then one cycle.
 
-Nothing here decides: who starts where is `core.cycle.schedule`, what a move changes is
-`core.lifecycle`, what is true is `core.state`. Partitions have nothing to do with each other, so
+Nothing here decides: who starts where is `core.cycle.schedule`, what comes of a plan is
+`core.plan_events`, what is true is `core.state`. Partitions have nothing to do with each other, so
 each is a cluster of its own, run from its first arrival to its last end; large ones at the same
 time, in processes of their own.
 """
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,24 +16,27 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from tgpu.core import lifecycle
-from tgpu.core.cycle import schedule
 from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
 from tgpu.core.fragmentation import MIX, unusable
 from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState, Move
+from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
+from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.plan_events import (
+    Execution,
+    frees_something,
+    job_ended,
+    may_find_more,
+    plan_events,
+)
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import PLAIN, Passing, PlacementRule, Rules
+from tgpu.core.rules import Passing
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
 from tgpu.simulate.foresight import Foresight, Learner
-from tgpu.simulate.policies import SimulatedPolicy
 from tgpu.simulate.restart import LOSES_ALL, Restart
 from tgpu.simulate.result import Outcome, Result, Sample, Span
 from tgpu.simulate.side_by_side import Tell, processors, side_by_side
@@ -58,21 +62,25 @@ _START: Final = Move.START
 class Setting:
     """How the cluster is scheduled."""
 
-    policy: SimulatedPolicy
-    rules: Rules = PLAIN
-    placement: PlacementRule = PlacementRule.FRAGMENTATION
+    scheduling: SchedulingConfig
     restart: Restart = LOSES_ALL
     # A cycle at least this often while somebody waits, for orders that change with time alone.
     tick_ms: int | None = None
     # Also the cycles of which it is known that they change nothing: slower, with the same result.
     every_cycle: bool = False
-    # Predicts run times, and makes the policy that goes by them, in place of `policy`.
+    # Cycles until one decides nothing, as in the service: slower, and seldom another result, since
+    # what starts alone leads to is mostly found at the next event anyway.
+    settles: bool = False
+    # Predicts run times, and makes the configuration that goes by them, in place of `scheduling`.
     foresight: Foresight | None = None
 
+    # Gives the GPUs out in rounds, in place of the service's cycle: to compare with.
+    time_slicing: TimeSliced | None = None
+
     def __post_init__(self) -> None:
-        policy = self.policy
-        if isinstance(policy, TimeSliced) and self.tick_ms != policy.round_ms:
-            raise ValueError(f"tick_ms must be {policy.round_ms}, the policy's, not {self.tick_ms}")
+        rounds = self.time_slicing
+        if rounds is not None and self.tick_ms != rounds.round_ms:
+            raise ValueError(f"tick_ms must be {rounds.round_ms}, the policy's, not {self.tick_ms}")
 
 
 def simulate(
@@ -224,7 +232,8 @@ class _Run:
         self.tell: Tell = _tell_nobody
         self.show: Show | None = None
         self._setting = setting
-        self._policy, self._rules = setting.policy, setting.rules
+        self._scheduling = setting.scheduling
+        self._rules = setting.scheduling.rules
         self._sample_at, self._step = grid
         self._gpu_millis = GPU * sum(len(node.gpus) for node in nodes)
         self._lives: dict[JobId, _Life] = {}
@@ -239,14 +248,18 @@ class _Run:
             self.state.apply(TenantSet(0, tenant))
         for node in nodes:
             self.state.apply(NodeSet(0, node))
-        self.state.ledger.placement_rule = setting.placement
+        setting.scheduling.set_up(self.state)
         has_budgets = any(tenant.budget is not None for tenant in tenants)
-        self.state.measures = has_budgets or not isinstance(setting.policy, Fifo)
+        self.state.measures = has_budgets or not isinstance(setting.scheduling.policy, Fifo)
         self._wakes = has_budgets
         self._is_moved_by_events = False  # time alone changes nothing
         # Only who is known to run gives way; nobody else asks whether a start was confirmed.
-        self._confirms = setting.rules.preemption is not None
+        is_asked = self._rules.preemption is not None
+        self._execution = Execution(is_asked, evicts_at_once=True, saved_at=self._saved_at)
         self._learner: Learner | None = None
+        preemption = self._rules.preemption
+        self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
+        self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
 
     def through(self, arrivals: list[Arrival]) -> _Ran:
         """`arrivals` are in order of time."""
@@ -275,8 +288,8 @@ class _Run:
         foresight = self._setting.foresight
         if foresight is not None and arrivals:
             self._learner = Learner(foresight, arrivals[0].job.submitted_at)
-            self._policy = self._learner.policy
-            self._rules = self._learner.rules(self._setting.rules)
+            self._scheduling = self._learner.scheduling
+            self._rules = self._scheduling.rules
         known = self.state.ledger.tenants
         for tenant_id in dict.fromkeys(arrival.job.tenant_id for arrival in arrivals):
             if tenant_id not in known:
@@ -285,7 +298,9 @@ class _Run:
             arrival.job.options.lease or arrival.job.options.booking is not None
             for arrival in arrivals
         )
-        self._is_moved_by_events = not self._wakes and self._setting.tick_ms is None
+        self._is_moved_by_events = (
+            not self._wakes and self._setting.tick_ms is None and not self._min_run_ms
+        )
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -299,12 +314,21 @@ class _Run:
             wakes_at = self.state.wakes_at()
             if wakes_at is not None and wakes_at > self.state.now:
                 found = wakes_at if found is None else min(found, wakes_at)
+        if self._may_give_way and len(self.state.waiting):
+            found = self._next_maturity(found)
         if found is None and self._promises:
             found = self._next_promise()
         tick = self._setting.tick_ms
         if tick is not None and len(self.state.waiting):
             found = self._next_tick(tick, found)
         return found
+
+    def _next_maturity(self, found: int | None) -> int | None:
+        while self._may_give_way and self._may_give_way[0] <= self.state.now:
+            self._may_give_way.popleft()
+        if not self._may_give_way:
+            return found
+        return self._may_give_way[0] if found is None else min(found, self._may_give_way[0])
 
     def _next_tick(self, tick: int, found: int | None) -> int | None:
         at = self.state.now - self.state.now % tick + tick
@@ -353,19 +377,15 @@ class _Run:
             _, job_id, attempt, life = heappop(ends)
             if life.attempt != attempt or life.ended_at is not None:
                 continue  # it gave way meanwhile
-            limit = life.arrival.job.options.time_limit_ms
+            limit, entry = life.arrival.job.options.time_limit_ms, self._entry(job_id)
             if limit is not None and limit < life.left_ms:
-                self._finish(job_id, life, JobState.FAILED, now, "time limit reached")
+                over = job_ended(entry, JobState.FAILED, now, cause="time limit reached")
             else:
-                self._finish(job_id, life, _COMPLETED, now, None)
+                over = job_ended(entry, _COMPLETED, now, exit_code=0)
+            self.state.apply(over)
+            self._note_end(life, over.progress.state, now)
 
-    def _finish(
-        self, job_id: JobId, life: _Life, to: JobState, now: int, cause: str | None
-    ) -> None:
-        code = 0 if to is _COMPLETED else None
-        progress = self._entry(job_id).progress
-        ended = lifecycle.end(job_id, progress, to, now, exit_code=code, cause=cause)
-        self.state.apply(JobMoved(now, job_id, _MOVES[to], ended))
+    def _note_end(self, life: _Life, to: JobState, now: int) -> None:
         life.state, life.ended_at = to, now
         if self._learner is not None and life.last_start is not None:
             was_preempted = bool(life.preemptions)
@@ -399,70 +419,68 @@ class _Run:
             self._promises = plan.reservations
             self._is_stopped = self._may_skip and plan.stopped_by is not None
             self._carry_out(plan, now)
-            if not plan.preemptions:
+            if not self._leads_further(plan):
                 break
 
     def _plan(self, now: int) -> Plan:
-        policy, rules = self._policy, self._rules
-        if isinstance(policy, TimeSliced):
-            return schedule_round(self.state, now, policy, rules)
-        return schedule(self.state, now, policy, rules=rules, promises=self._promises)
+        rounds = self._setting.time_slicing
+        if rounds is not None:
+            return schedule_round(self.state, now, rounds, self._rules)
+        return self._scheduling.decide(self.state, now, self._promises)
+
+    def _leads_further(self, plan: Plan) -> bool:
+        return may_find_more(plan, self._rules) if self._setting.settles else frees_something(plan)
 
     def _carry_out(self, plan: Plan, now: int) -> None:
-        for job_id in plan.expired:
-            self._finish(job_id, self._lives[job_id], _COMPLETED, now, "its time was up")
-        for job_id, cause in plan.unsatisfiable:
-            self._finish(job_id, self._lives[job_id], JobState.CANCELLED, now, cause)
-        for preemption in plan.preemptions:
-            self._preempt(preemption, now)
-        for claim in plan.nominations:
-            progress = self._entry(claim.job_id).progress
-            if progress.claim != claim.placement:
-                claimed = lifecycle.nominate(claim.job_id, progress, claim.placement)
-                self.state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
-        for start in plan.starts:
-            self._vain = 0
-            self._start(start, now)
+        state, lives = self.state, self._lives
+        for event in plan_events(state, plan, now, self._execution):
+            state.apply(event)
+            if not isinstance(event, JobMoved):
+                continue
+            move, life = event.move, lives[event.job_id]
+            if move is _START:
+                self._note_start(life, event.progress.attempt, now)
+            elif move is Move.PREEMPT:
+                self._note_preemption(life, now)
+            elif event.progress.state in TERMINAL:
+                self._note_end(life, event.progress.state, now)
 
-    def _start(self, start: Start, now: int) -> None:
-        job_id = start.job_id
-        entry = self._entry(job_id)
-        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
-        self.state.apply(JobMoved(now, job_id, _START, placed))
-        if self._confirms:
-            running = lifecycle.run(job_id, placed, now, None)
-            self.state.apply(JobMoved(now, job_id, Move.RUN, running))
-        life = self._lives[job_id]
-        life.attempt = placed.attempt
+    def _note_start(self, life: _Life, attempt: int, now: int) -> None:
+        job = life.arrival.job
+        self._vain = 0
+        life.attempt = attempt
         life.last_start = now
         if life.started_at is None:
             life.started_at = now
-        limit = entry.job.options.time_limit_ms
+        limit = job.options.time_limit_ms
         runs = life.left_ms if limit is None else min(limit, life.left_ms)
-        heappush(self._ends, (now + runs, job_id, placed.attempt, life))
+        heappush(self._ends, (now + runs, job.job_id, attempt, life))
+        if self._min_run_ms:
+            self._may_give_way.append(now + self._min_run_ms)
         if self._learner is not None:
-            self._learner.began(entry.job, now)
+            self._learner.began(job, now)
 
-    def _preempt(self, preemption: Preemption, now: int) -> None:
-        """It is gone at once: nobody waits for a grace here."""
-        entry, life = self._entry(preemption.victim), self._lives[preemption.victim]
-        job, began = entry.job, life.last_start
+    def _saved_at(self, entry: Entry, now: int) -> int:
+        """Up to when the work counts of one that gives way now."""
+        life = self._lives[entry.job.job_id]
+        began = life.last_start
         assert began is not None  # who gives way was running
-        left = self._setting.restart.left_ms(life.left_ms, now - began, job.request.gpu_millis)
-        kept_until = min(now, began + max(0, life.left_ms - left))
-        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
-        asked = replace(asked, checkpoint_at=kept_until)
-        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
-        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
-        self.state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
-        self.state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
-        life.left_ms = left
-        life.earlier = (*life.earlier, (began, now))
+        return min(now, began + max(0, life.left_ms - self._left_ms(life, now)))
+
+    def _left_ms(self, life: _Life, now: int) -> int:
+        assert life.last_start is not None
+        gpu_millis = life.arrival.job.request.gpu_millis
+        return self._setting.restart.left_ms(life.left_ms, now - life.last_start, gpu_millis)
+
+    def _note_preemption(self, life: _Life, now: int) -> None:
+        assert life.last_start is not None
+        life.left_ms = self._left_ms(life, now)
+        life.earlier = (*life.earlier, (life.last_start, now))
         life.preemptions += 1
         life.attempt = 0  # the end that was set for it is none
         life.last_start = None
         if self._learner is not None:
-            self._learner.came_back(job)
+            self._learner.came_back(life.arrival.job)
 
     def _entry(self, job_id: JobId) -> Entry:
         entry = self.state.entry(job_id)
@@ -470,19 +488,12 @@ class _Run:
         return entry
 
 
-_MOVES: Final = {
-    JobState.COMPLETED: Move.COMPLETE,
-    JobState.FAILED: Move.FAIL,
-    JobState.CANCELLED: Move.CANCEL,
-}
-
-
 def _keeps_its_head(setting: Setting) -> bool:
     """Whether the first job that cannot start stays first, and stops the others, until GPUs become
     free: then arrivals alone change nothing."""
-    rules = setting.rules
+    rules = setting.scheduling.rules
     return (
-        isinstance(setting.policy, Fifo)
+        isinstance(setting.scheduling.policy, Fifo)
         and rules.passing is Passing.STRICT
         and rules.preemption is None
     )

@@ -13,9 +13,9 @@ from tgpu.core.clock_step import moved_by
 from tgpu.core.digest import digest
 from tgpu.core.events import ClockStepped
 from tgpu.core.state import State
-from tgpu.journal.again import live_again
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
+from tgpu.journal.resimulate import resimulate
 from tgpu.service.clock import ManualClock
 from tgpu.service.service import Service
 from tgpu.service.writer import Decision
@@ -58,7 +58,7 @@ async def test_lived_again_every_job_starts_and_ends_as_it_did(tmp_path: Path) -
     lines, _ = await a_history(tmp_path, {"scheduler.policy": "fifo"})
     past = past_of(Journal("test", lines), None, None)
     assert past is not None
-    lived = live_again(past, whatif._maker({}))
+    lived = resimulate(past, whatif._maker({}))
     unlike = [
         job_id
         for job_id, fate in lived.fates.items()

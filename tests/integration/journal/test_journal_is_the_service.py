@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.integration.journal.history import BEGIN, Player, a_history, a_service, lines_of
-from tgpu.app.replaying import Promising, decide, in_force, passages, replay
+from tgpu.app.replaying import Promising, in_force, passages, replay
 from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
@@ -56,7 +56,7 @@ def replayed(lines: list[bytes]) -> list[tuple[Step, Plan]]:
             continue
         walk.rebuilt.pass_time(step.at)
         state, force = walk.rebuilt.state, in_force(walk.rebuilt)
-        plan = decide(state, step.at, force.scheduling, walk.promises)
+        plan = force.scheduling.decide(state, step.at, walk.promises)
         assert differences(recorded(step, state), decided(plan, state)) == []
         found.append((step, plan))
     return found

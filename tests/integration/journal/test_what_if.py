@@ -7,10 +7,10 @@ from tgpu.app import whatif
 from tgpu.app.whatif import compare, past_of
 from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.node import Gpu, Node
-from tgpu.journal.again import Changes, Lived, live_again
 from tgpu.journal.cut import cut
 from tgpu.journal.lines import Journal
 from tgpu.journal.past import Past
+from tgpu.journal.resimulate import Changes, Resimulated, resimulate
 
 EXACT = {
     "fifo": {"scheduler.policy": "fifo"},
@@ -21,11 +21,11 @@ EXACT = {
 MEMORY = {"database.kind": "memory"}
 
 
-def again(past: Past) -> Lived:
-    return live_again(past, whatif._maker({}))
+def again(past: Past) -> Resimulated:
+    return resimulate(past, whatif._maker({}))
 
 
-def unlike(past: Past, lived: Lived) -> list[str]:
+def unlike(past: Past, lived: Resimulated) -> list[str]:
     assert lived.fates.keys() == past.lives.keys()
     return [
         job_id

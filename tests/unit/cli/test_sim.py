@@ -6,6 +6,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tgpu import predictors
+from tgpu.app.scheduling import recorded_values
+from tgpu.settings import Settings
 
 TRACE = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,1,30,8\n3,2,10,1\n"
 BAD = "job_id,submit_s,duration_s,gpus\n1,0,60,8\n2,-1,30,8\n3,2,10,99\n"
@@ -35,7 +37,11 @@ def test_a_run_prints_json_with_the_setting_and_the_summary(tgpu, tmp_path):
 
 
 def test_policies_that_rank_those_who_run_make_them_give_way(tgpu, tmp_path):
-    arguments = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
+    config = a_config(
+        tmp_path, "scheduler: {preempt_min_run_seconds: 0, preempt_spare_seconds: 0}\n"
+    )
+    given = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
+    arguments = (*given, "--config", config)
     outcome = tgpu(
         "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
     )
@@ -231,3 +237,69 @@ def test_a_damaged_file_and_a_line_with_too_many_fields_are_named(tgpu, tmp_path
     outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path, text), "--cluster", "1x8")
     assert outcome.code == 2
     assert "line 2: has more fields than the header" in outcome.err
+
+
+def a_config(tmp_path, text):
+    path = tmp_path / "service.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_without_a_file_the_defaults_are_those_of_the_service(tgpu, tmp_path):
+    outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", "--json")
+    run = json.loads(outcome.out)["run"]
+    usual = Settings()
+    assert (run["config"], run["policy"]) == ("", usual.scheduler.policy)
+    assert run["settings"] == json.loads(json.dumps(recorded_values(usual)))
+    assert run["settings"]["scheduler.hold_after_seconds"] == 3600
+
+
+def test_a_settings_file_is_the_service_that_is_simulated(tgpu, tmp_path):
+    config = a_config(tmp_path, "scheduler: {policy: fifo, passing: strict, max_running_jobs: 1}\n")
+    text = "job_id,submit_s,duration_s,gpus\n1,0,60,1\n2,1,30,1\n"
+    arguments = ("--trace", a_trace(tmp_path, text), "--cluster", "1x8", "--config", config)
+    found = json.loads(tgpu("sim", "run", *arguments, "--json").out)
+    assert found["summary"]["wait_s"]["max"] == 59  # one at a time
+    assert (found["run"]["config"], found["run"]["passing"]) == ("service.yaml", "strict")
+    assert found["run"]["settings"]["scheduler.max_running_jobs"] == 1
+    assert "settings of service.yaml" in tgpu("sim", "run", *arguments).out
+
+
+def test_options_change_what_the_file_says(tgpu, tmp_path):
+    config = a_config(
+        tmp_path, "scheduler: {policy: fifo, passing: strict, placement: consolidated}\n"
+    )
+    arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--config", config)
+    changes = ("--passing", "greedy", "--hold-after", "2h", "--no-preemption")
+    run = json.loads(tgpu("sim", "run", *arguments, *changes, "--json").out)["run"]
+    assert (run["policy"], run["passing"], run["placement"]) == ("fifo", "greedy", "consolidated")
+    assert run["settings"]["scheduler.hold_after_seconds"] == 7200
+
+
+def test_quotas_of_a_settings_file_hold(tgpu, tmp_path):
+    config = a_config(tmp_path, "tenants: [{tenant_id: red, max_gpus: 1}]\n")
+    text = "job_id,submit_s,duration_s,gpus,tenant\n1,0,60,1,red\n2,1,30,1,red\n3,1,30,1,blue\n"
+    arguments = ("--trace", a_trace(tmp_path, text), "--cluster", "1x8", "--config", config)
+    found = json.loads(tgpu("sim", "run", *arguments, "--json").out)
+    assert found["summary"]["wait_s"]["max"] == 59
+
+
+def test_a_settings_file_that_cannot_be_is_named(tgpu, tmp_path):
+    arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--config")
+    wrong = tgpu("sim", "run", *arguments, a_config(tmp_path, "scheduler: {passing: often}\n"))
+    assert (wrong.code, "scheduler.passing" in wrong.err) == (2, True)
+    policy = tgpu("sim", "run", *arguments, a_config(tmp_path, "scheduler: {policy: luck}\n"))
+    assert policy.code == 2
+    assert "scheduler.policy: no scheduling policy 'luck'" in policy.err
+
+
+def test_results_that_differ_in_other_settings_say_so(tgpu, tmp_path):
+    files = []
+    for span in ("1h", "2h"):
+        out = tmp_path / f"{span}.json"
+        arguments = ("--cluster", "1x8", "--hold-after", span, "--out", str(out))
+        tgpu("sim", "run", "--trace", a_trace(tmp_path), *arguments)
+        files.append(str(out))
+    lines = tgpu("sim", "compare", *files).out.splitlines()
+    (told,) = [line.split() for line in lines if "scheduler." in line]
+    assert told == ["scheduler.hold_after_seconds", "3600", "7200"]

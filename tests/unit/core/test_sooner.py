@@ -1,9 +1,10 @@
 """Questions about jobs that nobody has submitted."""
 
 from tests.builders import a_gpu, a_job, a_node, a_state, start
-from tgpu.core.forward import Deciding, Run
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
+from tgpu.core.projection import Run
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture
 from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
 from tgpu.core.state import State
@@ -19,7 +20,7 @@ def an_hour(_: Job, __: int) -> Run:
 def a_world(state: State | None = None) -> World:
     policy = order_policy("fifo")
     taken = picture(state or full(), 0, policy, {}, 100)
-    return World(taken, 0, Deciding(policy), an_hour)
+    return World(taken, 0, CycleContext(SchedulingConfig(policy)), an_hour)
 
 
 def asked(world: World, jobs: list[Job]) -> list[Asked]:

@@ -9,14 +9,16 @@ import pytest
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, FailingStore, a_box, a_submission
 from tgpu.core.estimate import Announced, Basis, Estimate
-from tgpu.core.ids import JobId
+from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Options
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
+from tgpu.core.rules import Passing, Rules
 from tgpu.core.state import State
 from tgpu.service import estimates as module
 from tgpu.service.asking import ask
+from tgpu.service.bookings import Wish
 from tgpu.service.clock import WallClock
 from tgpu.service.estimates import EstimateSettings
 from tgpu.service.feed import Subscription
@@ -303,3 +305,19 @@ async def test_a_question_changes_nothing() -> None:
         assert len(store.commits) == before
         assert box.service.state.live_count() == 2
         assert await box.submit(a_submission()) == "1"  # no number was spent on it
+
+
+@pytest.mark.parametrize("passing", Passing)
+async def test_a_reservation_that_nobody_uses_is_given_back_in_estimates_as_in_truth(
+    passing: Passing,
+) -> None:
+    minutes = 60_000
+    async with a_box(gpus=ONE_GPU, leases=True, rules=Rules(passing)) as box:
+        wish = Wish(TenantId("default"), 1, 60 * minutes, unused_ms=10 * minutes)
+        await box.service.bookings.reserve(wish)
+        await box.submit(a_submission(job_id="a"))
+        await box.tick(0)
+        told = await p50(box, "a")
+        assert told == 10 * minutes
+        await box.tick(told)  # gives it back, and the commit wakes the next cycle
+        assert await box.tick(told) == ["a"]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from tests.unit.service.eventually import eventually
@@ -12,6 +12,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Detail, Options, Request
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies.priority import PriorityWithAging
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import gpu_millis
@@ -33,6 +34,7 @@ from tgpu.store.memory import MemoryStore
 
 NODE = NodeId("local")
 DEFAULT = Tenant(TenantId("default"))
+_SCHEDULING = tuple(field.name for field in fields(SchedulingConfig))
 
 
 def a_submission(
@@ -130,6 +132,7 @@ async def a_box(
 ) -> AsyncIterator[Box]:
     """A service on a clock that stands still; `leases`: without an engine."""
     clock = clock or ManualClock()
+    scheduling = {name: settings.pop(name) for name in _SCHEDULING if name in settings}
     fake = None if leases else engine or FakeEngine(clock=clock.now)
     provider = provider or SimulatedProvider(gpus)
     service = Service(
@@ -142,7 +145,7 @@ async def a_box(
         predictions=predictions,
         settings=replace(
             ServiceSettings(
-                policy=PriorityWithAging(),
+                scheduling=replace(SchedulingConfig(PriorityWithAging()), **scheduling),
                 tenants=tuple(tenants),
                 launch=LaunchSettings(
                     grace_ms=1000, home="/", default_environment={"PATH": "/bin"}

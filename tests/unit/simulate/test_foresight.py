@@ -7,14 +7,19 @@ from tgpu.core.job import class_of
 from tgpu.core.policies import order_policy
 from tgpu.core.policies.shortest import Shortest
 from tgpu.core.predict import Facts, History, NoPredictor
-from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.core.rules import PLAIN, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
+from tgpu.simulate.foresight import Foresight, Learner, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate
 
 
 def foreseeing(policy, make=History, past=()):
-    foresight = Foresight(make, lambda options: order_policy(policy, 60, options), past=past)
-    return Setting(order_policy(policy), foresight=foresight)
+    scheduling = SchedulingConfig(order_policy(policy))
+    return Setting(scheduling, foresight=Foresight(make, learned(policy), past))
+
+
+def learned(policy, rules=PLAIN):
+    return by_what_is_learned(SchedulingConfig(order_policy(policy), rules), policy)
 
 
 def waiting_pair():
@@ -66,21 +71,20 @@ def test_past_jobs_teach_before_the_first_arrival():
 
 def test_nobody_learns_from_the_future():
     later = [PastJob(Facts("default", "ada", 1_000), 1_150, 10, 1_160)]
-    foresight = Foresight(History, lambda options: order_policy("shortest", 60, options))
-    learner = Learner(Foresight(History, foresight.policy, past=later), before=1_100)
+    learner = Learner(Foresight(History, learned("shortest"), later), before=1_100)
     learner.reach(10**9)
-    assert isinstance(learner.policy, Shortest)
-    assert learner.policy.predicted is not None
-    assert learner.policy.predicted(class_of(a_job(user="ada")), 10**9) is None
+    policy = learner.scheduling.policy
+    assert isinstance(policy, Shortest)
+    assert policy.predicted is not None
+    assert policy.predicted(class_of(a_job(user="ada")), 10**9) is None
 
 
 def test_who_ends_soon_is_spared_by_what_is_predicted():
-    foresight = Foresight(History, lambda options: order_policy("shortest", 60, options))
-    learner = Learner(foresight, before=0)
+    rules = Rules(preemption=PreemptionRules(spare_ms=5_000))
+    learner = Learner(Foresight(History, learned("shortest", rules)), before=0)
     for number in range(20):
         learner.ended(a_job(f"j{number}", user="ada"), 1_000, number, was_preempted=False)
-    rules = learner.rules(Rules(preemption=PreemptionRules(spare_ms=5_000)))
-    assert rules.preemption is not None
-    assert rules.preemption.left is not None
-    assert rules.preemption.left(a_job("now", user="ada"), 500, 30) == 500
-    assert learner.rules(Rules()) == Rules()
+    preemption = learner.scheduling.rules.preemption
+    assert preemption is not None
+    assert preemption.left is not None
+    assert preemption.left(a_job("now", user="ada"), 500, 30) == 500

@@ -1,26 +1,25 @@
-"""Which policies simulations have, and what comes with them."""
+"""Published policies of simulations, and what comes with them."""
 
 import pytest
 
 from tgpu.core.policies import POLICY_NAMES
-from tgpu.core.rules import Passing, Rules
-from tgpu.simulate.policies import COMPARED_NAMES, rules_of, simulated_policy, tick_of
+from tgpu.simulate.policies import PUBLISHED_NAMES, service_policy_of, tick_of, time_slicing_of
 
 
-@pytest.mark.parametrize("name", [*POLICY_NAMES, *COMPARED_NAMES])
-def test_a_simulation_has_the_policies_of_a_service_and_published_ones(name: str) -> None:
-    assert simulated_policy(name).name == name
+@pytest.mark.parametrize("name", PUBLISHED_NAMES)
+def test_a_published_policy_is_known_by_its_name(name: str) -> None:
+    slicing = time_slicing_of(name)
+    assert slicing is not None
+    assert slicing.name == name
+    assert name not in POLICY_NAMES
 
 
-def test_an_unknown_policy_is_refused_with_all_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'lottery'; there are: priority, .*, tiresias$"):
-        simulated_policy("lottery")
+def test_a_policy_of_a_service_needs_no_rounds() -> None:
+    assert [time_slicing_of(name) for name in POLICY_NAMES] == [None] * len(POLICY_NAMES)
 
 
-def test_under_tiresias_whoever_fits_passes_as_under_las() -> None:
-    given = Rules(Passing.STRICT, hold_after_ms=60)
-    assert rules_of("tiresias", given) == rules_of("las", given) != given
-    assert rules_of("fifo", given) == given
+def test_under_tiresias_the_rules_are_those_of_las() -> None:
+    assert (service_policy_of("tiresias"), service_policy_of("fifo")) == ("las", "fifo")
 
 
 def test_somebody_looks_every_minute_where_time_alone_changes_ranks() -> None:

@@ -5,9 +5,11 @@ from random import Random
 import pytest
 
 from tests.builders import a_job, a_node
+from tgpu.core.policies import order_policy
 from tgpu.core.rules import PlacementRule, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.measures import summary
-from tgpu.simulate.policies import simulated_policy
+from tgpu.simulate.policies import service_policy_of, time_slicing_of
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED
 from tgpu.simulate.result import Result
 from tgpu.simulate.run import Setting, simulate
@@ -20,8 +22,10 @@ GIVING_WAY = Rules(preemption=PreemptionRules(keeps_work=True))
 
 def a_setting(policy: str, **fields: object) -> Setting:
     rules = GIVING_WAY if policy in RANKED else Rules()
-    known = {"restart": PUBLISHED, "placement": PlacementRule.CONSOLIDATED, **fields}
-    return Setting(simulated_policy(policy), rules, tick_ms=60_000, **known)  # type: ignore[arg-type]  # the test knows the fields
+    known = {"restart": PUBLISHED, "time_slicing": time_slicing_of(policy), **fields}
+    order = order_policy(service_policy_of(policy))
+    scheduling = SchedulingConfig(order, rules, PlacementRule.CONSOLIDATED)
+    return Setting(scheduling, tick_ms=60_000, **known)  # type: ignore[arg-type]  # the test knows the fields
 
 
 def a_cluster(nodes: int = 1) -> Cluster:

@@ -6,6 +6,7 @@ from tests.builders import a_job, a_node
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate import run
 from tgpu.simulate.restart import PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
@@ -13,8 +14,8 @@ from tgpu.simulate.side_by_side import side_by_side
 from tgpu.simulate.world import Arrival, Cluster
 
 FIFO = order_policy("fifo")
-STRICT = Setting(FIFO, Rules(passing=Passing.STRICT))
-GREEDY = Setting(FIFO)
+STRICT = Setting(SchedulingConfig(FIFO, Rules(passing=Passing.STRICT)))
+GREEDY = Setting(SchedulingConfig(FIFO))
 
 
 def a_cluster(nodes=1, gpus=8):
@@ -112,7 +113,9 @@ PREEMPTING = Rules(preemption=PreemptionRules())
 )
 def test_who_gives_way_goes_on_as_the_restart_says(restart, ended_at):
     trace = [arrives("low", 0, 100, gpus=8), arrives("high", 40, 60, gpus=8, priority=900)]
-    result = simulate(trace, a_cluster(), Setting(FIFO, PREEMPTING, restart=restart))
+    result = simulate(
+        trace, a_cluster(), Setting(SchedulingConfig(FIFO, PREEMPTING), restart=restart)
+    )
     assert times(result) == {"low": (0, ended_at), "high": (40, 100)}
     low = result.outcomes[0]
     assert low.preemptions == 1
@@ -128,8 +131,8 @@ def test_gangs_take_whole_nodes_when_consolidated():
     """12 GPUs need an empty node and half of another: with three half nodes free they wait."""
     trace = [arrives(name, 0, 10, gpus=4, spread=True) for name in "abc"]
     trace.append(arrives("gang", 1, 5, gpus=12, workers=3))
-    loose = Setting(FIFO)
-    consolidated = Setting(FIFO, placement=PlacementRule.CONSOLIDATED)
+    loose = Setting(SchedulingConfig(FIFO))
+    consolidated = Setting(SchedulingConfig(FIFO, placement=PlacementRule.CONSOLIDATED))
     assert times(simulate(trace, a_cluster(3), loose))["gang"] == (1, 6)
     assert times(simulate(trace, a_cluster(3), consolidated))["gang"] == (10, 15)
 
@@ -201,6 +204,6 @@ def test_who_is_shown_the_plans_is_shown_them_all(monkeypatch):
 def test_ticks_add_cycles_while_somebody_waits():
     trace = [arrives("a", 0, 100, gpus=8), arrives("b", 1, 5, gpus=8)]
     without = simulate(trace, a_cluster(), GREEDY)
-    ticking = simulate(trace, a_cluster(), Setting(FIFO, tick_ms=10))
+    ticking = simulate(trace, a_cluster(), Setting(SchedulingConfig(FIFO), tick_ms=10))
     assert times(ticking) == times(without)
     assert ticking.cycles > without.cycles + 5

@@ -7,7 +7,9 @@ import pytest
 from tests.builders import a_job, a_node, a_state, run, start, started, submit
 from tgpu.core.events import TimePassed
 from tgpu.core.plan import Plan
+from tgpu.core.policies.fifo import Fifo
 from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import State
 from tgpu.simulate.run import Setting
 from tgpu.simulate.time_slicing import schedule_round
@@ -82,4 +84,4 @@ def test_who_may_not_be_preempted_keeps_its_gpus() -> None:
 @pytest.mark.parametrize("tick_ms", [None, 30_000])
 def test_a_simulation_that_would_miss_rounds_is_refused(tick_ms: int | None) -> None:
     with pytest.raises(ValueError, match="tick_ms must be 60000, the policy's, not"):
-        Setting(Tiresias(), PREEMPTING, tick_ms=tick_ms)
+        Setting(SchedulingConfig(Fifo(), PREEMPTING), tick_ms=tick_ms, time_slicing=Tiresias())

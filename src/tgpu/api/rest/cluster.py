@@ -104,7 +104,7 @@ def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
         problem="; ".join(service.problems()) or None,
         engine=service.engine.name if service.engine is not None else "none",
         store=service.store.name,
-        policy=service.settings.policy.name,
+        policy=service.settings.scheduling.policy.name,
         clock="manual" if service.clock.manual else "auto",
         version=__version__,
         uptime_seconds=max(0.0, service.uptime_seconds()),

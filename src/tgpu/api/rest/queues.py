@@ -151,7 +151,7 @@ async def scheduler_info(request: Request) -> SchedulerInfo:
         if queue.enabled and caller.sees(queue.tenant_id)
     ]
     return SchedulerInfo(
-        policy=service.settings.policy.name,
+        policy=service.settings.scheduling.policy.name,
         quota_provider=service.gate.name,
         active_queues=len(enabled),
         pending_jobs=visible_counts(service, caller)[JobState.PENDING],

@@ -33,7 +33,7 @@ async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
         if caller.sees(each.tenant_id) and tenant_id in (None, each.tenant_id)
     ]
     return ShareList(
-        policy=service.settings.policy.name,
+        policy=service.settings.scheduling.policy.name,
         half_life_hours=service.state.meters.half_life_ms / _HOUR_MS,
         at=iso(now),
         tenants=found,

@@ -11,6 +11,7 @@ _SPREADS: Final = (
     ("wait", "wait_s"),
     ("wait, more than 8 GPUs", "large_wait_s"),
 )
+_TOLD: Final = {f"scheduler.{name}" for name in ("policy", "passing", "placement")}
 _PARTS: Final = (
     ("mean", "mean"),
     ("median", "median"),
@@ -24,10 +25,19 @@ def headline(document: Mapping[str, Any]) -> str:
     run = document["run"]
     nodes, gpus = f"{document['nodes']:,}", f"{document['gpus']:,}"
     machines = f"{plural(nodes, 'node')}, {plural(gpus, 'GPU')}"
+    config = run.get("config")
+    whose = f"; settings of {config}" if config else ""
     return (
         f"{run['trace']} on {run['cluster']}: {machines}; policy "
-        f"{run['policy']}, passing {run['passing']}, placement {run['placement']}"
+        f"{run['policy']}, passing {run['passing']}, placement {run['placement']}{whose}"
     )
+
+
+def _other_settings(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that are not the same in all, beside what has a row of its own."""
+    all_of = [one["run"].get("settings", {}) for one in documents]
+    names = {name for values in all_of for name in values} - _TOLD
+    return sorted(name for name in names if len({str(one.get(name)) for one in all_of}) > 1)
 
 
 def run_grid(documents: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Grid:
@@ -44,6 +54,9 @@ def _rows(documents: Sequence[Mapping[str, Any]], *, is_several: bool) -> list[t
     if is_several:
         for key in ("trace", "cluster", "policy", "passing", "placement"):
             found.append((Cell(key), *(Cell(str(one["run"][key])) for one in documents)))
+        for key in _other_settings(documents):
+            told = (one["run"].get("settings", {}).get(key, "") for one in documents)
+            found.append((Cell(key), *(Cell(str(value)) for value in told)))
     found.append(row("jobs", lambda one: f"{one['summary']['jobs']:,}"))
     if any(one["summary"]["unfinished"] for one in documents):
         found.append(row("never start", lambda one: f"{one['summary']['unfinished']:,}"))

@@ -1,21 +1,19 @@
 """A stretch of the past once more: the same people, the same machines, decided again.
 
-Like the simulator it only drives: who starts where is `core.cycle.schedule`, what a move changes
-is `core.lifecycle`. Unlike it, it begins with what ran and waited, and what came from outside
+Like the simulator it only drives: who starts where is `core.cycle.schedule`, what comes of a plan
+is `core.plan_events`. Unlike it, it begins with what ran and waited, and what came from outside
 comes again: quotas that were changed, nodes that failed, jobs that were held or cancelled.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Final
 
 from tgpu.core import lifecycle
 from tgpu.core.clock_step import moved_by
-from tgpu.core.cycle import schedule
 from tgpu.core.events import (
     BookingRemoved,
-    BookingSet,
     ClockStepped,
     Event,
     JobChanged,
@@ -27,11 +25,12 @@ from tgpu.core.events import (
     TimePassed,
 )
 from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move
 from tgpu.core.node import Node
-from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
-from tgpu.core.policy import OrderPolicy, Policy
-from tgpu.core.rules import PlacementRule, Rules
+from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.plan_events import VIRTUAL, job_ended, may_find_more, plan_events
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry
 from tgpu.core.tenant import Tenant
 from tgpu.journal.lines import Values
@@ -48,25 +47,8 @@ _REMOVED: Final = "removed"
 Tell = Callable[[int], None]
 
 
-class Scheduling(Protocol):
-    """What a cycle is told besides the state."""
-
-    @property
-    def policy(self) -> Policy: ...
-    @property
-    def policies(self) -> Mapping[str, OrderPolicy]: ...
-    @property
-    def rules(self) -> Rules: ...
-    @property
-    def placement(self) -> PlacementRule: ...
-    @property
-    def half_life_ms(self) -> int: ...
-    @property
-    def most_jobs(self) -> int | None: ...
-
-
 # The scheduling that follows from settings, with what is known of run times.
-MakeScheduling = Callable[[Values | None, Foresight], Scheduling]
+MakeScheduling = Callable[[Values | None, Foresight], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +96,7 @@ class Fate:
 
 
 @dataclass(slots=True)
-class Lived:
+class Resimulated:
     """The result: fates by job, and how many GPU-milliseconds (in thousandths) there were."""
 
     fates: dict[JobId, Fate]
@@ -122,20 +104,20 @@ class Lived:
     cycles: int
 
 
-def live_again(
+def resimulate(
     past: Past,
     make: MakeScheduling,
     changes: Changes = NO_CHANGES,
     *,
     tell: Tell | None = None,
-) -> Lived:
-    run = _Again(past, make, changes)
+) -> Resimulated:
+    run = _Resimulation(past, make, changes)
     run.tell = tell
     run.through()
-    return Lived(run.fates, run.offered, run.cycles)
+    return Resimulated(run.fates, run.offered, run.cycles)
 
 
-class _Again:
+class _Resimulation:
     def __init__(self, past: Past, make: MakeScheduling, changes: Changes) -> None:
         self.fates: dict[JobId, Fate] = {}
         self.offered = 0
@@ -152,18 +134,13 @@ class _Again:
         self._promises: tuple[BackfillReservation, ...] = ()
         self._gpus = 0
         self._scheduling = make(past.values, self._foresight)
-        self._set_rules()
+        self._scheduling.set_up(self._state)
         self._change()
         for entry in self._state.entries():
             self._take_over(entry)
         heapify(self._ends)
 
     # -- the beginning -------------------------------------------------------------------------
-
-    def _set_rules(self) -> None:
-        self._state.ledger.placement_rule = self._scheduling.placement
-        self._state.ledger.most_jobs = self._scheduling.most_jobs
-        self._state.meters.half_life_ms = self._scheduling.half_life_ms
 
     def _change(self) -> None:
         ledger, now = self._state.ledger, self._now
@@ -250,14 +227,15 @@ class _Again:
 
     def _finish(self, job_id: JobId, to: JobState, cause: str | None) -> None:
         entry = self._state.entry(job_id)
-        if entry is None:
-            return
-        ended = lifecycle.end(job_id, entry.progress, to, self._now, cause=cause)
-        event = JobMoved(self._now, job_id, _MOVES[to], ended)
-        self._foresight.neighbours.moved(entry.job, ended)
+        if entry is not None:
+            event = job_ended(entry, to, self._now, cause=cause)
+            self._note_end(entry, event)
+            self._state.apply(event)
+
+    def _note_end(self, entry: Entry, event: JobMoved) -> None:
+        self._foresight.neighbours.moved(entry.job, event.progress)
         self._foresight.learn(entry, event)
-        self._state.apply(event)
-        fate = self.fates[job_id]
+        fate = self.fates[entry.job.job_id]
         fate.ended_at = self._now
         if fate.since is not None:
             fate.held_ms += self._now - fate.since
@@ -283,7 +261,7 @@ class _Again:
                 self._count_gpus()
             case SettingsSet():
                 self._scheduling = self._make(event.values, self._foresight)
-                self._set_rules()
+                self._scheduling.set_up(self._state)
             case ClockStepped():
                 self._step_clock(event.by)
             case BookingRemoved() if event.booking_id not in self._state.ledger.bookings:
@@ -318,67 +296,45 @@ class _Again:
         state.apply(TimePassed(self._now))
         for _ in range(_MOST_ROUNDS):
             scheduling = self._scheduling
-            plan = schedule(
-                state,
-                self._now,
-                scheduling.policy,
-                rules=scheduling.rules,
-                policies=scheduling.policies,
-                promises=self._promises,
-            )
+            plan = scheduling.decide(state, self._now, self._promises)
             self.cycles += 1
             self._promises = plan.reservations
             self._carry_out(plan)
-            if not plan.preemptions:
+            if not may_find_more(plan, scheduling.rules):
                 break
 
     def _carry_out(self, plan: Plan) -> None:
-        for job_id in plan.expired:
-            self._finish(job_id, JobState.COMPLETED, "its time was up")
-        for job_id, cause in plan.unsatisfiable:
-            self._finish(job_id, JobState.CANCELLED, cause)
-        for booking_id, cause in plan.released:
-            self._state.apply(BookingRemoved(self._now, booking_id, cause))
-        for preemption in plan.preemptions:
-            self._preempt(preemption)
-        for claim in plan.nominations:
-            progress = self._entry(claim.job_id).progress
-            if progress.claim != claim.placement:
-                claimed = lifecycle.nominate(claim.job_id, progress, claim.placement)
-                self._state.apply(JobMoved(self._now, claim.job_id, Move.NOMINATE, claimed))
-        for start in plan.starts:
-            self._start(start)
+        for event in plan_events(self._state, plan, self._now, VIRTUAL):
+            if isinstance(event, JobMoved):
+                self._note(event)
+            self._state.apply(event)
 
-    def _start(self, start: Start) -> None:
-        job_id, now = start.job_id, self._now
-        entry = self._entry(job_id)
-        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
-        self._foresight.neighbours.began(entry.job, now)
-        self._state.apply(JobMoved(now, job_id, Move.START, placed))
-        self._state.apply(JobMoved(now, job_id, Move.RUN, lifecycle.run(job_id, placed, now, None)))
-        booking = self._state.ledger.bookings.get(entry.job.options.booking or "")
-        if booking is not None and not booking.used:
-            self._state.apply(BookingSet(now, replace(booking, used=True)))
+    def _note(self, event: JobMoved) -> None:
+        """What a move means for a job's fate, before it is applied."""
+        entry = self._entry(event.job_id)
+        if event.move is Move.START:
+            self._note_start(entry.job, event.progress.attempt)
+        elif event.move is Move.PREEMPT:
+            self._note_preemption(entry.job)
+        elif event.progress.state in TERMINAL:
+            self._note_end(entry, event)
+
+    def _note_start(self, job: Job, attempt: int) -> None:
+        job_id, now = job.job_id, self._now
+        self._foresight.neighbours.began(job, now)
         fate = self.fates[job_id]
-        fate.since, fate.attempt = now, placed.attempt
+        fate.since, fate.attempt = now, attempt
         fate.first_start = now if fate.first_start is None else fate.first_start
         if fate.left_ms < FOR_EVER:
-            heappush(self._ends, (now + fate.left_ms, job_id, placed.attempt))
+            heappush(self._ends, (now + fate.left_ms, job_id, attempt))
 
-    def _preempt(self, preemption: Preemption) -> None:
-        """It is gone at once, and what it did since it began is lost."""
-        entry, fate = self._entry(preemption.victim), self.fates[preemption.victim]
-        job, now = entry.job, self._now
-        if fate.since is None:
-            return
-        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
-        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
-        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
-        self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
+    def _note_preemption(self, job: Job) -> None:
+        """What it did since it began is lost."""
+        fate = self.fates[job.job_id]
         self._foresight.neighbours.came_back(job)
-        self._state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
-        fate.held_ms += now - fate.since
-        fate.lost_ms += now - fate.since
+        had = 0 if fate.since is None else self._now - fate.since
+        fate.held_ms += had
+        fate.lost_ms += had
         fate.preemptions += 1
         fate.since, fate.attempt = None, 0
         fate.left_ms = self._past.whole_ms(job.job_id)
@@ -387,10 +343,3 @@ class _Again:
         entry = self._state.entry(job_id)
         assert entry is not None  # a plan names only jobs of the state it was made on
         return entry
-
-
-_MOVES: Final = {
-    JobState.COMPLETED: Move.COMPLETE,
-    JobState.FAILED: Move.FAIL,
-    JobState.CANCELLED: Move.CANCEL,
-}

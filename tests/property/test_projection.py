@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, a_tenant, waiting_ids
 from tgpu.core.check import check_invariants
-from tgpu.core.cycle import schedule
-from tgpu.core.forward import Deciding, Forward, Run, Runs, play_forward
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
+from tgpu.core.projection import Projection, Run, Runs, project
 from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
 from tgpu.simulate.run import Setting, simulate
@@ -42,12 +42,12 @@ def queues(draw: st.DrawFn) -> list[Arrival]:
 
 
 @st.composite
-def ways(draw: st.DrawFn) -> Deciding:
+def ways(draw: st.DrawFn) -> CycleContext:
     passing = draw(st.sampled_from(Passing))
     may_preempt = passing is not Passing.CONSERVATIVE and draw(st.booleans())
     rules = Rules(passing, preemption=PreemptionRules() if may_preempt else None)
     name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest")))
-    return Deciding(order_policy(name), rules)
+    return CycleContext(SchedulingConfig(order_policy(name), rules))
 
 
 def true_runs(queue: list[Arrival]) -> Runs:
@@ -63,18 +63,18 @@ def a_queue_of(queue: list[Arrival]) -> State:
     return a_state(*(arrival.job for arrival in queue), nodes=NODES, tenants=TENANTS)
 
 
-def starts_of(state: State, now: int, deciding: Deciding, runs: Runs) -> Mapping[JobId, int]:
-    taken = picture(state, now, deciding.policy, {}, FAR)
-    return play_forward(state_of(taken), now, deciding, runs, FAR).starts
+def starts_of(state: State, now: int, context: CycleContext, runs: Runs) -> Mapping[JobId, int]:
+    taken = picture(state, now, context.config.policy, {}, FAR)
+    return project(state_of(taken), now, context, runs, FAR).starts
 
 
 @given(queues(), ways())
 def test_what_is_foreseen_is_what_the_simulator_does(
-    queue: list[Arrival], deciding: Deciding
+    queue: list[Arrival], context: CycleContext
 ) -> None:
-    setting = Setting(deciding.policy, deciding.rules)
+    setting = Setting(context.config, settles=True)
     happened = simulate(queue, Cluster({"": NODES}, TENANTS), setting)
-    foreseen = starts_of(a_queue_of(queue), 0, deciding, true_runs(queue))
+    foreseen = starts_of(a_queue_of(queue), 0, context, true_runs(queue))
     assert foreseen == {
         one.arrival.job.job_id: one.started_at
         for one in happened.outcomes
@@ -84,52 +84,50 @@ def test_what_is_foreseen_is_what_the_simulator_does(
 
 @given(queues(), ways(), st.integers(1, 12))
 def test_what_is_foreseen_stays_true_as_time_goes_on(
-    queue: list[Arrival], deciding: Deciding, steps: int
+    queue: list[Arrival], context: CycleContext, steps: int
 ) -> None:
     state, runs = a_queue_of(queue), true_runs(queue)
-    foreseen = starts_of(state, 0, deciding, runs)
-    world = Forward(state, 0, deciding, runs)
+    foreseen = starts_of(state, 0, context, runs)
+    world = Projection(state, 0, context, runs)
     while not world.is_over and world.steps < steps:
         world.step()
     waiting = [job_id for job_id in foreseen if job_id not in world.starts]
-    kept = Deciding(deciding.policy, deciding.rules, promises=world.promises)
+    kept = CycleContext(context.config, world.promises)
     now = starts_of(state, world.reached, kept, runs)
     assert [now[job_id] for job_id in waiting] == [foreseen[job_id] for job_id in waiting]
 
 
 @given(queues(), ways(), st.integers(0, 8))
 def test_a_snapshot_is_decided_as_the_state_is_and_leaves_it_alone(
-    queue: list[Arrival], deciding: Deciding, steps: int
+    queue: list[Arrival], context: CycleContext, steps: int
 ) -> None:
     state, runs = a_queue_of(queue), true_runs(queue)
-    world = Forward(state, 0, deciding, runs)
+    world = Projection(state, 0, context, runs)
     for _ in range(steps):
         world.step()
     before = waiting_ids(state)
-    taken = picture(state, state.now, deciding.policy, {}, FAR)
+    taken = picture(state, state.now, context.config.policy, {}, FAR)
     assert taken.is_whole
     copy = state_of(taken)
-    plans = [
-        schedule(one, state.now, deciding.policy, rules=deciding.rules) for one in (state, copy)
-    ]
+    plans = [context.config.decide(one, state.now) for one in (state, copy)]
     assert plans[0] == plans[1]
-    play_forward(copy, state.now, deciding, runs, FAR)
+    project(copy, state.now, context, runs, FAR)
     assert waiting_ids(state) == before
     check_invariants(state)
 
 
 @given(queues(), ways(), st.integers(1, 5))
 def test_those_taken_along_are_the_next_in_line(
-    queue: list[Arrival], deciding: Deciding, most: int
+    queue: list[Arrival], context: CycleContext, most: int
 ) -> None:
     """With nobody passing, the first so many start as if the others were not there."""
-    strict = Deciding(deciding.policy, Rules(Passing.STRICT))
+    strict = CycleContext(SchedulingConfig(context.config.policy, Rules(Passing.STRICT)))
     state, runs = a_queue_of(queue), true_runs(queue)
     whole = starts_of(state, 0, strict, runs)
-    taken = picture(state, 0, strict.policy, {}, most)
+    taken = picture(state, 0, strict.config.policy, {}, most)
     assert taken.is_whole == (len(queue) <= most)
     assert len(taken.jobs) == min(most, len(queue))
-    if deciding.policy.name == "fairshare":
+    if context.config.policy.name == "fairshare":
         return  # who is next there changes with every start
-    part = play_forward(state_of(taken), 0, strict, runs, FAR).starts
+    part = project(state_of(taken), 0, strict, runs, FAR).starts
     assert part == {job_id: whole[job_id] for job_id in part}

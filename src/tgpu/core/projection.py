@@ -3,21 +3,32 @@
 Virtual time goes from end to end, with the cycle of the service at each. Nobody new arrives.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from tgpu.core import lifecycle
-from tgpu.core.cycle import schedule
-from tgpu.core.events import BookingRemoved, JobMoved, TimePassed
+from tgpu.core.events import Event, JobMoved, TimePassed
 from tgpu.core.ids import JobId
-from tgpu.core.job import Job, JobClass
+from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import BackfillReservation, Plan, Preemption, Start
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy, is_ranking
+from tgpu.core.plan import Plan
+from tgpu.core.plan_events import (
+    VIRTUAL,
+    frees_something,
+    job_ended,
+    may_find_more,
+    plan_events,
+    stop_finished,
+)
+from tgpu.core.policy import (
+    ChoicePolicy,
+    Policy,
+    is_ranking,
+)
 from tgpu.core.predict import Confidence, weaker
-from tgpu.core.rules import PLAIN, Rules
+from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 
@@ -44,38 +55,20 @@ _TICK_MS: Final = 60_000
 _HORIZON_MS: Final = 366 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Deciding:
-    """How the service decides: its order and its rules, and what it last promised and refused."""
-
-    policy: Policy
-    rules: Rules = PLAIN
-    policies: Mapping[str, OrderPolicy] = field(default_factory=dict)
-    promises: Sequence[BackfillReservation] = ()
-    refused_classes: Collection[JobClass] = frozenset()
-
-    def asking_nobody(self) -> "Deciding":
-        """An order that only another package knows may count how often it is asked: the oldest
-        take its place."""
-        if not isinstance(self.policy, ChoicePolicy):
-            return self
-        oldest = ChoicePolicy(self.policy.name, lambda _, jobs: jobs[0] if jobs else None)
-        return Deciding(oldest, self.rules, self.policies, self.promises, self.refused_classes)
-
-
 class _End(NamedTuple):
     at: int
     job_id: JobId
     attempt: int
+    to: JobState | None  # None: a lease that lasts as long as it may, which the cycle ends
     is_known: bool
     by: Confidence | None
 
 
-class Forward:
+class Projection:
     """One run into the future, step by step, on a state that is its own. `starts` grows, and with
     it `rests_on`: the least sure of all that ended before."""
 
-    def __init__(self, state: State, now: int, deciding: Deciding, runs: Runs) -> None:
+    def __init__(self, state: State, now: int, context: CycleContext, runs: Runs) -> None:
         """The state is changed: it should be a snapshot."""
         self.starts: dict[JobId, int] = {}
         self.rests_on: dict[JobId, Confidence | None] = {}
@@ -86,14 +79,19 @@ class Forward:
         self._began = self._now = now
         self._is_long = state.pending_count() > _LONG
         self._until = now + _HORIZON_MS
-        self._deciding = deciding.asking_nobody()
-        self.promises = tuple(deciding.promises)  # of the last cycle
+        self._config = context.config.asking_nobody()
+        self._refused_classes = context.refused_classes
+        self.promises = tuple(context.promises)  # of the last cycle
         self._runs = runs
         self._ends: list[_End] = []
+        preemption = self._config.rules.preemption
+        self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
+        self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
         for entry in state.placed():
-            self._ends.append(self._end_of(entry, now))
-        heapify(self._ends)
-        self._ticks = _changes_with_time(self._deciding.policy, state, now)
+            heappush(self._ends, self._end_of(entry, now))
+            if self._min_run_ms and entry.progress.started_at is not None:
+                self._may_give_way.append(entry.progress.started_at + self._min_run_ms)
+        self._ticks = _changes_with_time(self._config.policy, state, now)
         self._next: int | None = now
 
     @property
@@ -117,30 +115,30 @@ class Forward:
         self._state.apply(TimePassed(now))
         for _ in range(_MOST_ROUNDS):
             plan = self._decide(now)
-            self._carry_out(plan, now)
-            if not plan.preemptions:
+            self._apply(plan_events(self._state, plan, now, VIRTUAL))
+            if not self._leads_further(plan):
                 break
         self._next = self._next_instant() if self._state.pending_count() else None
 
     def _decide(self, now: int) -> Plan:
-        deciding = self._deciding
-        plan = schedule(
-            self._state,
-            now,
-            deciding.policy,
-            deciding.refused_classes,
-            rules=deciding.rules,
-            policies=deciding.policies,
-            promises=self.promises,
-        )
+        plan = self._config.decide(self._state, now, self.promises, self._refused_classes)
         self.promises = plan.reservations
         return plan
+
+    def _leads_further(self, plan: Plan) -> bool:
+        """Of a long queue nobody wants to know what is left of one instant: it comes at the
+        next."""
+        return frees_something(plan) if self._is_long else may_find_more(plan, self._config.rules)
 
     def _next_instant(self) -> int | None:
         found = self._ends[0].at if self._ends else None
         wakes_at = self._state.wakes_at()
         if wakes_at is not None and wakes_at > self._now:
             found = wakes_at if found is None else min(found, wakes_at)
+        while self._may_give_way and self._may_give_way[0] <= self._now:
+            self._may_give_way.popleft()
+        if self._may_give_way:
+            found = self._may_give_way[0] if found is None else min(found, self._may_give_way[0])
         if self._ticks and found is not None:
             found = min(found, self._now - self._now % _TICK_MS + _TICK_MS)
         if found is None:
@@ -157,11 +155,16 @@ class Forward:
             # One that stands still goes on now at the earliest, and nobody knows when.
             ms, is_known = ms + stood, is_known and progress.paused_at is None
         limit = job.options.time_limit_ms
+        to: JobState | None = JobState.COMPLETED
         if limit is not None and ms >= limit:
+            if job.options.lease:
+                to = None
+            elif ms > limit:
+                to = JobState.FAILED
             ms, is_known = limit, is_known or progress.paused_at is not None
         # Nothing is over that is not: at the earliest in a moment.
         at = max(now + 1, began + ms)
-        return _End(at, job.job_id, progress.attempt, is_known, by)
+        return _End(at, job.job_id, progress.attempt, to, is_known, by)
 
     def _end(self, now: int, until: int) -> int:
         """All that is over by then; the instant of the last of them."""
@@ -176,57 +179,26 @@ class Forward:
             if not end.is_known and self.guessed_from is None:
                 self.guessed_from = now
             self._least_sure = weaker(self._least_sure, end.by)
-            self._finish(entry, JobState.COMPLETED, now)
+            if entry.progress.stopping:
+                self._apply(stop_finished(entry, now))
+            elif end.to is not None:
+                self._apply([job_ended(entry, end.to, now)])
         return now
 
-    def _finish(self, entry: Entry, to: JobState, now: int) -> None:
-        job_id = entry.job.job_id
-        ended = lifecycle.end(job_id, entry.progress, to, now)
-        move = Move.COMPLETE if to is JobState.COMPLETED else Move.CANCEL
-        self._state.apply(JobMoved(now, job_id, move, ended))
+    def _apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._state.apply(event)
+            if isinstance(event, JobMoved) and event.move is Move.RUN:
+                self._note_start(event.job_id, event.at)
 
-    def _carry_out(self, plan: Plan, now: int) -> None:
-        for job_id in plan.expired:
-            if (entry := self._state.entry(job_id)) is not None:
-                self._finish(entry, JobState.COMPLETED, now)
-        for job_id, _ in plan.unsatisfiable:
-            if (entry := self._state.entry(job_id)) is not None:
-                self._finish(entry, JobState.CANCELLED, now)
-        for preemption in plan.preemptions:
-            self._preempt(preemption, now)
-        for claim in plan.nominations:
-            entry = self._state.entry(claim.job_id)
-            if entry is not None and entry.progress.claim != claim.placement:
-                claimed = lifecycle.nominate(claim.job_id, entry.progress, claim.placement)
-                self._state.apply(JobMoved(now, claim.job_id, Move.NOMINATE, claimed))
-        for booking_id, cause in plan.released:
-            self._state.apply(BookingRemoved(now, booking_id, cause))
-        for start in plan.starts:
-            self._start(start, now)
-
-    def _start(self, start: Start, now: int) -> None:
-        job_id = start.job_id
-        entry = self._state.entry(job_id)
-        assert entry is not None  # the plan is about this state
-        placed = lifecycle.place(job_id, entry.progress, start.placement, now)
-        self._state.apply(JobMoved(now, job_id, Move.START, placed))
-        running = lifecycle.run(job_id, placed, now, None)
-        self._state.apply(JobMoved(now, job_id, Move.RUN, running))
+    def _note_start(self, job_id: JobId, now: int) -> None:
         self.starts.setdefault(job_id, now)
         self.rests_on.setdefault(job_id, self._least_sure)
+        entry = self._state.entry(job_id)
+        assert entry is not None  # it was placed just now
         heappush(self._ends, self._end_of(entry, now))
-
-    def _preempt(self, preemption: Preemption, now: int) -> None:
-        """It is gone at once, and runs again from its beginning."""
-        entry = self._state.entry(preemption.victim)
-        if entry is None:
-            return
-        job = entry.job
-        asked = lifecycle.ask_preemption(job.job_id, entry.progress, preemption.to, "gives way")
-        gone = lifecycle.preempt(job.job_id, asked, now, job.request.gpu_millis)
-        again = lifecycle.requeue(job.job_id, gone, now, "gave way", counts=False)
-        self._state.apply(JobMoved(now, job.job_id, Move.PREEMPT, gone))
-        self._state.apply(JobMoved(now, job.job_id, Move.REQUEUE, again))
+        if self._min_run_ms:
+            self._may_give_way.append(now + self._min_run_ms)
 
 
 def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
@@ -235,11 +207,11 @@ def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
     return is_ranking(policy.at(state, now))
 
 
-def play_forward(
-    state: State, now: int, deciding: Deciding, runs: Runs, most_steps: int
-) -> Forward:
+def project(
+    state: State, now: int, context: CycleContext, runs: Runs, most_steps: int
+) -> Projection:
     """At most so many steps of it."""
-    forward = Forward(state, now, deciding, runs)
-    while not forward.is_over and forward.steps < most_steps:
-        forward.step()
-    return forward
+    projection = Projection(state, now, context, runs)
+    while not projection.is_over and projection.steps < most_steps:
+        projection.step()
+    return projection

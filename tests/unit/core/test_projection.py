@@ -1,25 +1,41 @@
 """The queue played forward, in small worlds one can work out by hand."""
 
-from tests.builders import a_job, a_node, a_state, entry_of, move, requeue, run, start
+import pytest
+
+from tests.builders import (
+    a_booking,
+    a_job,
+    a_node,
+    a_state,
+    end,
+    entry_of,
+    move,
+    requeue,
+    run,
+    start,
+    submit,
+)
 from tgpu.core import lifecycle
-from tgpu.core.forward import Deciding, Run, play_forward
+from tgpu.core.events import BookingSet
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
-from tgpu.core.lifecycle import Move
+from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
-from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.projection import Run, project
+from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State
 
-FIFO = Deciding(order_policy("fifo"))
+FIFO = CycleContext(SchedulingConfig(order_policy("fifo")))
 
 
 def ten_seconds(_: Job, __: int) -> Run:
     return Run(10_000)
 
 
-def starts(state: State, now: int = 0, deciding: Deciding = FIFO) -> dict[JobId, int]:
-    return play_forward(state, now, deciding, ten_seconds, 100).starts
+def starts(state: State, now: int = 0, context: CycleContext = FIFO) -> dict[JobId, int]:
+    return project(state, now, context, ten_seconds, 100).starts
 
 
 def on_one_gpu(*jobs: Job) -> State:
@@ -58,7 +74,7 @@ def test_what_stands_still_goes_on_now_at_the_earliest_and_that_is_a_guess() -> 
     state = on_one_gpu(a_job("a"), a_job("b"))
     start(state, "a", 0)
     pause(state, "a", at=4000)
-    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    found = project(state, 60_000, FIFO, ten_seconds, 100)
     assert found.starts == {"b": 66_000}
     assert found.guessed_from == 66_000
 
@@ -67,7 +83,7 @@ def test_the_time_limit_of_what_stands_still_is_no_guess() -> None:
     state = on_one_gpu(a_job("a", time_limit_ms=62_000), a_job("b"))
     start(state, "a", 0)
     pause(state, "a", at=4000)
-    found = play_forward(state, 60_000, FIFO, ten_seconds, 100)
+    found = project(state, 60_000, FIFO, ten_seconds, 100)
     assert (found.starts, found.guessed_from) == ({"b": 62_000}, None)
 
 
@@ -94,14 +110,14 @@ def test_a_back_off_is_waited_for() -> None:
 
 def test_a_job_that_fits_nowhere_never_starts() -> None:
     state = on_one_gpu(a_job("a"), a_job("large", gpus=2))
-    found = play_forward(state, 0, FIFO, ten_seconds, 100)
+    found = project(state, 0, FIFO, ten_seconds, 100)
     assert found.starts == {"a": 0}
     assert found.is_over
 
 
 def test_it_ends_with_its_steps() -> None:
     state = on_one_gpu(*(a_job(f"j{number}") for number in range(9)))
-    found = play_forward(state, 0, FIFO, ten_seconds, 3)
+    found = project(state, 0, FIFO, ten_seconds, 3)
     assert len(found.starts) == 3
     assert not found.is_over
     assert found.reached == 20_000
@@ -112,7 +128,7 @@ def test_from_the_first_end_that_was_guessed_everything_is() -> None:
         return Run(10_000, is_known=job.job_id != "b")
 
     state = on_one_gpu(a_job("a"), a_job("b"), a_job("c"))
-    assert play_forward(state, 0, FIFO, runs, 100).guessed_from == 20_000
+    assert project(state, 0, FIFO, runs, 100).guessed_from == 20_000
 
 
 def test_a_policy_of_another_package_is_not_asked() -> None:
@@ -120,7 +136,10 @@ def test_a_policy_of_another_package_is_not_asked() -> None:
         raise AssertionError("asked")
 
     state = on_one_gpu(a_job("a"), a_job("b"))
-    assert starts(state, deciding=Deciding(ChoicePolicy("theirs", never))) == {"a": 0, "b": 10_000}
+    assert starts(state, context=CycleContext(SchedulingConfig(ChoicePolicy("theirs", never)))) == {
+        "a": 0,
+        "b": 10_000,
+    }
 
 
 def test_what_is_being_ended_is_gone_in_a_moment() -> None:
@@ -141,8 +160,10 @@ def test_where_time_alone_makes_others_give_way_it_does() -> None:
     state = on_one_gpu(a_job("old"), a_job("new", submitted_at=600_000))
     start(state, "old", 0)
     run(state, "old")
-    deciding = Deciding(order_policy("las"), Rules(preemption=PreemptionRules()))
-    found = play_forward(state, 600_000, deciding, a_day, 50)
+    context = CycleContext(
+        SchedulingConfig(order_policy("las"), Rules(preemption=PreemptionRules()))
+    )
+    found = project(state, 600_000, context, a_day, 50)
     assert found.starts[JobId("new")] <= 660_000
 
 
@@ -151,7 +172,7 @@ def test_of_a_long_queue_ends_that_lie_close_together_are_one_step() -> None:
         return Run(3_600_000 + int(job.job_id[1:]))
 
     jobs = [a_job(f"j{number:03}", submitted_at=number) for number in range(400)]
-    found = play_forward(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)
+    found = project(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)
     assert len(found.starts) == 400
     assert found.steps < 100
     last = found.starts[JobId("j399")] - 1000
@@ -165,5 +186,81 @@ def test_who_came_back_is_not_over_when_its_first_attempt_would_have_been() -> N
     start(state, "a", 0)
     run(state, "a")
     rules = Rules(preemption=PreemptionRules())
-    found = starts(state, now=4000, deciding=Deciding(order_policy("priority"), rules))
+    found = starts(
+        state, now=4000, context=CycleContext(SchedulingConfig(order_policy("priority"), rules))
+    )
     assert found == {"urgent": 4000, "a": 5000, "z": 15_000}
+
+
+MINUTE = 60_000
+
+
+def with_a_booking(*jobs: Job) -> State:
+    """One GPU, booked for the first hour; unused for ten minutes it is given back."""
+    state = on_one_gpu()
+    booked = a_booking("r-1", 0, starts_at=0, ends_at=60 * MINUTE, unused_ms=10 * MINUTE)
+    state.apply(BookingSet(0, booked))
+    submit(state, *jobs)
+    return state
+
+
+@pytest.mark.parametrize("passing", Passing)
+def test_who_waits_for_a_booking_that_nobody_uses_starts_when_it_is_given_back(
+    passing: Passing,
+) -> None:
+    state = with_a_booking(a_job("a"))
+    context = CycleContext(SchedulingConfig(order_policy("fifo"), Rules(passing)))
+    assert starts(state, context=context) == {"a": 10 * MINUTE}
+
+
+def test_a_booking_that_a_job_ran_in_is_kept_to_its_end() -> None:
+    state = with_a_booking(a_job("mine", booking="r-1"), a_job("other", submitted_at=1))
+    assert starts(state) == {"mine": 0, "other": 60 * MINUTE}
+
+
+def test_who_gives_way_already_waits_again_and_is_not_over() -> None:
+    state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
+    start(state, "low", 0)
+    run(state, "low")
+    asked = lifecycle.ask_preemption(
+        JobId("low"), entry_of(state, "low").progress, JobId("high"), ""
+    )
+    move(state, "low", Move.STOP, asked)
+    assert starts(state) == {"high": 1, "low": 10_001}
+
+
+def test_who_is_being_cancelled_takes_those_along_that_need_it() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b", after=("a",)), a_job("c", after=("a:any",)))
+    start(state, "a", 0)
+    run(state, "a")
+    stopped = lifecycle.stop(JobId("a"), entry_of(state, "a").progress, "cancelled")
+    move(state, "a", Move.STOP, stopped)
+    assert starts(state) == {"c": 1}
+
+
+def test_who_waits_for_one_that_is_given_up_starts_in_the_same_instant() -> None:
+    state = on_one_gpu(a_job("a"), a_job("b", after=("a",)), a_job("c", after=("b:any",)))
+    start(state, "a", 0)
+    end(state, "a", JobState.FAILED)
+    assert starts(state) == {"c": 0}
+
+
+def test_what_is_sure_to_reach_its_time_limit_fails_there() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=3000), a_job("b", after=("a",)))
+    assert starts(state) == {"a": 0}
+
+
+def test_a_lease_ends_at_its_limit_and_that_is_no_failure() -> None:
+    state = on_one_gpu(a_job("a", time_limit_ms=3000, lease=True), a_job("b", after=("a",)))
+    assert starts(state) == {"a": 0, "b": 3000}
+
+
+def test_who_may_not_give_way_yet_does_as_soon_as_it_may() -> None:
+    state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
+    start(state, "low", 0)
+    run(state, "low")
+    rules = Rules(preemption=PreemptionRules(min_run_ms=4000))
+    found = starts(
+        state, now=1000, context=CycleContext(SchedulingConfig(order_policy("priority"), rules))
+    )
+    assert found == {"high": 4000, "low": 14_000}

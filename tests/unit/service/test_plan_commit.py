@@ -14,7 +14,7 @@ from tgpu.core.plan import Nomination, Plan, Preemption, PreemptionCause, Start
 from tgpu.core.state import State
 from tgpu.core.usage import Usage
 from tgpu.service.accounting import usage_events
-from tgpu.service.enact import Enacted, enact, events_of
+from tgpu.service.plan_commit import PlanCommit, prepare_commit
 
 NOW = 10_000
 
@@ -41,9 +41,9 @@ def a_world(**low: Any) -> State:
     return state
 
 
-def applied(state: State, plan: Plan, now: int = NOW) -> Enacted:
+def applied(state: State, plan: Plan, now: int = NOW) -> PlanCommit:
     """Carried out on the state, with all that must hold afterwards."""
-    done = enact(state, plan, now)
+    done = prepare_commit(state, plan, now)
     events: list[Event] = [*done.events, *usage_events(state, done.events)]
     for event in events:
         state.apply(event)
@@ -51,7 +51,7 @@ def applied(state: State, plan: Plan, now: int = NOW) -> Enacted:
     return done
 
 
-def moves(done: Enacted) -> list[tuple[str, Move]]:
+def moves(done: PlanCommit) -> list[tuple[str, Move]]:
     return [(e.job_id, e.move) for e in done.events if isinstance(e, JobMoved)]
 
 
@@ -98,7 +98,7 @@ def test_who_was_named_by_a_policy_is_told_so() -> None:
 
 
 def test_the_receipt_says_who_for_whom_why_and_what_it_costs() -> None:
-    done = enact(a_world(user="ada"), Plan(preemptions=(a_preemption(),)), NOW)
+    done = prepare_commit(a_world(user="ada"), Plan(preemptions=(a_preemption(),)), NOW)
     (receipt,) = done.receipts
     assert (receipt.job_id, receipt.attempt, receipt.tenant_id) == ("low", 1, "default")
     assert (receipt.to, receipt.to_tenant_id, receipt.user) == ("high", "speech", "ada")
@@ -190,7 +190,7 @@ def test_a_booking_that_was_used_is_not_recorded_again() -> None:
     state = a_state()
     state.apply(BookingSet(0, a_booking(used=True)))
     submit(state, a_job("a", booking="b7"))
-    done = enact(state, Plan(starts=(Start(JobId("a"), a_placement(0)),)), NOW)
+    done = prepare_commit(state, Plan(starts=(Start(JobId("a"), a_placement(0)),)), NOW)
     assert moves(done) == [("a", Move.START)]
     assert (len(done.events), done.documents) == (1, {})
 
@@ -204,7 +204,7 @@ def test_leases_end_and_begin_and_those_that_never_can_are_given_up() -> None:
         expired=(JobId("old"),),
         unsatisfiable=((JobId("never"), "what it needs failed"),),
     )
-    events = events_of(state, plan, NOW)
+    events = prepare_commit(state, plan, NOW).events
     assert [(e.job_id, e.move) for e in events if isinstance(e, JobMoved)] == [
         ("old", Move.COMPLETE),
         ("never", Move.CANCEL),
