@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from tgpu.core.job import Request
+from tgpu.core.node import Part, Placement
+
 
 class AttemptKey(NamedTuple):
     job_id: str
@@ -53,6 +56,9 @@ class Fence(NamedTuple):
     required: bool = False  # without it the attempt must not start
 
 
+NO_REQUEST: Final = Request(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -77,14 +83,38 @@ class Launch:
     # Of each of its two logs: beginning and end are kept, the middle is taken out. None: no limit.
     log_limit_bytes: int | None = None
     fence: Fence | None = None  # None: it may open whatever its user may
+    request: Request = NO_REQUEST  # what it asked for, for an engine that binds by itself
+    placement: Placement | None = None  # None: the engine chooses
+    image: str = ""  # the container image it runs in; "" for none
+    tenant: str = ""
+    account: str = ""  # whom it runs as, by name; "": whoever runs the engine
     secrets: tuple[str, ...] = ()  # values of its environment that no record may have
 
 
 class Phase(StrEnum):
-    RUNNING = "running"  # the command was started; pid is set
+    TAKEN = "taken"  # the engine has it and has not started it; `cause` says what it waits for
+    RUNNING = "running"  # the command was started
+    # Its node or its keeper is silent: nothing is known, and nothing is over. Its GPUs stay taken.
+    UNREACHABLE = "unreachable"
     EXITED = "exited"  # it is over and nothing of it is left on the machine
     NOT_STARTED = "not_started"  # it never ran and never will; `cause` says why
     LOST = "lost"  # it ran, it is gone, and nobody saw how it ended; `cause` says why
+
+
+OVER: Final = frozenset({Phase.EXITED, Phase.NOT_STARTED, Phase.LOST})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an attempt is, as the engine says."""
+
+    parts: tuple[Part, ...] = ()  # by rank; without shares where the engine does not know its GPUs
+    engine_id: str = ""  # what the engine itself calls it, for people: "slurm job 4711"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Each once, in the order of the ranks."""
+        return tuple(dict.fromkeys(part.node_id for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +132,25 @@ class Observation:
 
     key: AttemptKey
     phase: Phase
-    at: int  # when it started or ended, by `Engine.now`: ms since the epoch, unless that was set
+    # When it was taken, was started or ended, or since when it is silent; by `Engine.now`: ms since
+    # the epoch, unless that was set.
+    at: int
     pid: int | None = None
     exit_code: int | None = None  # as a shell shows it: 0-255, 128+n for signal n
     signal: int | None = None
     # Why it ended other than by itself: "time_limit", "stopped"; or a sentence for NOT_STARTED
-    # and LOST ("the machine was rebooted", "no such directory: /x").
+    # and LOST ("the machine was rebooted", "no such directory: /x"), for TAKEN ("the image is
+    # being pulled") and for UNREACHABLE ("node a does not answer").
     cause: str | None = None
     retry: bool = True  # of NOT_STARTED: trying again may help (a missing directory stays missing)
     usage: Usage = field(default_factory=Usage)
     # When its command was started, also once it is over; None where it never was or is not known.
     started_at: int | None = None
+    place: Place | None = None  # None: where it was told to be, or not known yet
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +168,28 @@ class Pairing:
     this_machine: str = ""  # as `machine`, now
 
 
-class Capability(StrEnum):
+class Binding(StrEnum):
+    """Who chooses where an attempt runs."""
+
+    EXACT = "exact"  # we do: it runs on the node and on the very GPUs of its placement
+    NODE = "node"  # we choose the node, the engine picks GPUs on it
+    ENGINE = "engine"  # the engine does: a launch has no placement, an observation says the place
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
     """What some engines can do and others cannot. Asked for, never guessed by an engine's name."""
 
-    IMAGES = "images"  # runs a command inside the container image that its job names
+    binding: Binding = Binding.EXACT
+    images: bool = False  # runs a command inside the container image that its job names
+    local_processes: bool = False  # what it runs are processes of this machine
+    # It drops what is over by itself, after a while: that it does not know an attempt proves
+    # nothing. Being told to stop it, it proves that it does not run and never will.
+    forgets: bool = False
 
 
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
-
-
-# In an attempt's directory where the kernel ended it for reaching its memory limit, in bytes.
-OUT_OF_MEMORY: Final = "out-of-memory"
 
 
 class Traced(NamedTuple):
@@ -155,16 +203,16 @@ class Engine(Protocol):
     """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
 
     name: str
-    capabilities: frozenset[Capability]  # a job that needs another one is refused when submitted
+    capabilities: Capabilities  # a job that needs another one is refused when submitted
 
     async def open(self) -> None:
         """Connect, starting what must be started. Raises EngineUnavailable."""
 
     async def launch(self, launches: Sequence[Launch]) -> None:
-        """Start attempts that are not yet known; known ones are left as they are.
+        """Start attempts that were never started; no other one ever is, known or forgotten.
 
-        Returns when the engine has taken the launches; that they run, or why they do not, comes
-        as observations.
+        Of one that is over and was forgotten it is told once more what became of it. Returns when
+        the engine has taken the launches; that they run, or why they do not, comes as observations.
         """
 
     async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
@@ -173,8 +221,10 @@ class Engine(Protocol):
         With a notice they get its signal first. One that has it and is told again, without it, gets
         TERM at once; everything else that is told twice changes nothing.
 
-        One that is not known will never be started, and is observed as such: whoever asks for its
-        end can wait for an observation in any case.
+        One that is not known will never be started: a launch of it that is still on the way finds
+        a tombstone, also after a crash of the engine and after `forget`. It is observed as
+        NOT_STARTED, or as LOST where it was started once: whoever asks for its end can wait for an
+        observation in any case.
         """
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
@@ -186,7 +236,7 @@ class Engine(Protocol):
     async def observe(self) -> list[Observation]:
         """Every attempt the engine knows and was not told to forget.
 
-        One that is taken but not started yet is not among them; launching it again is harmless.
+        One that is taken but not started yet may be missing; launching it again is harmless.
         """
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:

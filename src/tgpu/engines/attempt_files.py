@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+# In an attempt's directory where the kernel ended it for reaching its memory limit, in bytes.
+OUT_OF_MEMORY: Final = "out-of-memory"
+
 _LEVELS: Final = 2  # below the jobs directory, which is the operator's: the job, the attempt
 _MOST_STRETCHES: Final = 64  # of a file that are looked at: a job may make as many as it likes
 

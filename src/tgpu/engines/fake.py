@@ -8,10 +8,11 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from tgpu.engines.api import (
     AttemptKey,
-    Capability,
+    Capabilities,
     EngineUnavailable,
     Launch,
     Notice,
@@ -21,6 +22,9 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+
+# As those of the local engine: it makes up numbers of processes.
+LIKE_LOCAL: Final = Capabilities(local_processes=True)
 
 
 def _wall_clock_ms() -> int:
@@ -44,7 +48,7 @@ class FakeEngine:
         starts: bool = True,
         stops: bool = True,
         logs: str | None = None,
-        capabilities: frozenset[Capability] = frozenset(),
+        capabilities: Capabilities = LIKE_LOCAL,
     ) -> None:
         self.capabilities = capabilities
         self.launched: list[Launch] = []  # each attempt once, in order
@@ -61,6 +65,7 @@ class FakeEngine:
         self._is_available = True
         self._known: dict[AttemptKey, Observation | None] = {}  # None: taken, not started
         self._ever: set[AttemptKey] = set()
+        self._ends: dict[AttemptKey, Observation] = {}  # of those that were forgotten
         self._pids = itertools.count(1001)
         self._news: list[Observation] = []
         self._wake = asyncio.Event()
@@ -75,6 +80,7 @@ class FakeEngine:
         self._check_open()
         for launch in launches:
             if launch.key in self._ever:
+                self._tell_again(launch.key)
                 continue
             self._ever.add(launch.key)
             self._known[launch.key] = None
@@ -92,6 +98,8 @@ class FakeEngine:
                 self.refuse(key, "stopped", retry=False)
             elif self.stops and key in self._known:
                 self._stop(key)
+            else:
+                self._tell_again(key)
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         self._check_open()
@@ -106,8 +114,8 @@ class FakeEngine:
         self._check_open()
         for key in keys:
             seen = self._known.get(key)
-            if seen is not None and seen.phase is not Phase.RUNNING:
-                del self._known[key]
+            if seen is not None and seen.is_over:
+                self._drop(key, seen)
                 self.forgotten.append(key)
 
     async def changes(self) -> AsyncIterator[list[Observation]]:
@@ -196,6 +204,15 @@ class FakeEngine:
         """Reachable again; `changes` tells everything, as after a reconnect."""
         self._is_available = True
         self._tell_everything()
+
+    def _drop(self, key: AttemptKey, end: Observation) -> None:
+        del self._known[key]
+        self._ends[key] = end
+
+    def _tell_again(self, key: AttemptKey) -> None:
+        """Of one that was forgotten, what became of it."""
+        if key in self._ends and key not in self._known:
+            self._see(self._ends[key])
 
     def _stop(self, key: AttemptKey) -> None:
         seen = self._known[key]

@@ -7,12 +7,13 @@ and stops may be repeated, and an end is forgotten by the engine only once it is
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
+from tgpu.core import lifecycle
 from tgpu.core.cause import NO_EVIDENCE, Evidence
 from tgpu.core.events import Event, JobMoved, NodeSet
 from tgpu.core.ids import JobId, NodeId
@@ -30,8 +31,9 @@ from tgpu.engines.api import (
     Observation,
     Phase,
 )
+from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
-from tgpu.service.attempt_key import attempt_key
+from tgpu.service.attempt_key import attempt_key, current_key
 from tgpu.service.clock import Clock
 from tgpu.service.evidence import gather
 from tgpu.service.evidence_secrets import without_secrets
@@ -54,6 +56,7 @@ _LAUNCH_GROUP = 256
 _SAME_MS = 5  # two clocks that are read one after the other and rounded
 _EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 _RAN = (Phase.EXITED, Phase.LOST)
+_STANDING = (Phase.TAKEN, Phase.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class LaunchSettings:
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
     log_limit_mib: int | None = None  # of each log, for jobs that ask for less or none
+    absent_seconds: float = 15.0  # before an engine that forgets is asked about one it lacks
 
 
 class EndCheck(Protocol):
@@ -123,6 +127,9 @@ class Attempts:
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
+        self._absences = Absences(settings.absent_seconds)
+        # What the engine says of attempts that it has and that do not run: see `standing_of`.
+        self._standing: dict[JobId, Observation] = {}
 
     async def open(self) -> None:
         """Learn as whom the jobs run that the books have running."""
@@ -141,6 +148,7 @@ class Attempts:
                 continue
             if event.progress.state not in PLACED:
                 self._uids.give(event.job_id)
+                self._standing.pop(event.job_id, None)
             entry = self._state.entry(event.job_id)
             if entry is None:
                 continue
@@ -322,11 +330,12 @@ class Attempts:
     async def record(self, batch: Sequence[Observation]) -> None:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
         batch, strange = await self._take_out(batch)
-        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
+        await self._forget([seen.key for seen in strange if seen.is_over])
         if not batch:
             return
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
+        self._note_standing(batch)
         evidence = await gather(self._engine, batch, self._reads)
         evidence = await without_secrets(evidence, self._store, self._sealer)
         while True:
@@ -340,7 +349,7 @@ class Attempts:
                 if self._writer.breaker.is_closed and not self._writer.is_stuck:  # else it is said
                     _log.error("cannot record what jobs did; trying again", problem=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
-        await self._forget([seen.key for seen in batch if seen.phase is not Phase.RUNNING])
+        await self._forget([seen.key for seen in batch if seen.is_over])
 
     async def _take_out(
         self, batch: Sequence[Observation]
@@ -369,7 +378,8 @@ class Attempts:
         events: list[Event] = []
         receipts: list[Receipt] = []
         done: set[str] = set()
-        for seen in self._on_our_time(_newest(batch)):
+        telling = [seen for seen in batch if seen.phase not in _STANDING]
+        for seen in self._on_our_time(_newest(telling)):
             entry = state.entry(JobId(seen.key.job_id))
             if entry is None or entry.job.identity != seen.key.identity:
                 continue
@@ -413,8 +423,9 @@ class Attempts:
         )
         for seen in strange:
             del observed[seen.key]
-        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
-        buckets = classify(believed, observed)
+        await self._forget([seen.key for seen in strange if seen.is_over])
+        self._note_standing(observed.values())
+        buckets = classify(believed, observed, forgets=self._engine.capabilities.forgets)
         for key in buckets.to_launch:
             self._to_launch[key] = None
         for key in buckets.to_stop:
@@ -423,6 +434,7 @@ class Attempts:
             self._to_stop[key] = None
         for entry in self._state.placed():
             self._say_pause_again(entry)
+        await self._rule_out(buckets.missing)
         lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:
             await self.record([*buckets.changed, *lost])
@@ -431,6 +443,43 @@ class Attempts:
             _log.warning("ending attempts that no job asks for", attempts=buckets.orphans)
         if self._to_launch or self._to_stop or self._to_pause:
             self._work.set()
+
+    async def _rule_out(self, missing: Sequence[AttemptKey]) -> None:
+        """Have the engine say that what it does not know does not run. On record first: else its
+        answer would be taken for that to a cancel."""
+        absent = self._absences.absent(missing, asyncio.get_running_loop().time())
+        if not absent:
+            return
+        _log.warning("the engine no longer knows attempts that should run", attempts=absent)
+        about = {key.job_id for key in absent}
+        with contextlib.suppress(StoreUnavailable):  # then at the next look
+            await self._writer.do(lambda state: self._absent(state, absent), about)
+            self._to_stop.update(dict.fromkeys(absent))
+
+    def _absent(self, state: State, absent: Sequence[AttemptKey]) -> Decision[None]:
+        now = self._clock.now()
+        events: list[Event] = []
+        for key in absent:
+            entry = state.entry(JobId(key.job_id))
+            if entry is None or current_key(entry) != key or entry.progress.stopping:
+                continue
+            if entry.progress.state is JobState.RUNNING and entry.progress.cause != ABSENT:
+                noted = lifecycle.note(entry.job.job_id, entry.progress, ABSENT)
+                events.append(JobMoved(now, entry.job.job_id, Move.NOTE, noted))
+        return Decision(None, events)
+
+    def standing_of(self, entry: Entry) -> Observation | None:
+        """What the engine says of an attempt that it has taken and not started, or cannot reach."""
+        seen = self._standing.get(entry.job.job_id)
+        return seen if seen is not None and seen.key == current_key(entry) else None
+
+    def _note_standing(self, seen: Iterable[Observation]) -> None:
+        for each in seen:
+            job_id = JobId(each.key.job_id)
+            if each.phase in _STANDING:
+                self._standing[job_id] = each
+            elif (known := self._standing.get(job_id)) is not None and known.key == each.key:
+                del self._standing[job_id]
 
     def _say_pause_again(self, entry: Entry) -> None:
         """We may have been killed between the record and the engine; told twice changes nothing."""

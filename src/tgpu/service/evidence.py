@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.core.cause import NO_EVIDENCE, Evidence, KernelKill
-from tgpu.engines.api import OUT_OF_MEMORY, AttemptKey, Engine, Observation, Phase
-from tgpu.engines.attempt_files import READ, read_piece
+from tgpu.engines.api import AttemptKey, Engine, Observation, Phase
+from tgpu.engines.attempt_files import OUT_OF_MEMORY, READ, read_piece
 from tgpu.service.file_reads import FileReads, ReadTimedOut
 
 _TAIL_BYTES: Final = 16_384  # a traceback of PyTorch with what it says of memory has less

@@ -75,6 +75,11 @@ def launch_of(
         home=home,
         log_limit_bytes=None if log_limit is None else log_limit * _MIB,
         secrets=given_values(detail.secrets),
+        request=job.request,
+        placement=progress.placement,
+        image=detail.image,
+        tenant=job.tenant_id,
+        account=detail.account,
     )
 
 

@@ -1,5 +1,7 @@
 """What an observation of an attempt means for its job. Pure."""
 
+import dataclasses
+
 from msgspec.structs import replace
 
 from tgpu.core import lifecycle
@@ -17,12 +19,14 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.state import Entry
 from tgpu.engines.api import Observation, Phase
+from tgpu.service.absence import ABSENT
 from tgpu.service.attempt_key import current_key
 from tgpu.wire.masking import mask_text
 
 # A machine that cannot start anything must not spin: the free restarts back off as well.
 _FREE_RESTART_MS = 1_000
 _LONGEST_BACKOFF_MS = 3_600_000
+_FORGOTTEN = "the engine forgot it before its end was seen"
 _UNRECORDED = "cancelled while the store could not record it"
 
 
@@ -39,19 +43,19 @@ def conclude(
     """
     if seen.key != current_key(entry) or entry.progress.state not in lifecycle.PLACED:
         return []
+    if _was_ruled_out(entry.progress, seen):
+        seen = dataclasses.replace(seen, phase=Phase.LOST, cause=_FORGOTTEN)
     if _gave_way(entry.progress, seen):
         last = replace(entry.progress, exit_code=seen.exit_code)
         ran = seen.phase is not Phase.NOT_STARTED
         return preempted(entry.job, last, seen.at, now, ran=ran)
-    match seen.phase:
-        case Phase.RUNNING:
-            return _running(entry, seen)
-        case Phase.EXITED:
-            return [_exited(entry, seen, now, hardware, evidence)]
-        case Phase.NOT_STARTED:
-            return [_not_started(entry, seen, now)]
-        case Phase.LOST:
-            return [_lost(entry, seen, now, hardware)]
+    if not seen.is_over:
+        return _running(entry, seen)
+    if seen.phase is Phase.EXITED:
+        return [_exited(entry, seen, now, hardware, evidence)]
+    if seen.phase is Phase.NOT_STARTED:
+        return [_not_started(entry, seen, now)]
+    return [_lost(entry, seen, now, hardware)]
 
 
 def preempted(
@@ -71,14 +75,24 @@ def preempted(
 
 def _gave_way(progress: Progress, seen: Observation) -> bool:
     """Whether it ended because we asked it to make room. By itself, its own end counts."""
-    if progress.gives_way_to is None or seen.phase is Phase.RUNNING:
+    if progress.gives_way_to is None or not seen.is_over:
         return False
     # Of one that was lost nobody knows; it was going to be run again in any case.
     return seen.cause == "stopped" or seen.phase is Phase.LOST
 
 
+def _was_ruled_out(progress: Progress, seen: Observation) -> bool:
+    """Whether the engine says that it does not run because we asked: it did not know it any more.
+
+    It ran, so it is lost and not cancelled, nor is it one that never started.
+    """
+    is_asked = progress.cause == ABSENT and not progress.stopping
+    return is_asked and (seen.phase is Phase.NOT_STARTED or seen.cause == "stopped")
+
+
 def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
-    if entry.progress.state is not JobState.SCHEDULED:
+    """One that is taken or out of reach has neither started nor ended: it keeps its GPUs."""
+    if entry.progress.state is not JobState.SCHEDULED or seen.phase is not Phase.RUNNING:
         return []
     job_id = entry.job.job_id
     progress = lifecycle.run(job_id, entry.progress, seen.at, seen.pid)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.units import memory_text
-from tgpu.engines.api import Capability, Engine
+from tgpu.engines.api import Engine
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.run_in import checked
 from tgpu.service.sizes import Sizes
@@ -78,7 +78,7 @@ class Preparation:
     def _check_image(self, image: str) -> None:
         """Taken and then run without it, a job would be another one than was asked for."""
         engine = self._engine
-        if image and engine is not None and Capability.IMAGES not in engine.capabilities:
+        if image and engine is not None and not engine.capabilities.images:
             remedy = (
                 f"the {engine.name} engine runs commands on the machine itself and not in "
                 "container images; leave it out"

@@ -38,7 +38,7 @@ from tgpu.core.state import State, doom_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
 from tgpu.devices.watch import DeviceWatch
-from tgpu.engines.api import Engine, EngineUnavailable, Phase
+from tgpu.engines.api import Engine, EngineUnavailable, Observation
 from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from tgpu.service import pairing
 from tgpu.service.accounting import METER, read_meters
@@ -348,7 +348,7 @@ class Service:
         await self.engine.open()
         # Known before the GPUs are looked at: what runs there is not ours to sweep away.
         await self._attempts.strangers.take_out(
-            [seen for seen in await self.engine.observe() if seen.phase is Phase.RUNNING]
+            [seen for seen in await self.engine.observe() if not seen.is_over]
         )
         return number
 
@@ -463,6 +463,13 @@ class Service:
     def reason(self, job_id: JobId) -> Reason | None:
         """Why a pending job waits; None for any other."""
         return self.reasons.reason(job_id)
+
+    def standing_of(self, job_id: JobId) -> Observation | None:
+        """What the engine says of an attempt that it has not started yet, or cannot reach."""
+        entry = self.state.entry(job_id)
+        if entry is None or self._attempts is None:
+            return None
+        return self._attempts.standing_of(entry)
 
     def prediction(self, stored: StoredJob) -> Prediction | None:
         """How long a job that is not over will run in all; None where nothing can be said."""

@@ -9,9 +9,10 @@ from typing import Protocol
 
 import pytest
 
-from tests.integration.engines.box import Box, until_true
+from tests.integration.engines.box import Box, kill_and_wait, until_true
 from tgpu.engines.api import (
     AttemptKey,
+    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -20,6 +21,7 @@ from tgpu.engines.api import (
     Phase,
 )
 from tgpu.engines.fake import FakeEngine
+from tgpu.engines.fake_cluster import FakeCluster
 from tgpu.engines.local.engine import LocalEngine
 
 
@@ -40,10 +42,13 @@ class World(Protocol):
     def runs_of(self, name: str) -> int:
         """How often a command of this job was started."""
 
+    async def crash(self) -> None:
+        """What the engine has beyond its records on disk is gone, and it is there again."""
+
 
 class FakeWorld:
-    def __init__(self) -> None:
-        self.engine: FakeEngine = FakeEngine(logs="/logs")
+    def __init__(self, engine: FakeEngine) -> None:
+        self.engine = engine
 
     def a_launch(self, name: str, attempt: int = 1) -> Launch:
         return Launch(AttemptKey(name, attempt), ("wait",), "/", {})
@@ -56,6 +61,17 @@ class FakeWorld:
 
     def runs_of(self, name: str) -> int:
         return sum(launch.key.job_id == name for launch in self.engine.launched)
+
+    async def crash(self) -> None:
+        await self.engine.close()
+        await self.engine.open()
+
+
+class ClusterWorld(FakeWorld):
+    engine: FakeCluster
+
+    def runs_of(self, name: str) -> int:
+        return sum(run.key.job_id == name for run in self.engine.runs)
 
 
 class LocalWorld:
@@ -82,14 +98,23 @@ class LocalWorld:
     def runs_of(self, name: str) -> int:
         return len(self._box.lines(f"{name}.ran"))
 
+    async def crash(self) -> None:
+        supervisor = self.engine.supervisor_pid
+        assert supervisor is not None
+        await kill_and_wait(supervisor)
+        await self.engine.observe()  # by the one that takes its place
+
     def _new(self) -> LocalEngine:
         return self._box.new_engine()
 
 
-@pytest.fixture(params=["fake", "local"])
+@pytest.fixture(params=["fake", "cluster", "local"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     if request.param == "fake":
-        yield FakeWorld()
+        yield FakeWorld(FakeEngine(logs="/logs"))
+        return
+    if request.param == "cluster":
+        yield ClusterWorld(FakeCluster(logs="/logs"))
         return
     box = Box(tmp_path)
     try:
@@ -114,7 +139,7 @@ async def _running(engine: Engine, name: str, attempt: int = 1) -> Observation:
 
 
 async def _end(engine: Engine, name: str, attempt: int = 1) -> Observation:
-    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.phase is not Phase.RUNNING)
+    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.is_over)
 
 
 async def test_a_launched_attempt_runs_and_then_exits_with_its_code(world: World) -> None:
@@ -123,7 +148,7 @@ async def test_a_launched_attempt_runs_and_then_exits_with_its_code(world: World
     running = await _running(world.engine, "a")
     world.end("a", 3)
     end = await _end(world.engine, "a")
-    assert running.pid is not None
+    assert (running.pid is not None) == world.engine.capabilities.local_processes
     assert running.at == running.started_at
     assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 3, None, None)
     assert (end.pid, end.started_at) == (running.pid, running.started_at)
@@ -141,7 +166,8 @@ async def test_changes_tells_of_the_start_and_then_of_the_end(world: World) -> N
             phases += [seen.phase for seen in batch]
             if Phase.EXITED in phases:
                 break
-    assert phases == [Phase.RUNNING, Phase.EXITED]
+    assert [phase for phase in phases if phase is not Phase.TAKEN] == [Phase.RUNNING, Phase.EXITED]
+    assert phases[:-2] in ([], [Phase.TAKEN])  # before it starts, or not at all
 
 
 async def test_launching_a_known_attempt_again_changes_nothing(world: World) -> None:
@@ -226,6 +252,57 @@ async def test_an_attempt_stopped_before_its_launch_arrives_is_never_started(
     assert await world.engine.observe() == [end]
 
 
+async def test_a_tombstone_outlasts_a_crash_and_being_forgotten(world: World) -> None:
+    """However late a launch comes, it loses against the stop that was there before it."""
+    await world.engine.open()
+    await world.engine.stop([AttemptKey("a", 1)])
+    await _end(world.engine, "a")
+    await world.crash()
+    assert (await _end(world.engine, "a")).cause == "stopped"
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.crash()
+    await world.engine.launch([world.a_launch("a"), world.a_launch("b")])
+    await _running(world.engine, "b")
+    assert (await _end(world.engine, "a")).phase is Phase.NOT_STARTED
+    assert world.runs_of("a") == 0
+
+
+async def test_one_that_is_over_and_forgotten_is_never_started_again(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 4)
+    await _end(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.crash()
+    await world.engine.launch([world.a_launch("a")])
+    assert (await _end(world.engine, "a")).exit_code == 4  # told once more
+    assert world.runs_of("a") == 1
+
+
+async def test_whoever_asks_for_an_end_hears_of_one_also_if_it_was_forgotten(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    await _end(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.engine.stop([AttemptKey("a", 1)])
+    assert (await _end(world.engine, "a")).is_over
+
+
+async def test_an_engine_that_binds_says_where_it_has_put_an_attempt(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    place = (await _running(world.engine, "a")).place
+    if world.engine.capabilities.binding is Binding.ENGINE:
+        assert place is not None
+        assert place.nodes
+        assert place.engine_id
+    else:
+        assert place is None  # where it was told to be
+
+
 async def test_an_end_is_told_until_it_is_forgotten(world: World) -> None:
     await world.engine.open()
     await world.engine.launch([world.a_launch("a"), world.a_launch("b")])
@@ -252,7 +329,7 @@ async def test_an_attempt_goes_on_when_the_engine_is_closed(world: World) -> Non
     await world.engine.close()
     again = world.another_engine()
     await again.open()
-    assert (await _running(again, "a")).pid == before.pid
+    assert await _running(again, "a") == before
     world.end("a", 5)
     assert (await _end(again, "a")).exit_code == 5
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.attempt_files import OUT_OF_MEMORY
 from tgpu.engines.fake import FakeEngine
 from tgpu.service.evidence import gather, kernel_kills, log_tail
 from tgpu.service.file_reads import FileReads

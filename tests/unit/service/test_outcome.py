@@ -12,7 +12,8 @@ from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.state import Entry, State
 from tgpu.core.usage import Usage
-from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.api import OVER, AttemptKey, Observation, Phase
+from tgpu.service.absence import ABSENT
 from tgpu.service.accounting import usage_events
 from tgpu.service.outcome import conclude
 
@@ -64,10 +65,30 @@ def test_a_start_keeps_that_the_job_is_being_stopped() -> None:
 
 
 @pytest.mark.parametrize("state", PLACED_STATES)
-@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("phase", [Phase.TAKEN, Phase.UNREACHABLE])
+def test_what_is_neither_a_start_nor_an_end_changes_nothing(state: str, phase: Phase) -> None:
+    _, entry = placed(state)
+    assert conclude(entry, seen(phase, cause="node a does not answer"), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause"),
+    [(Phase.NOT_STARTED, "stopped"), (Phase.EXITED, "stopped"), (Phase.LOST, "it is gone")],
+)
+def test_what_the_engine_ruled_out_because_it_did_not_know_it_is_lost_and_not_cancelled(
+    phase: Phase, cause: str
+) -> None:
+    world, entry = placed("running", requeue=True)
+    noted = lifecycle.note(entry.job.job_id, entry.progress, ABSENT)
+    world.apply(JobMoved(NOW, entry.job.job_id, Move.NOTE, noted))
+    moved = the_move(entry_of(world, entry.job.job_id), seen(phase, cause=cause))
+    assert (moved.move, moved.progress.fault) == (Move.REQUEUE, Fault.NODE)
+    assert moved.progress.cause in ("the engine forgot it before its end was seen", "it is gone")
+
+
+@pytest.mark.parametrize("state", PLACED_STATES)
+@pytest.mark.parametrize("phase", sorted(OVER))
 def test_every_end_takes_the_job_off_its_gpus(state: str, phase: Phase) -> None:
-    if phase is Phase.RUNNING:
-        return
     world, entry = placed(state)
     world.apply(the_move(entry, seen(phase, exit_code=1 if phase is Phase.EXITED else None)))
     assert world.placed() == []

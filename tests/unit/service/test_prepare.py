@@ -10,7 +10,7 @@ from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Detail, Options, Request
 from tgpu.core.lifecycle import JobState
-from tgpu.engines.api import Capability, Limits
+from tgpu.engines.api import Capabilities, Limits
 from tgpu.engines.fake import FakeEngine
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.submission import RunIn, Submission
@@ -132,7 +132,7 @@ async def test_an_image_is_refused_where_the_engine_runs_none() -> None:
 
 
 async def test_an_image_is_taken_where_the_engine_says_that_it_can() -> None:
-    engine = FakeEngine(clock=lambda: 0, capabilities=frozenset({Capability.IMAGES}))
+    engine = FakeEngine(clock=lambda: 0, capabilities=Capabilities(images=True))
     async with a_box(engine=engine) as box:
         await box.submit(with_image())
         assert (await box.service.job("j")).detail.image == "pytorch:2.0"
@@ -146,7 +146,9 @@ async def test_without_an_engine_the_image_goes_with_the_lease() -> None:
 
 async def test_a_job_on_record_with_an_image_still_runs_and_only_its_rerun_is_refused() -> None:
     store = MemoryStore()
-    async with a_box(store=store, engine=FakeEngine(capabilities=frozenset(Capability))) as before:
+    async with a_box(
+        store=store, engine=FakeEngine(capabilities=Capabilities(images=True))
+    ) as before:
         await before.submit(with_image())
     async with a_box(store=store) as box:
         key = await box.run("j")

@@ -17,7 +17,7 @@ import structlog
 
 from tgpu.engines.api import (
     AttemptKey,
-    Capability,
+    Capabilities,
     Engine,
     EngineUnavailable,
     Launch,
@@ -64,7 +64,7 @@ class HookedEngine:
         self._inner = inner
         self._settings = settings
         self.name = inner.name
-        self.capabilities: frozenset[Capability] = inner.capabilities
+        self.capabilities: Capabilities = inner.capabilities
         self.hold: Callable[[str], Awaitable[None]] = _hold_nothing
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._before: dict[AttemptKey, asyncio.Task[None]] = {}  # prologs that run
@@ -200,9 +200,9 @@ class HookedEngine:
 
     async def _read_changes(self) -> None:
         async for batch in self._inner.changes():
-            for end in [seen for seen in batch if seen.phase is not Phase.RUNNING]:
+            for end in [seen for seen in batch if seen.is_over]:
                 self._end(end)
-            if running := [seen for seen in batch if seen.phase is Phase.RUNNING]:
+            if running := [seen for seen in batch if not seen.is_over]:
                 self._news.put_nowait(running)
         self._news.put_nowait(None)
 
@@ -217,7 +217,7 @@ class HookedEngine:
         return [told for seen in found if (told := self._as_told(seen)) is not None]
 
     def _as_told(self, seen: Observation) -> Observation | None:
-        if seen.phase is Phase.RUNNING or not self._settings.epilog or seen.key in self._over:
+        if not seen.is_over or not self._settings.epilog or seen.key in self._over:
             return seen
         if seen.key not in self._behind:
             self._end(seen)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
-    Capability,
+    Capabilities,
     EngineUnavailable,
     Launch,
     Notice,
@@ -54,7 +54,7 @@ class LocalEngine:
     """Runs attempts on this machine. One task at a time may iterate over `changes`."""
 
     name = "local"
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = Capabilities(local_processes=True)
 
     def __init__(
         self,
