@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from tgpu.core.job import Request
-from tgpu.core.node import Part, Placement
+from tgpu.core.node import Node, Part, Placement
 
 
 class AttemptKey(NamedTuple):
@@ -66,11 +66,12 @@ class Launch:
     key: AttemptKey
     argv: tuple[str, ...]
     cwd: str
-    env: Mapping[str, str]  # complete: the submitter's, overlaid with CUDA_* and TGPU_*
+    env: Mapping[str, str]  # all but what its place says: see `placing.placed`
     time_limit_ms: int | None = None
     grace_ms: int = 10_000  # between TERM and KILL
     user: RunAs | None = None  # None: whoever runs the engine
     # A gang runs the command once for each of these, by rank: variables that only that worker has.
+    # Made when the place is known, by `placing.placed`.
     workers: tuple[Mapping[str, str], ...] = ()
     limits: Limits = NO_LIMITS
     session: str = ""  # the name of the session it runs in; nothing for none
@@ -84,7 +85,9 @@ class Launch:
     log_limit_bytes: int | None = None
     fence: Fence | None = None  # None: it may open whatever its user may
     request: Request = NO_REQUEST  # what it asked for, for an engine that binds by itself
+    compute_millis: int | None = None  # its part of a GPU's compute, where that is another one
     placement: Placement | None = None  # None: the engine chooses
+    nodes: tuple[Node, ...] = ()  # those of its placement, with what is known of their GPUs
     image: str = ""  # the container image it runs in; "" for none
     tenant: str = ""
     account: str = ""  # whom it runs as, by name; "": whoever runs the engine

@@ -22,6 +22,7 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+from tgpu.engines.placing import placed
 
 # As those of the local engine: it makes up numbers of processes.
 LIKE_LOCAL: Final = Capabilities(local_processes=True)
@@ -51,7 +52,7 @@ class FakeEngine:
         capabilities: Capabilities = LIKE_LOCAL,
     ) -> None:
         self.capabilities = capabilities
-        self.launched: list[Launch] = []  # each attempt once, in order
+        self.launched: list[Launch] = []  # each attempt once, in order, as it was placed
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
         self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
@@ -84,7 +85,7 @@ class FakeEngine:
                 continue
             self._ever.add(launch.key)
             self._known[launch.key] = None
-            self.launched.append(launch)
+            self.launched.append(placed(launch, log_dir=self.log_dir(launch.key)))
             if self.starts:
                 self.start(launch.key)
 

@@ -16,13 +16,14 @@ import structlog
 from tgpu.core import lifecycle
 from tgpu.core.cause import NO_EVIDENCE, Evidence
 from tgpu.core.events import Event, JobMoved, NodeSet
-from tgpu.core.ids import JobId, NodeId
+from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import PLACED, JobState, Move
 from tgpu.core.node import Node
 from tgpu.core.state import Entry, State
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
+    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -263,14 +264,12 @@ class Attempts:
         return self._run_as.refusal(stored.job.tenant_id, stored.detail, account, self._uids)
 
     async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
-        key = attempt_key(stored.job, stored.progress.attempt)
         fences = self._fences
         launch = launch_of(
             stored.job,
             self._sealer.unsealed(stored.detail),
             stored.progress,
             await self._environment(stored.detail.env_id),
-            log_dir=self._engine.log_dir(key) or "",
             grace_ms=self._settings.grace_ms,
             home=self._settings.home,
             account=account,
@@ -279,8 +278,11 @@ class Attempts:
             multiplexer=self._settings.multiplexer,
             script_folders=self._settings.script_folders,
             log_limit_mib=self._settings.log_limit_mib,
+            is_bound_by_engine=self._engine.capabilities.binding is Binding.ENGINE,
         )
-        return replace(launch, fence=None if fences is None else await fences.of(stored.progress))
+        if fences is None or not self._engine.capabilities.local_processes:
+            return launch
+        return replace(launch, fence=await fences.of(stored.progress))
 
     def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:
         """The engine's clock was never set, ours was wherever the wall clock was: what it saw is
@@ -304,10 +306,11 @@ class Attempts:
         """For observations of our own, as if the engine had made them."""
         return self._clock.now() if self._clock.manual else self._engine.now()
 
-    def _nodes_of(self, stored: StoredJob) -> dict[NodeId, Node]:
+    def _nodes_of(self, stored: StoredJob) -> list[Node]:
         placement, known = stored.progress.placement, self._state.ledger.nodes
         parts = () if placement is None else placement.parts()
-        return {p.node_id: known[p.node_id].node for p in parts if p.node_id in known}
+        named = dict.fromkeys(part.node_id for part in parts)
+        return [known[node_id].node for node_id in named if node_id in known]
 
     async def _environment(self, env_id: str | None) -> Mapping[str, str]:
         if env_id is None:

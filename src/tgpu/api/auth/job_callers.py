@@ -36,10 +36,11 @@ class JobCallers:
     async def known_as(self, service: Service, origin: Origin, otherwise: Principal) -> Principal:
         """The job that calls, or `otherwise`. Raises Forbidden where nobody can say, and it would
         be an admin."""
-        if service.engine is None or origin.peer is None:
+        engine = service.engine
+        if engine is None or not engine.capabilities.local_processes or origin.peer is None:
             return otherwise  # nothing is run here, or the caller is on another machine
         if _FACT not in origin.facts:
-            origin.facts[_FACT] = await self._found(service, service.engine, origin.peer)
+            origin.facts[_FACT] = await self._found(service, engine, origin.peer)
         match origin.facts[_FACT]:
             case Principal() as job:
                 return job

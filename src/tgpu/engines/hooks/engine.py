@@ -29,6 +29,7 @@ from tgpu.engines.api import (
 )
 from tgpu.engines.attempt_files import make_attempt, new_file, read_whole
 from tgpu.engines.hooks.program import Outcome, run_hook
+from tgpu.engines.placing import placed
 
 _log = structlog.get_logger("gpu_scheduler.hooks")
 
@@ -179,9 +180,10 @@ class HookedEngine:
     def _note(self, launch: Launch) -> dict[str, str]:
         """Write down what hooks are told, for an epilog after a restart."""
         facts = _of_key(launch.key)
-        facts |= {name: launch.env.get(given, "") for name, given in _GIVEN.items()}
-        if launch.workers:  # of a gang each has its own
-            each = (worker.get("TGPU_GPUS", "") for worker in launch.workers)
+        told = placed(launch)
+        facts |= {name: told.env.get(given, "") for name, given in _GIVEN.items()}
+        if told.workers:  # of a gang each has its own
+            each = (worker.get("TGPU_GPUS", "") for worker in told.workers)
             facts["TGPU_HOOK_GPUS"] = ",".join(gpus for gpus in each if gpus)
         facts["TGPU_HOOK_LOG_DIR"] = self._inner.log_dir(launch.key) or ""
         if launch.user is not None:

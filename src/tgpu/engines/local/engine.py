@@ -39,6 +39,7 @@ from tgpu.engines.local.protocol import (
 from tgpu.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 from tgpu.engines.local.steady import boottime_ms, offset_of, wall_ms
 from tgpu.engines.local.trace import trace
+from tgpu.engines.placing import LOOPBACK, placed
 from tgpu.wire.masking import mask_argv, mask_values, secret_values
 
 T = TypeVar("T")
@@ -106,7 +107,13 @@ class LocalEngine:
 
     async def launch(self, launches: Sequence[Launch]) -> None:
         if launches:
-            await self._call(b"".join(_encode_launch(launch) for launch in launches), "sync")
+            await self._call(b"".join(map(self._encode_launch, launches)), "sync")
+
+    def _encode_launch(self, launch: Launch) -> bytes:
+        paths.check_job_id(launch.key.job_id)
+        # All its workers run on this machine, on whatever nodes the books have them.
+        here = placed(launch, master=LOOPBACK, log_dir=self.log_dir(launch.key))
+        return _encode_launch(here)
 
     async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
         if keys:
@@ -371,7 +378,6 @@ def _shown(launch: Launch) -> tuple[str, ...]:
 
 
 def _encode_launch(launch: Launch) -> bytes:
-    paths.check_job_id(launch.key.job_id)
     command: dict[str, object] = {
         "argv": launch.argv,
         "cwd": launch.cwd,
