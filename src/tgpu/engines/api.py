@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from tgpu.core.cause import Fault
 from tgpu.core.job import Request
 from tgpu.core.node import Node, Part, Placement
 
@@ -150,6 +151,7 @@ class Observation:
     # When its command was started, also once it is over; None where it never was or is not known.
     started_at: int | None = None
     place: Place | None = None  # None: where it was told to be, or not known yet
+    fault: Fault | None = None  # of an end: whose doing it was, where the engine itself knows
 
     @property
     def is_over(self) -> bool:

@@ -6,9 +6,12 @@ from msgspec.structs import replace
 
 from tgpu.core import lifecycle
 from tgpu.core.cause import (
+    BLAME,
     NO_EVIDENCE,
+    Blame,
     Evidence,
     Fault,
+    Finding,
     how_it_ended,
     of_exit,
     of_hardware,
@@ -23,8 +26,11 @@ from tgpu.service.absence import ABSENT
 from tgpu.service.attempt_key import current_key
 from tgpu.wire.masking import mask_text
 
-# A machine that cannot start anything must not spin: the free restarts back off as well.
+# A machine that cannot start anything must not spin: the free restarts back off as well, and they
+# end. With these numbers that is after some thirty hours.
 _FREE_RESTART_MS = 1_000
+_LONGEST_FREE_MS = 600_000
+_MOST_FREE_RESTARTS = 200
 _LONGEST_BACKOFF_MS = 3_600_000
 _FORGOTTEN = "the engine forgot it before its end was seen"
 _UNRECORDED = "cancelled while the store could not record it"
@@ -123,18 +129,23 @@ def _exited(
     progress, options = entry.progress, entry.job.options
     if _was_cancelled(progress, seen):
         return _stopped(entry, seen, now)
-    if seen.cause == "time_limit":
+    if seen.cause == "time_limit" or seen.fault is Fault.TIME_LIMIT:
         cause = f"time limit of {(options.time_limit_ms or 0) / 1000:g} s reached"
         return _end(entry, seen, JobState.FAILED, cause, Fault.TIME_LIMIT)
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
-    finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
+    finding = (
+        of_exit(seen.exit_code, progress.pid, hardware, evidence)
+        if seen.fault is None
+        else Finding(seen.fault, seen.cause or "")
+    )
     how = how_it_ended(seen.exit_code, seen.signal)
     # A line of its log may be in it, and causes travel further than logs.
     cause, fault = mask_text(sentence(finding, how)), finding.fault
-    if hardware is not None and options.requeue:
-        return _again(entry, seen, now, cause, fault, counts=False)
-    if progress.failures < options.max_retries:
+    has_retries = progress.failures < options.max_retries
+    if BLAME[fault] is Blame.INFRASTRUCTURE and (options.requeue or has_retries):
+        return _free(entry, seen, now, cause, fault)
+    if has_retries and BLAME[fault] is Blame.USER:
         delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
         return _again(entry, seen, now + delay, cause, fault, counts=True)
     return _end(entry, seen, JobState.FAILED, cause, fault)
@@ -144,20 +155,33 @@ def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
     cause = seen.cause or "the engine did not start it"
     if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
-    if not seen.retry:  # what it asks for is not there, and will not be
-        return _end(entry, seen, JobState.FAILED, cause, Fault.USER_ERROR)
-    return _again(entry, seen, now + _FREE_RESTART_MS, cause, Fault.NODE, counts=False)
+    fault = seen.fault or (Fault.NODE if seen.retry else Fault.USER_ERROR)
+    if not seen.retry or BLAME[fault] is not Blame.INFRASTRUCTURE:
+        # What it asks for is not there, and will not be.
+        return _end(entry, seen, JobState.FAILED, cause, fault)
+    return _free(entry, seen, now + _FREE_RESTART_MS, cause, fault)
 
 
 def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> JobMoved:
-    cause, fault = seen.cause or "nobody saw how it ended", Fault.NODE
+    cause, fault = seen.cause or "nobody saw how it ended", seen.fault or Fault.NODE
     if hardware is not None:
         cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
     if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
+    # Retries are no reason: nobody knows whether it has done its work.
     if entry.job.options.requeue:
-        return _again(entry, seen, now, cause, fault, counts=False)
+        return _free(entry, seen, now, cause, fault)
     return _end(entry, seen, JobState.FAILED, cause, fault)
+
+
+def _free(entry: Entry, seen: Observation, first_at: int, cause: str, fault: Fault) -> JobMoved:
+    """Another try that counts against no retries: later each time, and not for ever."""
+    before = entry.progress.free_restarts
+    if before >= _MOST_FREE_RESTARTS:
+        cause = f"{cause}; the infrastructure failed it {before + 1} times: it is not tried again"
+        return _end(entry, seen, JobState.FAILED, cause, fault)
+    longer = min(_FREE_RESTART_MS << min(before, 20), _LONGEST_FREE_MS) if before else 0
+    return _again(entry, seen, first_at + longer, cause, fault, counts=False, is_free=True)
 
 
 def _end(
@@ -191,10 +215,13 @@ def _again(
     fault: Fault | None = None,
     *,
     counts: bool,
+    is_free: bool = False,
 ) -> JobMoved:
     job_id = entry.job.job_id
     last = replace(entry.progress, exit_code=seen.exit_code)
-    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts, at=seen.at)
+    progress = lifecycle.requeue(
+        job_id, last, eligible_at, cause, counts, at=seen.at, is_free=is_free
+    )
     if fault is not None:
         progress = replace(progress, fault=fault)
     return JobMoved(seen.at, job_id, Move.REQUEUE, progress)
