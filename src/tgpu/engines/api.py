@@ -159,6 +159,17 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """One start of an attempt, as an engine has it on record. For whoever checks a history."""
+
+    key: AttemptKey
+    started_at: int
+    ended_at: int | None = None
+    is_alive: bool = False  # it runs now; neither this nor an end: nobody saw how it ended
+    place: Place | None = None  # None: where it was told to be
+
+
+@dataclass(frozen=True, slots=True)
 class Pairing:
     """An engine's own name, and what it knows of the database it is used with."""
 

@@ -6,7 +6,7 @@ must keep all the same it keeps: nothing is started twice, and nothing behind it
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +24,7 @@ from tgpu.engines.api import (
     Observation,
     Phase,
     Place,
+    Run,
 )
 from tgpu.engines.fake import FakeEngine
 
@@ -38,16 +39,6 @@ class Loss(StrEnum):
     ANSWER = "answer"  # it is carried out, and the caller is told that nobody answers
     LATE = "late"  # of a launch: taken, and carried out when `deliver` is called
     NEWS = "news"  # nobody is told; who asks, learns it
-
-
-@dataclass(slots=True)
-class Run:
-    """One start, as the cluster itself wrote it down."""
-
-    key: AttemptKey
-    place: Place
-    started_at: int
-    ended_at: int | None = None
 
 
 class FakeCluster(FakeEngine):
@@ -129,7 +120,7 @@ class FakeCluster(FakeEngine):
         self._waiting.pop(key, None)
         self._places[key] = place
         now = self._clock()
-        self.runs.append(Run(key, place, now))
+        self.runs.append(Run(key, now, is_alive=True, place=place))
         self._see(Observation(key, Phase.RUNNING, now, started_at=now, place=place))
 
     def silence(self, node: str) -> None:
@@ -140,6 +131,13 @@ class FakeCluster(FakeEngine):
     def hear(self, node: str) -> None:
         self._silent.discard(node)
         self._tell_everything()
+
+    def vanish(self, key: AttemptKey) -> None:
+        """It is gone, with every record of it but that it was started."""
+        self._release(Observation(key, Phase.LOST, self._clock()))
+        super().vanish(key)
+        self._ends.pop(key, None)
+        self._waiting.pop(key, None)
 
     def running(self) -> list[AttemptKey]:
         return list(self._places)
@@ -191,9 +189,12 @@ class FakeCluster(FakeEngine):
         place = self._places.pop(end.key, None)
         for part in () if place is None else place.parts:
             self._free[part.node_id].update(share.gpu_index for share in part.shares)
-        for run in self.runs:
-            if run.key == end.key and run.ended_at is None:
-                run.ended_at = end.at
+        self.runs = [
+            replace(run, ended_at=end.at, is_alive=False)
+            if run.key == end.key and run.is_alive
+            else run
+            for run in self.runs
+        ]
 
     def _forget_old(self, kept: int) -> None:
         over = [(key, seen) for key, seen in self._known.items() if seen is not None]
