@@ -5,12 +5,12 @@ import stat
 
 from tgpu.app.refusal import CannotServe
 from tgpu.engines.api import Engine
-from tgpu.engines.hooks.engine import HookedEngine, HookSettings
+from tgpu.engines.hooks.engine import FolderEngine, HookedEngine, HookSettings
 from tgpu.service.service import Service
 from tgpu.settings import Settings
 
 
-def with_hooks(engine: Engine | None, settings: Settings) -> Engine | None:
+def with_hooks(engine: FolderEngine | None, settings: Settings) -> Engine | None:
     """Raises CannotServe for programs that are not there, or that others could exchange."""
     chosen = settings.engine
     if engine is None or not (chosen.prolog or chosen.epilog):

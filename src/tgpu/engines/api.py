@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from tgpu.core.cause import Fault
+from tgpu.core.cause import Evidence, Fault
 from tgpu.core.job import Request
 from tgpu.core.node import Node, Part, Placement
+from tgpu.engines.log_piece import Piece
 
 
 class AttemptKey(NamedTuple):
@@ -208,6 +209,19 @@ class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
 
+class NoLog(Exception):
+    """This engine keeps no logs."""
+
+
+class LogUnreadable(Exception):
+    """A log is there and cannot be read; the sentence says why."""
+
+    def __init__(self, name: str, problem: str, *, is_for_now: bool = False) -> None:
+        super().__init__(problem)
+        self.name = name  # what the engine calls this log
+        self.is_for_now = is_for_now  # another try may fare better
+
+
 class Traced(NamedTuple):
     """Of a process: whether the engine has started it, and for which attempt, where that shows."""
 
@@ -270,13 +284,25 @@ class Engine(Protocol):
     def now(self) -> int:
         """Ms on the clock of its observations, which nobody can set: see `Observation.at`."""
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        """Up to `limit` bytes of "stdout" or "stderr" from `offset`, or from there before its end
+        where that is negative; nothing where nothing is there yet. Whoever follows a log asks
+        again. Never the log of an attempt of the same name and another identity.
+
+        Raises NoLog, LogUnreadable and EngineUnavailable.
+        """
+
     def log_dir(self, key: AttemptKey) -> str | None:
-        """The folder in which a new attempt finds its `stdout.log` and `stderr.log`."""
+        """For people: the folder in which a new attempt's logs will be, where it has one."""
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        """The folder with the logs of this very attempt, whether it exists or not; reads the disk.
+    @property
+    def stuck_reads(self) -> int:
+        """How many reads of logs do not come back."""
 
-        Never the folder of an attempt of the same name and another identity.
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        """What can be found of those that failed: the ends of their logs, whom the kernel killed.
+
+        Soon, and as much as there is: what cannot be read is left out, and nothing is raised.
         """
 
     async def pairing(self) -> Pairing | None:

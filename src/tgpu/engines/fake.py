@@ -6,15 +6,17 @@ It keeps the contract of `Engine`, and the same suite runs on it as on the real 
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
     EngineUnavailable,
     Launch,
+    NoLog,
     Notice,
     Observation,
     Pairing,
@@ -22,6 +24,8 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+from tgpu.engines.log_files import LogFiles
+from tgpu.engines.log_piece import Piece
 from tgpu.engines.placing import placed
 
 # As those of the local engine: it makes up numbers of processes.
@@ -60,7 +64,9 @@ class FakeEngine:
         self.paired: Pairing | None = None  # a test that wants partners sets one
         self.starts = starts
         self.stops = stops
+        self.found: dict[AttemptKey, Evidence] = {}  # that a test wants found of those that fail
         self._logs = logs
+        self._files = LogFiles(self.find_logs)
         self._clock = clock
         self._is_open = False
         self._is_available = True
@@ -136,11 +142,23 @@ class FakeEngine:
     def now(self) -> int:
         return self._clock()
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        if self._logs is None:
+            raise NoLog(f"the {self.name} engine keeps no logs here")
+        return await self._files.read(key, stream, offset, limit)
+
     def log_dir(self, key: AttemptKey) -> str | None:
         return None if self._logs is None else f"{self._logs}/{key.job_id}/{key.attempt}"
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        return self.log_dir(key)
+    def find_logs(self, key: AttemptKey) -> str:
+        return self.log_dir(key) or ""
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._files.stuck
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return {seen.key: self.found[seen.key] for seen in ends if seen.key in self.found}
 
     async def pairing(self) -> Pairing | None:
         return self.paired

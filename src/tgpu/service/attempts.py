@@ -36,10 +36,8 @@ from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
 from tgpu.service.attempt_key import attempt_key, current_key
 from tgpu.service.clock import Clock
-from tgpu.service.evidence import gather
 from tgpu.service.evidence_secrets import without_secrets
 from tgpu.service.fencing import CannotFence, GpuFences
-from tgpu.service.file_reads import FileReads
 from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
 from tgpu.service.receipts import Receipt, Receipts
@@ -55,7 +53,6 @@ _log = structlog.get_logger("gpu_scheduler.attempts")
 _RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
 _LAUNCH_GROUP = 256
 _SAME_MS = 5  # two clocks that are read one after the other and rounded
-_EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 _RAN = (Phase.EXITED, Phase.LOST)
 _STANDING = (Phase.TAKEN, Phase.UNREACHABLE)
 
@@ -122,8 +119,6 @@ class Attempts:
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        # Apart from those of callers who read logs: nobody's reading may hold up an end.
-        self._reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
         self._run_as = RunAs(state, settings.run_as)
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
@@ -339,7 +334,7 @@ class Attempts:
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
         self._note_standing(batch)
-        evidence = await gather(self._engine, batch, self._reads)
+        evidence = await self._engine.evidence(batch)
         evidence = await without_secrets(evidence, self._store, self._sealer)
         while True:
             try:

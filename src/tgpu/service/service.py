@@ -39,6 +39,7 @@ from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import Engine, EngineUnavailable, Observation
+from tgpu.engines.file_reads import FileReads, ReadTimedOut
 from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from tgpu.service import pairing
 from tgpu.service.accounting import METER, read_meters
@@ -56,7 +57,6 @@ from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
 from tgpu.service.fencing import FenceMode, GpuFences
-from tgpu.service.file_reads import FileReads, ReadTimedOut
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_numbers import last_number
@@ -217,7 +217,7 @@ class Service:
         )
         if engine is not None:
             hardware.ownership.log_dir = engine.log_dir
-        self.log_reads, self.log_sizes = FileReads(), LogSizes()
+        self._disk_reads, self.log_sizes = FileReads(), LogSizes()
         self.disk = disk or NoDisk()
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
@@ -463,6 +463,11 @@ class Service:
     def reason(self, job_id: JobId) -> Reason | None:
         """Why a pending job waits; None for any other."""
         return self.reasons.reason(job_id)
+
+    @property
+    def stuck_reads(self) -> int:
+        """How many reads of files do not come back: of logs, and looks at the disk."""
+        return self._disk_reads.stuck + (0 if self.engine is None else self.engine.stuck_reads)
 
     def standing_of(self, job_id: JobId) -> Observation | None:
         """What the engine says of an attempt that it has not started yet, or cannot reach."""
@@ -720,7 +725,7 @@ class Service:
 
     async def _look_at_disk(self) -> None:
         with contextlib.suppress(ReadTimedOut):  # health says it: what was known last is kept
-            await self.log_reads.read(":disk", self.disk.look)
+            await self._disk_reads.read(":disk", self.disk.look)
 
     async def _keep_reconciling(self) -> None:
         assert self._attempts is not None

@@ -42,6 +42,9 @@ class World(Protocol):
     def runs_of(self, name: str) -> int:
         """How often a command of this job was started."""
 
+    async def say(self, name: str, text: str) -> None:
+        """Have an attempt that runs write this to its standard output."""
+
     async def crash(self) -> None:
         """What the engine has beyond its records on disk is gone, and it is there again."""
 
@@ -61,6 +64,12 @@ class FakeWorld:
 
     def runs_of(self, name: str) -> int:
         return sum(launch.key.job_id == name for launch in self.engine.launched)
+
+    async def say(self, name: str, text: str) -> None:
+        folder = Path(self.engine.find_logs(AttemptKey(name, 1)))
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "stdout.log").open("a") as file:
+            file.write(text)
 
     async def crash(self) -> None:
         await self.engine.close()
@@ -82,7 +91,9 @@ class LocalWorld:
     def a_launch(self, name: str, attempt: int = 1) -> Launch:
         script = (
             f"echo x >> $WORK/{name}.ran; "
-            f"until [ -e $WORK/{name}.end ]; do sleep 0.02; done; exit $(cat $WORK/{name}.end)"
+            f"until [ -e $WORK/{name}.end ]; do sleep 0.02;"
+            f" [ -e $WORK/{name}.say ] && cat $WORK/{name}.say && rm $WORK/{name}.say;"
+            f" done; exit $(cat $WORK/{name}.end)"
         )
         launch = self._box.shell(name, script)
         return Launch(AttemptKey(name, attempt), launch.argv, launch.cwd, launch.env)
@@ -98,6 +109,12 @@ class LocalWorld:
     def runs_of(self, name: str) -> int:
         return len(self._box.lines(f"{name}.ran"))
 
+    async def say(self, name: str, text: str) -> None:
+        file = self._box.work / f"{name}.new"
+        file.write_text(text)
+        os.rename(file, said := self._box.work / f"{name}.say")
+        await until_true(lambda: not said.exists(), "it to be said")
+
     async def crash(self) -> None:
         supervisor = self.engine.supervisor_pid
         assert supervisor is not None
@@ -111,10 +128,10 @@ class LocalWorld:
 @pytest.fixture(params=["fake", "cluster", "local"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     if request.param == "fake":
-        yield FakeWorld(FakeEngine(logs="/logs"))
+        yield FakeWorld(FakeEngine(logs=str(tmp_path)))
         return
     if request.param == "cluster":
-        yield ClusterWorld(FakeCluster(logs="/logs"))
+        yield ClusterWorld(FakeCluster(logs=str(tmp_path)))
         return
     box = Box(tmp_path)
     try:
@@ -378,6 +395,39 @@ async def test_attempts_have_their_logs_apart(world: World) -> None:
     first, second = (world.engine.log_dir(AttemptKey("a", number)) for number in (1, 2))
     assert first is not None
     assert first != second
+
+
+async def test_a_log_is_read_in_pieces_while_it_is_written_and_after_a_crash(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    key = AttemptKey("a", 1)
+    before = await world.engine.read_log(key, "stdout", 0, 100)
+    assert (before.data, before.size) == (b"", 0)
+    await world.say("a", "one\ntwo\n")
+    whole = await world.engine.read_log(key, "stdout", 0, 100)
+    assert (whole.data, whole.offset, whole.size) == (b"one\ntwo\n", 0, 8)
+    assert (await world.engine.read_log(key, "stdout", 4, 2)).data == b"tw"
+    assert (await world.engine.read_log(key, "stdout", -4, 100)).offset == 4
+    assert (await world.engine.read_log(key, "stdout", 8, 100)).data == b""
+    await world.crash()
+    await world.say("a", "three\n")
+    assert (await world.engine.read_log(key, "stdout", 8, 100)).data == b"three\n"  # followed
+    assert (await world.engine.read_log(key, "stderr", 0, 100)).data == b""
+
+
+async def test_a_log_of_nobody_is_empty(world: World) -> None:
+    await world.engine.open()
+    assert (await world.engine.read_log(AttemptKey("nobody", 1), "stdout", 0, 9)).data == b""
+    assert world.engine.stuck_reads == 0
+
+
+async def test_of_what_did_not_fail_nothing_is_found(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    assert await world.engine.evidence([await _end(world.engine, "a")]) == {}
 
 
 async def test_a_paused_attempt_runs_on_in_the_books_and_can_be_stopped(world: World) -> None:

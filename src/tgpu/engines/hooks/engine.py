@@ -9,12 +9,13 @@ import contextlib
 import json
 import os
 import pwd
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
@@ -29,6 +30,7 @@ from tgpu.engines.api import (
 )
 from tgpu.engines.attempt_files import make_attempt, new_file, read_whole
 from tgpu.engines.hooks.program import Outcome, run_hook
+from tgpu.engines.log_piece import Piece
 from tgpu.engines.placing import placed
 
 _log = structlog.get_logger("gpu_scheduler.hooks")
@@ -60,8 +62,15 @@ async def _hold_nothing(_: str) -> None:
     """Until somebody says how a node is held."""
 
 
+class FolderEngine(Engine, Protocol):
+    """One whose attempts have folders on this machine: there hooks leave what they say."""
+
+    def find_logs(self, key: AttemptKey) -> str:
+        """The folder of this very attempt; reads the disk."""
+
+
 class HookedEngine:
-    def __init__(self, inner: Engine, settings: HookSettings) -> None:
+    def __init__(self, inner: FolderEngine, settings: HookSettings) -> None:
         self._inner = inner
         self._settings = settings
         self.name = inner.name
@@ -253,8 +262,15 @@ class HookedEngine:
     def log_dir(self, key: AttemptKey) -> str | None:
         return self._inner.log_dir(key)
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        return self._inner.find_logs(key)
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        return await self._inner.read_log(key, stream, offset, limit)
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._inner.stuck_reads
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return await self._inner.evidence(ends)
 
     async def pairing(self) -> Pairing | None:
         return await self._inner.pairing()

@@ -6,11 +6,12 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
@@ -24,9 +25,11 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+from tgpu.engines.file_reads import FileReads
 from tgpu.engines.local import pairing_file, paths, record
 from tgpu.engines.local.descriptors import inherited_limit
 from tgpu.engines.local.door import connect
+from tgpu.engines.local.evidence import gather
 from tgpu.engines.local.processes import CannotTell
 from tgpu.engines.local.protocol import (
     VERSION,
@@ -39,6 +42,8 @@ from tgpu.engines.local.protocol import (
 from tgpu.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 from tgpu.engines.local.steady import boottime_ms, offset_of, wall_ms
 from tgpu.engines.local.trace import trace
+from tgpu.engines.log_files import LogFiles
+from tgpu.engines.log_piece import Piece
 from tgpu.engines.placing import LOOPBACK, placed
 from tgpu.wire.masking import mask_argv, mask_values, secret_values
 
@@ -49,6 +54,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 # How long a call waits for a supervisor that is being restarted before it says so. A restart takes
 # about a tenth of a second, plus a few milliseconds for each thousand attempts in the journal.
 _CALL_SECONDS = 10.0
+_EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 
 
 class LocalEngine:
@@ -87,6 +93,9 @@ class LocalEngine:
         self._news: list[Observation] = []
         self._has_news = asyncio.Event()
         self._is_closed = False
+        self._logs = LogFiles(self.find_logs)
+        # Apart from those of callers who read logs: nobody's reading may hold up an end.
+        self._evidence_reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
 
     async def open(self) -> None:
         if self._keeper is not None:
@@ -147,10 +156,24 @@ class LocalEngine:
         # Without an offset the supervisor is one of an older version, which goes by the wall clock.
         return wall_ms() if self._offset_ms is None else boottime_ms() + self._offset_ms
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        return await self._logs.read(key, stream, offset, limit)
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._logs.stuck
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return await gather(self.find_logs, ends, self._evidence_reads)
+
     def log_dir(self, key: AttemptKey) -> str:
         return str(paths.attempt_dir(self._directory, key))
 
     def find_logs(self, key: AttemptKey) -> str:
+        """The folder of this very attempt, whether it exists or not; reads the disk.
+
+        Never that of an attempt of the same name and another identity.
+        """
         path = self.log_dir(key)
         try:
             claim = record.read_any_claim(path)
