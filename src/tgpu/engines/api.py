@@ -222,11 +222,23 @@ class LogUnreadable(Exception):
         self.is_for_now = is_for_now  # another try may fare better
 
 
-class Traced(NamedTuple):
-    """Of a process: whether the engine has started it, and for which attempt, where that shows."""
+class Mark(NamedTuple):
+    """What the environment of a process says of the job it belongs to."""
 
-    is_ours: bool = False
-    key: AttemptKey | None = None
+    key: AttemptKey
+    log_dir: str
+
+
+class Traced(NamedTuple):
+    """Of a process of this machine: where it comes from, as far as the engine can tell."""
+
+    is_ours: bool = False  # the engine has started it, or an ancestor of it
+    key: AttemptKey | None = None  # for which attempt, where that shows
+    # Of which attempts it may be, by what can be forged: it may take rights away, and gives none.
+    claimed: tuple[AttemptKey, ...] = ()
+    pids: tuple[int, ...] = ()  # the process first, then its ancestors
+    # Nothing is hidden: it lives, its ancestors are known to the first, its variables can be read.
+    is_whole: bool = False
 
 
 class Engine(Protocol):
@@ -278,8 +290,11 @@ class Engine(Protocol):
         After a reconnect the first batch is everything, as from `observe`.
         """
 
-    def traced(self, pids: Sequence[int]) -> "Traced":
-        """What the ancestors of a process say. Blocks for as long as /proc takes."""
+    def traced(self, pid: int) -> Traced:
+        """Where a process of this machine comes from. Blocks for as long as the kernel takes.
+
+        Asked only of an engine that has local processes.
+        """
 
     def now(self) -> int:
         """Ms on the clock of its observations, which nobody can set: see `Observation.at`."""

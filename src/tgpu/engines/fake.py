@@ -136,8 +136,8 @@ class FakeEngine:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return Traced()  # it has no processes
+    def traced(self, pid: int) -> Traced:
+        return Traced(pids=(pid,), is_whole=True)  # it has no processes, so this is none of its own
 
     def now(self) -> int:
         return self._clock()

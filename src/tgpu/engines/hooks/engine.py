@@ -253,8 +253,8 @@ class HookedEngine:
             self._refused.pop(key, None)
         await self._inner.forget(keys)
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return self._inner.traced(pids)
+    def traced(self, pid: int) -> Traced:
+        return self._inner.traced(pid)
 
     def now(self) -> int:
         return self._inner.now()

@@ -30,6 +30,7 @@ from tgpu.engines.local import pairing_file, paths, record
 from tgpu.engines.local.descriptors import inherited_limit
 from tgpu.engines.local.door import connect
 from tgpu.engines.local.evidence import gather
+from tgpu.engines.local.lineage import lineage_of, traced_by
 from tgpu.engines.local.processes import CannotTell
 from tgpu.engines.local.protocol import (
     VERSION,
@@ -149,8 +150,10 @@ class LocalEngine:
             elif self._is_closed:
                 return
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return trace(self._directory, pids, self.supervisor_pid)
+    def traced(self, pid: int) -> Traced:
+        lineage = lineage_of(pid)
+        started = trace(self._directory, lineage.pids, self.supervisor_pid)
+        return traced_by(lineage, started, self.log_dir)
 
     def now(self) -> int:
         # Without an offset the supervisor is one of an older version, which goes by the wall clock.
