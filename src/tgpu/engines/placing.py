@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from tgpu.core.ids import NodeId
-from tgpu.core.node import Gpu, Node, Part
+from tgpu.core.node import Gpu, Part
 from tgpu.core.units import GPU, gpus_text
 from tgpu.engines.api import Launch
 from tgpu.wire.script_command import ASSIGNED
@@ -40,17 +40,17 @@ def placed(
     if not _knows_gpus(launch, parts):
         for name in _OF_GPUS:  # the submitter's, of another machine
             env.pop(name, None)
-    gpus = {node.node_id: _by_index(node) for node in launch.nodes}
+    gpus = {node.node_id: node.gpus for node in launch.nodes}
     env |= _of_all(launch, parts, gpus)
     if len(parts) == 1:
-        env |= _devices(launch, parts[0], gpus.get(parts[0].node_id, {}))
+        env |= _devices(launch, parts[0], gpus)
         return replace(launch, env=env, argv=_with_gpus(launch.argv, env.get("TGPU_GPUS")))
     env |= _of_the_gang(parts, master or _master(parts))
     workers = tuple(_of_a_worker(launch, parts, rank, gpus) for rank in range(len(parts)))
     return replace(launch, env=env, workers=workers)
 
 
-_Gpus = Mapping[NodeId, Mapping[int, Gpu]]
+_Gpus = Mapping[NodeId, Sequence[Gpu]]
 
 
 def _of_all(launch: Launch, parts: Sequence[Part], gpus: _Gpus) -> dict[str, str]:
@@ -67,12 +67,8 @@ def _knows_gpus(launch: Launch, parts: Sequence[Part]) -> bool:
 def _gpu_type(launch: Launch, parts: Sequence[Part], gpus: _Gpus) -> str:
     if launch.placement is not None:
         return launch.placement.gpu_type
-    for part in parts:
-        known = gpus.get(part.node_id, {})
-        for share in part.shares:
-            if share.gpu_index in known:
-                return known[share.gpu_index].gpu_type
-    return launch.request.gpu_type or ""
+    types = (gpu.gpu_type for part in parts for gpu in _known(part, gpus).values())
+    return next(types, launch.request.gpu_type or "")
 
 
 def _with_gpus(argv: tuple[str, ...], gpus: str | None) -> tuple[str, ...]:
@@ -80,18 +76,20 @@ def _with_gpus(argv: tuple[str, ...], gpus: str | None) -> tuple[str, ...]:
     return argv if gpus is None else tuple(word.replace(ASSIGNED, gpus) for word in argv)
 
 
-def _devices(launch: Launch, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
+def _devices(launch: Launch, part: Part, gpus: _Gpus) -> dict[str, str]:
     """The GPUs of one worker, by number; slices of a GPU have no number that CUDA knows."""
     if not _knows_gpus(launch, [part]):
         return {}
     indexes = [share.gpu_index for share in part.shares]
     env = {"TGPU_GPUS": ",".join(map(str, indexes))}
     env["CUDA_VISIBLE_DEVICES"] = env["TGPU_GPUS"]
-    if any(index in gpus and gpus[index].slice_of is not None for index in indexes):
-        names = [gpus[index].uuid if index in gpus else str(index) for index in indexes]
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+    if any(gpu.slice_of is not None for gpu in gpus.get(part.node_id, ())):
+        known = _known(part, gpus)
+        if any(gpu.slice_of is not None for gpu in known.values()):
+            names = [known[index].uuid if index in known else str(index) for index in indexes]
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(names)
     if any(share.millis < GPU for share in part.shares):
-        env |= _of_a_share(launch, part, gpus)
+        env |= _of_a_share(launch, part, _known(part, gpus))
     return env
 
 
@@ -143,7 +141,7 @@ def _of_a_worker(launch: Launch, parts: Sequence[Part], rank: int, gpus: _Gpus) 
         "LOCAL_WORLD_SIZE": str(len(here)),
         "NODE_RANK": node_rank,
         "GROUP_RANK": node_rank,
-        **_devices(launch, parts[rank], gpus.get(parts[rank].node_id, {})),
+        **_devices(launch, parts[rank], gpus),
     }
 
 
@@ -152,5 +150,7 @@ def _nodes_in_order(parts: Sequence[Part]) -> list[NodeId]:
     return list(dict.fromkeys(part.node_id for part in parts))
 
 
-def _by_index(node: Node) -> dict[int, Gpu]:
-    return {gpu.index: gpu for gpu in node.gpus}
+def _known(part: Part, gpus: _Gpus) -> dict[int, Gpu]:
+    """What is known of its GPUs, by index."""
+    indexes = {share.gpu_index for share in part.shares}
+    return {gpu.index: gpu for gpu in gpus.get(part.node_id, ()) if gpu.index in indexes}

@@ -277,7 +277,8 @@ class Attempts:
         )
         if fences is None or not self._engine.capabilities.local_processes:
             return launch
-        return replace(launch, fence=await fences.of(stored.progress))
+        fence = await fences.of(stored.progress)
+        return launch if fence is None else replace(launch, fence=fence)
 
     def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:
         """The engine's clock was never set, ours was wherever the wall clock was: what it saw is
