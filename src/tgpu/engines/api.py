@@ -121,6 +121,13 @@ class Place:
         """Each once, in the order of the ranks."""
         return tuple(dict.fromkeys(part.node_id for part in self.parts))
 
+    def as_placement(self, gpu_type: str) -> Placement | None:
+        """As our own books would have it; None where the engine does not know the nodes."""
+        if not self.parts:
+            return None
+        first, *others = self.parts
+        return Placement(first.node_id, gpu_type, first.shares, tuple(others))
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

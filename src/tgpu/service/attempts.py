@@ -31,6 +31,7 @@ from tgpu.engines.api import (
     Notice,
     Observation,
     Phase,
+    Place,
 )
 from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
@@ -124,8 +125,10 @@ class Attempts:
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
         self._absences = Absences(settings.absent_seconds)
-        # What the engine says of attempts that it has and that do not run: see `standing_of`.
+        # What the engine says of attempts that it has and that do not run, and where they are that
+        # it has bound itself. Not recorded: it is asked again and again.
         self._standing: dict[JobId, Observation] = {}
+        self._places: dict[JobId, tuple[AttemptKey, Place]] = {}
 
     async def open(self) -> None:
         """Learn as whom the jobs run that the books have running."""
@@ -145,6 +148,7 @@ class Attempts:
             if event.progress.state not in PLACED:
                 self._uids.give(event.job_id)
                 self._standing.pop(event.job_id, None)
+                self._places.pop(event.job_id, None)
             entry = self._state.entry(event.job_id)
             if entry is None:
                 continue
@@ -472,9 +476,16 @@ class Attempts:
         seen = self._standing.get(entry.job.job_id)
         return seen if seen is not None and seen.key == current_key(entry) else None
 
+    def place_of(self, entry: Entry) -> Place | None:
+        """Where the engine has bound an attempt; None where it is where we placed it."""
+        key, place = self._places.get(entry.job.job_id, (None, None))
+        return place if key == current_key(entry) else None
+
     def _note_standing(self, seen: Iterable[Observation]) -> None:
         for each in seen:
             job_id = JobId(each.key.job_id)
+            if each.place is not None and not each.is_over:
+                self._places[job_id] = each.key, each.place
             if each.phase in _STANDING:
                 self._standing[job_id] = each
             elif (known := self._standing.get(job_id)) is not None and known.key == each.key:

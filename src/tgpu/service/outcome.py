@@ -20,8 +20,9 @@ from tgpu.core.cause import (
 from tgpu.core.events import JobMoved
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.node import Placement
 from tgpu.core.state import Entry
-from tgpu.engines.api import Observation, Phase
+from tgpu.engines.api import Observation, Phase, Place
 from tgpu.service.absence import ABSENT
 from tgpu.service.attempt_key import current_key
 from tgpu.wire.masking import mask_text
@@ -204,7 +205,15 @@ def _end(
     }[to]
     if fault is not None:
         progress = replace(progress, fault=fault)
+    if seen.place is not None:  # for history: the engine has bound it, and not we
+        progress = replace(progress, placement=place_of(entry.progress, seen.place))
     return JobMoved(seen.at, job_id, move, progress)
+
+
+def place_of(progress: Progress, place: Place) -> Placement | None:
+    """Where an attempt is or was: as the engine says, as far as it knows."""
+    ours = progress.placement
+    return place.as_placement("" if ours is None else ours.gpu_type) or ours
 
 
 def _again(

@@ -38,7 +38,7 @@ from tgpu.core.state import State, doom_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
 from tgpu.devices.watch import DeviceWatch
-from tgpu.engines.api import Engine, EngineUnavailable, Observation
+from tgpu.engines.api import Engine, EngineUnavailable, Observation, Place
 from tgpu.engines.file_reads import FileReads, ReadTimedOut
 from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from tgpu.service import pairing
@@ -463,6 +463,11 @@ class Service:
     def reason(self, job_id: JobId) -> Reason | None:
         """Why a pending job waits; None for any other."""
         return self.reasons.reason(job_id)
+
+    def place_of(self, job_id: JobId) -> Place | None:
+        """Where the engine has put an attempt that it bound itself; None where we placed it."""
+        entry = self.state.entry(job_id)
+        return None if entry is None or self._attempts is None else self._attempts.place_of(entry)
 
     @property
     def stuck_reads(self) -> int:

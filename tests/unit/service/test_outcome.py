@@ -7,12 +7,14 @@ import pytest
 from tests.builders import a_job, a_state, entry_of, move, requeue, run, start
 from tgpu.core import lifecycle
 from tgpu.core.cause import BLAME, Blame, Evidence, Fault
+from tgpu.core.check import check_invariants
 from tgpu.core.events import JobMoved, TimePassed
-from tgpu.core.ids import JobId
+from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.node import Part, Share
 from tgpu.core.state import Entry, State
 from tgpu.core.usage import Usage
-from tgpu.engines.api import OVER, AttemptKey, Observation, Phase
+from tgpu.engines.api import OVER, AttemptKey, Observation, Phase, Place
 from tgpu.service.absence import ABSENT
 from tgpu.service.accounting import usage_events
 from tgpu.service.outcome import conclude
@@ -482,3 +484,15 @@ def test_free_tries_come_later_each_time_and_end(phase: Phase) -> None:
     assert last.cause == (
         "the disk is full; the infrastructure failed it 201 times: it is not tried again"
     )
+
+
+def test_an_end_is_on_record_with_the_place_that_the_engine_had_bound() -> None:
+    world, entry = placed()
+    part = Part(NodeId("elsewhere"), (Share(5, 1000),))
+    moved = the_move(entry, exited(0, place=Place((part,), "slurm job 7")))
+    placement = moved.progress.placement
+    assert placement is not None
+    assert (placement.parts(), placement.gpu_type) == ((part,), "A100")
+    world.apply(moved)  # what it gives back is what our books had given it
+    check_invariants(world)
+    assert world.placed() == []

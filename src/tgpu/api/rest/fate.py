@@ -1,21 +1,25 @@
 """What became of a job that does not wait, in a sentence: the other half of the answer to `why`."""
 
 from tgpu.core.lifecycle import JobState, Progress
-from tgpu.engines.api import Observation, Phase
+from tgpu.engines.api import Observation, Phase, Place
 from tgpu.store.api import StoredJob
 from tgpu.wire.v1 import ReasonModel
 
 _Sentence = tuple[str, str]  # and the command to go on with
 
 
-def fate_of(stored: StoredJob, cause: str | None, standing: Observation | None) -> ReasonModel:
-    """`standing`: what the engine says of one that it has not started, or cannot reach."""
+def fate_of(
+    stored: StoredJob,
+    cause: str | None,
+    standing: Observation | None = None,
+    place: Place | None = None,
+) -> ReasonModel:
+    """`standing`: what the engine says of one that it has not started, or cannot reach. `place`:
+    where it has put one that it bound itself."""
     progress, job_id = stored.progress, stored.job.job_id
-    gpus = (
-        ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
-    )
+    gpus = _gpus(progress, place)
     sentences = {
-        JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
+        JobState.SCHEDULED: (f"is being started on {gpus}", f"tgpu show {job_id}"),
         JobState.RUNNING: _runs(progress, job_id, gpus),
         JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
         JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
@@ -29,11 +33,23 @@ def fate_of(stored: StoredJob, cause: str | None, standing: Observation | None) 
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
 
 
+def _gpus(progress: Progress, place: Place | None) -> str:
+    if place is None:
+        placement = progress.placement
+        shares = () if placement is None else placement.shares
+        return "GPU " + ", ".join(str(share.gpu_index) for share in shares)
+    parts = []
+    for part in place.parts:
+        gpus = ", ".join(str(share.gpu_index) for share in part.shares)
+        parts.append(f"node {part.node_id}" + (f" (GPU {gpus})" if gpus else ""))
+    return ", ".join(parts) + (f", as {place.engine_id}" if place.engine_id else "")
+
+
 def _runs(progress: Progress, job_id: str, gpus: str) -> _Sentence:
     if progress.paused_at is None:
-        return f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"
+        return f"runs on {gpus}", f"tgpu logs -f {job_id}"
     by = f" by {progress.paused_by}" if progress.paused_by else ""
-    return f"is paused{by}, and keeps GPU {gpus}", f"tgpu resume {job_id}"
+    return f"is paused{by}, and keeps {gpus}", f"tgpu resume {job_id}"
 
 
 def _stands(seen: Observation, job_id: str) -> _Sentence:

@@ -219,7 +219,12 @@ async def why(request: Request, job: Name) -> WhyAnswer:
         return WhyAnswer(
             job_id=job_id,
             state=stored.progress.state,
-            reason=fate_of(stored, shown_cause(service, stored), service.standing_of(job_id)),
+            reason=fate_of(
+                stored,
+                shown_cause(service, stored),
+                service.standing_of(job_id),
+                service.place_of(job_id),
+            ),
         )
     theirs = permits(service.state, caller, Action.CANCEL, stored.job)
     return why_answer(service, stored, told, seen, theirs=theirs)
