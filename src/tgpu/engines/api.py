@@ -165,6 +165,14 @@ class Observation:
     def is_over(self) -> bool:
         return self.phase in OVER
 
+    @property
+    def known_as(self) -> str:
+        """For people, in brackets behind its name: its process, or what its engine calls it."""
+        if self.pid is not None:
+            return f" (process {self.pid})"
+        name = "" if self.place is None else self.place.engine_id
+        return f" ({name})" if name else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

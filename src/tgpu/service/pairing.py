@@ -196,7 +196,7 @@ def _copied(sides: Sides, loaded: Loaded) -> str:
 def _said(running: Sequence[Observation]) -> str:
     if not running:
         return "no job runs in it"
-    names = ", ".join(f"{seen.key.job_id} (process {seen.pid})" for seen in running[:_SHOWN])
+    names = ", ".join(f"{seen.key.job_id}{seen.known_as}" for seen in running[:_SHOWN])
     more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
     return f"jobs run in it: {names}{more}"
 

@@ -73,7 +73,7 @@ class Strangers:
         if not self.running:
             return []
         names = ", ".join(
-            f"{key.job_id} attempt {key.attempt} (process {seen.pid})"
+            f"{key.job_id} attempt {key.attempt}{seen.known_as}"
             for key, seen in sorted(self.running.items())[:5]
         )
         more = f" and {len(self.running) - 5} more" if len(self.running) > 5 else ""

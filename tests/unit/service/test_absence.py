@@ -127,3 +127,12 @@ async def test_what_is_out_of_reach_keeps_its_gpus_and_is_told_until_it_is_heard
         await eventually(lambda: box.service.standing_of(JobId("j")) is None, "it to be heard")
         engine.finish(key)
         await box.until("j", JobState.COMPLETED)
+
+
+async def test_a_stranger_is_told_by_what_its_engine_calls_it() -> None:
+    engine = FakeCluster()
+    async with a_box(engine=engine) as box:
+        await box.submit(a_submission("true", job_id="j"))
+        await box.run("j")
+    async with a_box(engine=engine, store=MemoryStore()) as other:
+        assert "j attempt 1 (fake-1)" in " ".join(other.service.problems())
