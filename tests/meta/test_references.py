@@ -16,6 +16,7 @@ from tgpu.core.job import Array, Detail, Job, Request
 from tgpu.core.lifecycle import Progress
 from tgpu.core.node import Part, Placement, Share
 from tgpu.core.reasons import ReasonCode
+from tgpu.engines.placing import placed
 from tgpu.service.launch import launch_of
 from tgpu.settings import Key, MapRuleSettings, NoticeSettings, TenantSettings, all_keys
 from tgpu.settings.keys import PREFIX, allowed_at
@@ -103,7 +104,7 @@ def test_every_variable_of_a_job_is_documented():
     detail = Detail(argv=("true",), params=(("lr", "0.1"),))
     half = Part(NodeId("n"), (Share(0, 500),))
     progress = Progress(placement=Placement(half.node_id, "A100", half.shares, (half,)))
-    launch = launch_of(job, detail, progress, {}, log_dir="", grace_ms=0, home="/")
+    launch = placed(launch_of(job, detail, progress, {}, grace_ms=0, home="/"), log_dir="")
     names = {*launch.env, *launch.workers[1], "MASTER_PORT"}  # the last is the launcher's
     given = {"TGPU_PARAM_<name>" if "PARAM" in name else name for name in names}
     documented = set(re.findall(r"^\| `([A-Z_]+(?:<name>)?)` \|", ENVIRONMENT, re.MULTILINE))

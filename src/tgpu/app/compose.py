@@ -21,7 +21,7 @@ from tgpu.core.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
 from tgpu.devices.detect import Detected, node_size
 from tgpu.devices.watch import DeviceWatch
-from tgpu.engines.api import NO_LIMITS, Engine, Limits
+from tgpu.engines.api import NO_LIMITS, Limits
 from tgpu.engines.local.engine import LocalEngine
 from tgpu.engines.local.startup import BOOT_ID_FILE
 from tgpu.notices.dispatch import Dispatch
@@ -278,7 +278,7 @@ def _disk(settings: Settings, data_dir: Path) -> Disk:
     return Disk(str(data_dir), settings.database.ballast_mb * 1024**2)
 
 
-def _engine(settings: Settings, data_dir: Path) -> Engine | None:
+def _engine(settings: Settings, data_dir: Path) -> LocalEngine | None:
     if settings.engine.kind == "none":
         return None
     return local_engine(data_dir)

@@ -5,13 +5,13 @@ import stat
 
 from tgpu.app.refusal import CannotServe
 from tgpu.engines.api import Engine
-from tgpu.engines.hooks.engine import HookedEngine, HookSettings
+from tgpu.engines.hooks.engine import FolderEngine, HookedEngine, HookSettings
 from tgpu.service.service import Service
 from tgpu.settings import Settings
 from tgpu.wire.system_words import system_words
 
 
-def with_hooks(engine: Engine | None, settings: Settings) -> Engine | None:
+def with_hooks(engine: FolderEngine | None, settings: Settings) -> Engine | None:
     """Raises CannotServe for programs that are not there, or that others could exchange."""
     chosen = settings.engine
     if engine is None or not (chosen.prolog or chosen.epilog):

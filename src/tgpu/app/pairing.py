@@ -16,7 +16,7 @@ from tgpu.core.errors import SchedulerError
 from tgpu.core.lifecycle import PLACED
 from tgpu.core.state import State
 from tgpu.database import make_store
-from tgpu.engines.api import AttemptKey, Engine, EngineUnavailable, Observation, Phase
+from tgpu.engines.api import AttemptKey, Engine, EngineUnavailable, Observation
 from tgpu.service.pairing import Sides, join, read_sides
 from tgpu.service.strangers import Strangers
 from tgpu.settings import Settings
@@ -72,7 +72,7 @@ async def _pair(settings: Settings, data_dir: Path, orders: Orders) -> Paired:
         sides = await read_sides(store, found)
         await engine.open()
         unknown = await _unknown(store, engine)
-        running = [seen for seen in unknown if seen.phase is Phase.RUNNING]
+        running = [seen for seen in unknown if not seen.is_over]
         was = sides.are_partners and loaded.last_seq >= found.seq and not _is_another(sides)
         place = found.place
         if orders == Orders():
@@ -132,7 +132,7 @@ async def _end(engine: Engine, keys: Sequence[AttemptKey]) -> None:
     await engine.stop(keys)
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while True:
-        running = {s.key for s in await engine.observe() if s.phase is Phase.RUNNING}
+        running = {s.key for s in await engine.observe() if not s.is_over}
         left = [key for key in keys if key in running]
         if not left:
             return

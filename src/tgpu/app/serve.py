@@ -197,7 +197,7 @@ async def _serve(
     notices = app.state.notices = make_notices(settings, service)
     registry.register(NoticeMetrics(notices))
     registry.register(app.state.refusals)
-    registry.register(DiskMetrics(service.disk, service.log_reads))
+    registry.register(DiskMetrics(service.disk, lambda: service.stuck_reads))
     opening = asyncio.create_task(_open(service, app, server, data_dir, listening))
     watching = asyncio.create_task(_end_when_apart(service, server))
     try:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 
@@ -20,6 +21,34 @@ class Fault(StrEnum):
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"
     NODE = "node"  # the machine, the engine: nobody saw how it ended, or it could not be started
+    EVICTED = "evicted"  # the engine took its place away, for reasons of its own
+    IMAGE = "image"  # the container image it names cannot be had
+    REFUSED = "refused"  # the engine does not let it run: a quota or a rule of its own
+
+
+class Blame(StrEnum):
+    """Whose doing a fault is. It decides what another try costs."""
+
+    INFRASTRUCTURE = "infrastructure"  # another try is free
+    USER = "user"  # another try is one of `--retries`
+    POLICY = "policy"  # somebody's rule ended it: it is not tried again for that
+
+
+BLAME: Final = MappingProxyType(
+    {
+        Fault.USER_ERROR: Blame.USER,
+        Fault.CUDA_OUT_OF_MEMORY: Blame.USER,
+        Fault.HOST_OUT_OF_MEMORY: Blame.USER,
+        Fault.XID: Blame.INFRASTRUCTURE,
+        Fault.LOST_GPU: Blame.INFRASTRUCTURE,
+        Fault.TIME_LIMIT: Blame.POLICY,
+        Fault.PREEMPTED: Blame.POLICY,  # and requeued by who preempts it
+        Fault.NODE: Blame.INFRASTRUCTURE,
+        Fault.EVICTED: Blame.INFRASTRUCTURE,
+        Fault.IMAGE: Blame.USER,
+        Fault.REFUSED: Blame.POLICY,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +174,8 @@ def sentence(finding: Finding, how: str) -> str:
             return f"out of GPU memory ({how}){detail}"
         case Fault.HOST_OUT_OF_MEMORY:
             return f"out of main memory ({how}){detail}"
-        case Fault.XID | Fault.LOST_GPU:
-            return f"{finding.detail} ({how})"
+        case Fault.XID | Fault.LOST_GPU | Fault.NODE | Fault.EVICTED | Fault.IMAGE | Fault.REFUSED:
+            return f"{finding.detail} ({how})" if finding.detail else how
     return how + detail
 
 

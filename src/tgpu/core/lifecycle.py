@@ -122,6 +122,7 @@ class Progress(Struct, frozen=True, gc=False):
     paused_at: int | None = None  # its processes stand still since then; its GPUs are still its own
     paused_by: str = ""  # who asked for it
     paused_ms: int = 0  # how long this attempt stood still before that, all together
+    free_restarts: int = 0  # times the infrastructure failed it: they count against no retries
 
 
 PENDING: Final = Progress()
@@ -152,6 +153,7 @@ def place(job_id: JobId, progress: Progress, placement: Placement, at: int) -> P
         None,
         None,
         progress.ran_ms,
+        free_restarts=progress.free_restarts,
     )
 
 
@@ -202,6 +204,7 @@ def end(
         None,  # paused_at
         "",
         paused_ms(progress, at),
+        progress.free_restarts,
     )
 
 
@@ -213,8 +216,10 @@ def requeue(
     counts: bool,
     *,
     at: int | None = None,
+    is_free: bool = False,
 ) -> Progress:
-    """Back to the queue, keeping the count of attempts; `counts` spends one retry.
+    """Back to the queue, keeping the count of attempts; `counts` spends one retry, `is_free` one of
+    those that the infrastructure owes it.
 
     `at` is when its GPUs were given back, where that was not told before.
     """
@@ -229,6 +234,7 @@ def requeue(
         preemptions=progress.preemptions,
         lost_gpu_millis_ms=progress.lost_gpu_millis_ms,
         ran_ms=progress.ran_ms if at is None else ran_ms(progress, at),
+        free_restarts=progress.free_restarts + is_free,
     )
 
 
@@ -272,6 +278,7 @@ def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Prog
         preemptions=progress.preemptions + 1,
         lost_gpu_millis_ms=progress.lost_gpu_millis_ms + lost_ms(progress, at) * gpu_millis,
         ran_ms=ran_ms(progress, at),
+        free_restarts=progress.free_restarts,
     )
 
 

@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from tgpu.core.cause import Evidence, Fault
+from tgpu.core.job import Request
+from tgpu.core.node import Node, Part, Placement
+from tgpu.engines.log_piece import Piece
+
 
 class AttemptKey(NamedTuple):
     job_id: str
@@ -53,6 +58,9 @@ class Fence(NamedTuple):
     required: bool = False  # without it the attempt must not start
 
 
+NO_REQUEST: Final = Request(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to start one attempt; the engine asks nobody else."""
@@ -60,11 +68,12 @@ class Launch:
     key: AttemptKey
     argv: tuple[str, ...]
     cwd: str
-    env: Mapping[str, str]  # complete: the submitter's, overlaid with CUDA_* and TGPU_*
+    env: Mapping[str, str]  # all but what its place says: see `placing.placed`
     time_limit_ms: int | None = None
     grace_ms: int = 10_000  # between TERM and KILL
     user: RunAs | None = None  # None: whoever runs the engine
     # A gang runs the command once for each of these, by rank: variables that only that worker has.
+    # Made when the place is known, by `placing.placed`.
     workers: tuple[Mapping[str, str], ...] = ()
     limits: Limits = NO_LIMITS
     session: str = ""  # the name of the session it runs in; nothing for none
@@ -77,14 +86,47 @@ class Launch:
     # Of each of its two logs: beginning and end are kept, the middle is taken out. None: no limit.
     log_limit_bytes: int | None = None
     fence: Fence | None = None  # None: it may open whatever its user may
+    request: Request = NO_REQUEST  # what it asked for, for an engine that binds by itself
+    compute_millis: int | None = None  # its part of a GPU's compute, where that is another one
+    placement: Placement | None = None  # None: the engine chooses
+    nodes: tuple[Node, ...] = ()  # those of its placement, with what is known of their GPUs
+    image: str = ""  # the container image it runs in; "" for none
+    tenant: str = ""
+    account: str = ""  # whom it runs as, by name; "": whoever runs the engine
     secrets: tuple[str, ...] = ()  # values of its environment that no record may have
 
 
 class Phase(StrEnum):
-    RUNNING = "running"  # the command was started; pid is set
+    TAKEN = "taken"  # the engine has it and has not started it; `cause` says what it waits for
+    RUNNING = "running"  # the command was started
+    # Its node or its keeper is silent: nothing is known, and nothing is over. Its GPUs stay taken.
+    UNREACHABLE = "unreachable"
     EXITED = "exited"  # it is over and nothing of it is left on the machine
     NOT_STARTED = "not_started"  # it never ran and never will; `cause` says why
     LOST = "lost"  # it ran, it is gone, and nobody saw how it ended; `cause` says why
+
+
+OVER: Final = frozenset({Phase.EXITED, Phase.NOT_STARTED, Phase.LOST})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an attempt is, as the engine says."""
+
+    parts: tuple[Part, ...] = ()  # by rank; without shares where the engine does not know its GPUs
+    engine_id: str = ""  # what the engine itself calls it, for people: "slurm job 4711"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Each once, in the order of the ranks."""
+        return tuple(dict.fromkeys(part.node_id for part in self.parts))
+
+    def as_placement(self, gpu_type: str) -> Placement | None:
+        """As our own books would have it; None where the engine does not know the nodes."""
+        if not self.parts:
+            return None
+        first, *others = self.parts
+        return Placement(first.node_id, gpu_type, first.shares, tuple(others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +144,45 @@ class Observation:
 
     key: AttemptKey
     phase: Phase
-    at: int  # when it started or ended, by `Engine.now`: ms since the epoch, unless that was set
+    # When it was taken, was started or ended, or since when it is silent; by `Engine.now`: ms since
+    # the epoch, unless that was set.
+    at: int
     pid: int | None = None
     exit_code: int | None = None  # as a shell shows it: 0-255, 128+n for signal n
     signal: int | None = None
     # Why it ended other than by itself: "time_limit", "stopped"; or a sentence for NOT_STARTED
-    # and LOST ("the machine was rebooted", "no such directory: /x").
+    # and LOST ("the machine was rebooted", "no such directory: /x"), for TAKEN ("the image is
+    # being pulled") and for UNREACHABLE ("node a does not answer").
     cause: str | None = None
     retry: bool = True  # of NOT_STARTED: trying again may help (a missing directory stays missing)
     usage: Usage = field(default_factory=Usage)
     # When its command was started, also once it is over; None where it never was or is not known.
     started_at: int | None = None
+    place: Place | None = None  # None: where it was told to be, or not known yet
+    fault: Fault | None = None  # of an end: whose doing it was, where the engine itself knows
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in OVER
+
+    @property
+    def known_as(self) -> str:
+        """For people, in brackets behind its name: its process, or what its engine calls it."""
+        if self.pid is not None:
+            return f" (process {self.pid})"
+        name = "" if self.place is None else self.place.engine_id
+        return f" ({name})" if name else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One start of an attempt, as an engine has it on record. For whoever checks a history."""
+
+    key: AttemptKey
+    started_at: int
+    ended_at: int | None = None
+    is_alive: bool = False  # it runs now; neither this nor an end: nobody saw how it ended
+    place: Place | None = None  # None: where it was told to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,41 +200,76 @@ class Pairing:
     this_machine: str = ""  # as `machine`, now
 
 
-class Capability(StrEnum):
+class Binding(StrEnum):
+    """Who chooses where an attempt runs."""
+
+    EXACT = "exact"  # we do: it runs on the node and on the very GPUs of its placement
+    NODE = "node"  # we choose the node, the engine picks GPUs on it
+    ENGINE = "engine"  # the engine does: a launch has no placement, an observation says the place
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
     """What some engines can do and others cannot. Asked for, never guessed by an engine's name."""
 
-    IMAGES = "images"  # runs a command inside the container image that its job names
+    binding: Binding = Binding.EXACT
+    images: bool = False  # runs a command inside the container image that its job names
+    local_processes: bool = False  # what it runs are processes of this machine
+    # It drops what is over by itself, after a while: that it does not know an attempt proves
+    # nothing. Being told to stop it, it proves that it does not run and never will.
+    forgets: bool = False
 
 
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
 
-# In an attempt's directory where the kernel ended it for reaching its memory limit, in bytes.
-OUT_OF_MEMORY: Final = "out-of-memory"
+class NoLog(Exception):
+    """This engine keeps no logs."""
+
+
+class LogUnreadable(Exception):
+    """A log is there and cannot be read; the sentence says why."""
+
+    def __init__(self, name: str, problem: str, *, is_for_now: bool = False) -> None:
+        super().__init__(problem)
+        self.name = name  # what the engine calls this log
+        self.is_for_now = is_for_now  # another try may fare better
+
+
+class Mark(NamedTuple):
+    """What the environment of a process says of the job it belongs to."""
+
+    key: AttemptKey
+    log_dir: str
 
 
 class Traced(NamedTuple):
-    """Of a process: whether the engine has started it, and for which attempt, where that shows."""
+    """Of a process of this machine: where it comes from, as far as the engine can tell."""
 
-    is_ours: bool = False
-    key: AttemptKey | None = None
+    is_ours: bool = False  # the engine has started it, or an ancestor of it
+    key: AttemptKey | None = None  # for which attempt, where that shows
+    # Of which attempts it may be, by what can be forged: it may take rights away, and gives none.
+    claimed: tuple[AttemptKey, ...] = ()
+    pids: tuple[int, ...] = ()  # the process first, then its ancestors
+    # Nothing is hidden: it lives, its ancestors are known to the first, its variables can be read.
+    is_whole: bool = False
 
 
 class Engine(Protocol):
     """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
 
     name: str
-    capabilities: frozenset[Capability]  # a job that needs another one is refused when submitted
+    capabilities: Capabilities  # a job that needs another one is refused when submitted
 
     async def open(self) -> None:
         """Connect, starting what must be started. Raises EngineUnavailable."""
 
     async def launch(self, launches: Sequence[Launch]) -> None:
-        """Start attempts that are not yet known; known ones are left as they are.
+        """Start attempts that were never started; no other one ever is, known or forgotten.
 
-        Returns when the engine has taken the launches; that they run, or why they do not, comes
-        as observations.
+        Of one that is over and was forgotten it is told once more what became of it. Returns when
+        the engine has taken the launches; that they run, or why they do not, comes as observations.
         """
 
     async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
@@ -173,8 +278,10 @@ class Engine(Protocol):
         With a notice they get its signal first. One that has it and is told again, without it, gets
         TERM at once; everything else that is told twice changes nothing.
 
-        One that is not known will never be started, and is observed as such: whoever asks for its
-        end can wait for an observation in any case.
+        One that is not known will never be started: a launch of it that is still on the way finds
+        a tombstone, also after a crash of the engine and after `forget`. It is observed as
+        NOT_STARTED, or as LOST where it was started once: whoever asks for its end can wait for an
+        observation in any case.
         """
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
@@ -186,7 +293,7 @@ class Engine(Protocol):
     async def observe(self) -> list[Observation]:
         """Every attempt the engine knows and was not told to forget.
 
-        One that is taken but not started yet is not among them; launching it again is harmless.
+        One that is taken but not started yet may be missing; launching it again is harmless.
         """
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
@@ -198,19 +305,34 @@ class Engine(Protocol):
         After a reconnect the first batch is everything, as from `observe`.
         """
 
-    def traced(self, pids: Sequence[int]) -> "Traced":
-        """What the ancestors of a process say. Blocks for as long as /proc takes."""
+    def traced(self, pid: int) -> Traced:
+        """Where a process of this machine comes from. Blocks for as long as the kernel takes.
+
+        Asked only of an engine that has local processes.
+        """
 
     def now(self) -> int:
         """Ms on the clock of its observations, which nobody can set: see `Observation.at`."""
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        """Up to `limit` bytes of "stdout" or "stderr" from `offset`, or from there before its end
+        where that is negative; nothing where nothing is there yet. Whoever follows a log asks
+        again. Never the log of an attempt of the same name and another identity.
+
+        Raises NoLog, LogUnreadable and EngineUnavailable.
+        """
+
     def log_dir(self, key: AttemptKey) -> str | None:
-        """The folder in which a new attempt finds its `stdout.log` and `stderr.log`."""
+        """For people: the folder in which a new attempt's logs will be, where it has one."""
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        """The folder with the logs of this very attempt, whether it exists or not; reads the disk.
+    @property
+    def stuck_reads(self) -> int:
+        """How many reads of logs do not come back."""
 
-        Never the folder of an attempt of the same name and another identity.
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        """What can be found of those that failed: the ends of their logs, whom the kernel killed.
+
+        Soon, and as much as there is: what cannot be read is left out, and nothing is raised.
         """
 
     async def pairing(self) -> Pairing | None:

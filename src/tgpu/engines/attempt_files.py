@@ -11,12 +11,17 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from tgpu.engines.log_piece import NOTHING, Piece
 
 # O_NONBLOCK also where a plain file is expected: the open of a pipe would wait for its other end,
 # and the open of a file whose owner took a lease on it (fcntl F_SETLEASE) for up to 45 seconds.
 READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# In an attempt's directory where the kernel ended it for reaching its memory limit, in bytes.
+OUT_OF_MEMORY: Final = "out-of-memory"
 
 _LEVELS: Final = 2  # below the jobs directory, which is the operator's: the job, the attempt
 _MOST_STRETCHES: Final = 64  # of a file that are looked at: a job may make as many as it likes
@@ -33,16 +38,6 @@ _KINDS: Final = (
 
 class NotPlain(OSError):
     """Something else stands in a file's place; the sentence says what."""
-
-
-class Piece(NamedTuple):
-    data: bytes
-    offset: int  # of its first byte
-    size: int  # of the file
-    left_out: int  # bytes of the file that are not there: taken out of the middle
-
-
-NOTHING: Final = Piece(b"", 0, 0, 0)
 
 
 def open_attempt(path: str) -> int:

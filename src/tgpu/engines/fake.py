@@ -6,14 +6,17 @@ It keeps the contract of `Engine`, and the same suite runs on it as on the real 
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
-    Capability,
+    Capabilities,
     EngineUnavailable,
     Launch,
+    NoLog,
     Notice,
     Observation,
     Pairing,
@@ -21,6 +24,12 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+from tgpu.engines.log_files import LogFiles
+from tgpu.engines.log_piece import Piece
+from tgpu.engines.placing import placed
+
+# As those of the local engine: it makes up numbers of processes.
+LIKE_LOCAL: Final = Capabilities(local_processes=True)
 
 
 def _wall_clock_ms() -> int:
@@ -44,10 +53,10 @@ class FakeEngine:
         starts: bool = True,
         stops: bool = True,
         logs: str | None = None,
-        capabilities: frozenset[Capability] = frozenset(),
+        capabilities: Capabilities = LIKE_LOCAL,
     ) -> None:
         self.capabilities = capabilities
-        self.launched: list[Launch] = []  # each attempt once, in order
+        self.launched: list[Launch] = []  # each attempt once, in order, as it was placed
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
         self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
@@ -55,12 +64,15 @@ class FakeEngine:
         self.paired: Pairing | None = None  # a test that wants partners sets one
         self.starts = starts
         self.stops = stops
+        self.found: dict[AttemptKey, Evidence] = {}  # that a test wants found of those that fail
         self._logs = logs
+        self._files = LogFiles(self.find_logs)
         self._clock = clock
         self._is_open = False
         self._is_available = True
         self._known: dict[AttemptKey, Observation | None] = {}  # None: taken, not started
         self._ever: set[AttemptKey] = set()
+        self._ends: dict[AttemptKey, Observation] = {}  # of those that were forgotten
         self._pids = itertools.count(1001)
         self._news: list[Observation] = []
         self._wake = asyncio.Event()
@@ -75,10 +87,11 @@ class FakeEngine:
         self._check_open()
         for launch in launches:
             if launch.key in self._ever:
+                self._tell_again(launch.key)
                 continue
             self._ever.add(launch.key)
             self._known[launch.key] = None
-            self.launched.append(launch)
+            self.launched.append(placed(launch, log_dir=self.log_dir(launch.key)))
             if self.starts:
                 self.start(launch.key)
 
@@ -92,6 +105,8 @@ class FakeEngine:
                 self.refuse(key, "stopped", retry=False)
             elif self.stops and key in self._known:
                 self._stop(key)
+            else:
+                self._tell_again(key)
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         self._check_open()
@@ -106,8 +121,8 @@ class FakeEngine:
         self._check_open()
         for key in keys:
             seen = self._known.get(key)
-            if seen is not None and seen.phase is not Phase.RUNNING:
-                del self._known[key]
+            if seen is not None and seen.is_over:
+                self._drop(key, seen)
                 self.forgotten.append(key)
 
     async def changes(self) -> AsyncIterator[list[Observation]]:
@@ -121,17 +136,29 @@ class FakeEngine:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return Traced()  # it has no processes
+    def traced(self, pid: int) -> Traced:
+        return Traced(pids=(pid,), is_whole=True)  # it has no processes, so this is none of its own
 
     def now(self) -> int:
         return self._clock()
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        if self._logs is None:
+            raise NoLog(f"the {self.name} engine keeps no logs here")
+        return await self._files.read(key, stream, offset, limit)
+
     def log_dir(self, key: AttemptKey) -> str | None:
         return None if self._logs is None else f"{self._logs}/{key.job_id}/{key.attempt}"
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        return self.log_dir(key)
+    def find_logs(self, key: AttemptKey) -> str:
+        return self.log_dir(key) or ""
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._files.stuck
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return {seen.key: self.found[seen.key] for seen in ends if seen.key in self.found}
 
     async def pairing(self) -> Pairing | None:
         return self.paired
@@ -196,6 +223,15 @@ class FakeEngine:
         """Reachable again; `changes` tells everything, as after a reconnect."""
         self._is_available = True
         self._tell_everything()
+
+    def _drop(self, key: AttemptKey, end: Observation) -> None:
+        del self._known[key]
+        self._ends[key] = end
+
+    def _tell_again(self, key: AttemptKey) -> None:
+        """Of one that was forgotten, what became of it."""
+        if key in self._ends and key not in self._known:
+            self._see(self._ends[key])
 
     def _stop(self, key: AttemptKey) -> None:
         seen = self._known[key]

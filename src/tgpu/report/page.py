@@ -28,6 +28,9 @@ _FAULTS: Final[Mapping[str, str]] = {
     "time_limit": "time limit",
     "preempted": "gave way",
     "node": "the machine",
+    "evicted": "evicted by the engine",
+    "image": "no container image",
+    "refused": "refused by the engine",
 }
 
 

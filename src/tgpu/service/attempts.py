@@ -7,21 +7,23 @@ and stops may be repeated, and an end is forgotten by the engine only once it is
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
+from tgpu.core import lifecycle
 from tgpu.core.cause import NO_EVIDENCE, Evidence
 from tgpu.core.events import Event, JobMoved, NodeSet
-from tgpu.core.ids import JobId, NodeId
+from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import PLACED, JobState, Move
 from tgpu.core.node import Node
 from tgpu.core.state import Entry, State
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
+    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -29,14 +31,14 @@ from tgpu.engines.api import (
     Notice,
     Observation,
     Phase,
+    Place,
 )
+from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
-from tgpu.service.attempt_key import attempt_key
+from tgpu.service.attempt_key import attempt_key, current_key
 from tgpu.service.clock import Clock
-from tgpu.service.evidence import gather
 from tgpu.service.evidence_secrets import without_secrets
 from tgpu.service.fencing import CannotFence, GpuFences
-from tgpu.service.file_reads import FileReads
 from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
 from tgpu.service.receipts import Receipt, Receipts
@@ -52,8 +54,8 @@ _log = structlog.get_logger("gpu_scheduler.attempts")
 _RETRY_SECONDS = 1.0  # between tries when the store or the engine is out of reach
 _LAUNCH_GROUP = 256
 _SAME_MS = 5  # two clocks that are read one after the other and rounded
-_EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 _RAN = (Phase.EXITED, Phase.LOST)
+_STANDING = (Phase.TAKEN, Phase.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class LaunchSettings:
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
     log_limit_mib: int | None = None  # of each log, for jobs that ask for less or none
+    absent_seconds: float = 15.0  # before an engine that forgets is asked about one it lacks
 
 
 class EndCheck(Protocol):
@@ -117,12 +120,15 @@ class Attempts:
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        # Apart from those of callers who read logs: nobody's reading may hold up an end.
-        self._reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
         self._run_as = RunAs(state, settings.run_as)
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
+        self._absences = Absences(settings.absent_seconds)
+        # What the engine says of attempts that it has and that do not run, and where they are that
+        # it has bound itself. Not recorded: it is asked again and again.
+        self._standing: dict[JobId, Observation] = {}
+        self._places: dict[JobId, tuple[AttemptKey, Place]] = {}
 
     async def open(self) -> None:
         """Learn as whom the jobs run that the books have running."""
@@ -141,6 +147,8 @@ class Attempts:
                 continue
             if event.progress.state not in PLACED:
                 self._uids.give(event.job_id)
+                self._standing.pop(event.job_id, None)
+                self._places.pop(event.job_id, None)
             entry = self._state.entry(event.job_id)
             if entry is None:
                 continue
@@ -255,14 +263,12 @@ class Attempts:
         return self._run_as.refusal(stored.job.tenant_id, stored.detail, account, self._uids)
 
     async def _launch_of(self, stored: StoredJob, account: Account | None) -> Launch:
-        key = attempt_key(stored.job, stored.progress.attempt)
         fences = self._fences
         launch = launch_of(
             stored.job,
             self._sealer.unsealed(stored.detail),
             stored.progress,
             await self._environment(stored.detail.env_id),
-            log_dir=self._engine.log_dir(key) or "",
             grace_ms=self._settings.grace_ms,
             home=self._settings.home,
             account=account,
@@ -271,8 +277,12 @@ class Attempts:
             multiplexer=self._settings.multiplexer,
             script_folders=self._settings.script_folders,
             log_limit_mib=self._settings.log_limit_mib,
+            is_bound_by_engine=self._engine.capabilities.binding is Binding.ENGINE,
         )
-        return replace(launch, fence=None if fences is None else await fences.of(stored.progress))
+        if fences is None or not self._engine.capabilities.local_processes:
+            return launch
+        fence = await fences.of(stored.progress)
+        return launch if fence is None else replace(launch, fence=fence)
 
     def _on_our_time(self, batch: Sequence[Observation]) -> Sequence[Observation]:
         """The engine's clock was never set, ours was wherever the wall clock was: what it saw is
@@ -296,10 +306,11 @@ class Attempts:
         """For observations of our own, as if the engine had made them."""
         return self._clock.now() if self._clock.manual else self._engine.now()
 
-    def _nodes_of(self, stored: StoredJob) -> dict[NodeId, Node]:
+    def _nodes_of(self, stored: StoredJob) -> list[Node]:
         placement, known = stored.progress.placement, self._state.ledger.nodes
         parts = () if placement is None else placement.parts()
-        return {p.node_id: known[p.node_id].node for p in parts if p.node_id in known}
+        named = dict.fromkeys(part.node_id for part in parts)
+        return [known[node_id].node for node_id in named if node_id in known]
 
     async def _environment(self, env_id: str | None) -> Mapping[str, str]:
         if env_id is None:
@@ -322,12 +333,13 @@ class Attempts:
     async def record(self, batch: Sequence[Observation]) -> None:
         """Put observations on record; tries until it can, for nothing of them may be lost."""
         batch, strange = await self._take_out(batch)
-        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
+        await self._forget([seen.key for seen in strange if seen.is_over])
         if not batch:
             return
         if self._lookout is not None and any(s.phase in _RAN for s in batch):
             await self._lookout.before_ends()
-        evidence = await gather(self._engine, batch, self._reads)
+        self._note_standing(batch)
+        evidence = await self._engine.evidence(batch)
         evidence = await without_secrets(evidence, self._store, self._sealer)
         while True:
             try:
@@ -340,7 +352,7 @@ class Attempts:
                 if self._writer.breaker.is_closed and not self._writer.is_stuck:  # else it is said
                     _log.error("cannot record what jobs did; trying again", problem=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
-        await self._forget([seen.key for seen in batch if seen.phase is not Phase.RUNNING])
+        await self._forget([seen.key for seen in batch if seen.is_over])
 
     async def _take_out(
         self, batch: Sequence[Observation]
@@ -369,7 +381,8 @@ class Attempts:
         events: list[Event] = []
         receipts: list[Receipt] = []
         done: set[str] = set()
-        for seen in self._on_our_time(_newest(batch)):
+        telling = [seen for seen in batch if seen.phase not in _STANDING]
+        for seen in self._on_our_time(_newest(telling)):
             entry = state.entry(JobId(seen.key.job_id))
             if entry is None or entry.job.identity != seen.key.identity:
                 continue
@@ -413,8 +426,9 @@ class Attempts:
         )
         for seen in strange:
             del observed[seen.key]
-        await self._forget([seen.key for seen in strange if seen.phase is not Phase.RUNNING])
-        buckets = classify(believed, observed)
+        await self._forget([seen.key for seen in strange if seen.is_over])
+        self._note_standing(observed.values())
+        buckets = classify(believed, observed, forgets=self._engine.capabilities.forgets)
         for key in buckets.to_launch:
             self._to_launch[key] = None
         for key in buckets.to_stop:
@@ -423,6 +437,7 @@ class Attempts:
             self._to_stop[key] = None
         for entry in self._state.placed():
             self._say_pause_again(entry)
+        await self._rule_out(buckets.missing)
         lost = [self._lost(key) for key in buckets.lost]
         if buckets.changed or lost:
             await self.record([*buckets.changed, *lost])
@@ -431,6 +446,50 @@ class Attempts:
             _log.warning("ending attempts that no job asks for", attempts=buckets.orphans)
         if self._to_launch or self._to_stop or self._to_pause:
             self._work.set()
+
+    async def _rule_out(self, missing: Sequence[AttemptKey]) -> None:
+        """Have the engine say that what it does not know does not run. On record first: else its
+        answer would be taken for that to a cancel."""
+        absent = self._absences.absent(missing, asyncio.get_running_loop().time())
+        if not absent:
+            return
+        _log.warning("the engine no longer knows attempts that should run", attempts=absent)
+        about = {key.job_id for key in absent}
+        with contextlib.suppress(StoreUnavailable):  # then at the next look
+            await self._writer.do(lambda state: self._absent(state, absent), about)
+            self._to_stop.update(dict.fromkeys(absent))
+
+    def _absent(self, state: State, absent: Sequence[AttemptKey]) -> Decision[None]:
+        now = self._clock.now()
+        events: list[Event] = []
+        for key in absent:
+            entry = state.entry(JobId(key.job_id))
+            if entry is None or current_key(entry) != key or entry.progress.stopping:
+                continue
+            if entry.progress.state is JobState.RUNNING and entry.progress.cause != ABSENT:
+                noted = lifecycle.note(entry.job.job_id, entry.progress, ABSENT)
+                events.append(JobMoved(now, entry.job.job_id, Move.NOTE, noted))
+        return Decision(None, events)
+
+    def standing_of(self, entry: Entry) -> Observation | None:
+        """What the engine says of an attempt that it has taken and not started, or cannot reach."""
+        seen = self._standing.get(entry.job.job_id)
+        return seen if seen is not None and seen.key == current_key(entry) else None
+
+    def place_of(self, entry: Entry) -> Place | None:
+        """Where the engine has bound an attempt; None where it is where we placed it."""
+        key, place = self._places.get(entry.job.job_id, (None, None))
+        return place if key == current_key(entry) else None
+
+    def _note_standing(self, seen: Iterable[Observation]) -> None:
+        for each in seen:
+            job_id = JobId(each.key.job_id)
+            if each.place is not None and not each.is_over:
+                self._places[job_id] = each.key, each.place
+            if each.phase in _STANDING:
+                self._standing[job_id] = each
+            elif (known := self._standing.get(job_id)) is not None and known.key == each.key:
+                del self._standing[job_id]
 
     def _say_pause_again(self, entry: Entry) -> None:
         """We may have been killed between the record and the engine; told twice changes nothing."""

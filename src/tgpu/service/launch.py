@@ -1,23 +1,20 @@
 """From a stored job and its placement to what the engine needs. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tgpu.core.ids import NodeId
 from tgpu.core.job import Detail, Job
 from tgpu.core.lifecycle import Progress
-from tgpu.core.node import Gpu, Node, Part
-from tgpu.core.units import GPU, gpus_text
+from tgpu.core.node import Node
+from tgpu.core.units import gpus_text
 from tgpu.engines.api import NO_LIMITS, Launch, Limits, RunAs
 from tgpu.service.accounts import Account
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.run_as import is_themselves
 from tgpu.wire.masking import given_values, mask_argv, mask_values
-from tgpu.wire.script_command import ASSIGNED
 from tgpu.wire.session_name import session_name
 
 _MIB: Final = 1024**2
-_NO_NODES: Final[Mapping[NodeId, Node]] = {}
 
 
 def launch_of(
@@ -26,55 +23,53 @@ def launch_of(
     progress: Progress,
     base: Mapping[str, str],
     *,
-    log_dir: str,
     grace_ms: int,
     home: str,
     account: Account | None = None,
-    nodes: Mapping[NodeId, Node] = _NO_NODES,
+    nodes: Sequence[Node] = (),
     limits: Limits = NO_LIMITS,
     multiplexer: str = "",
     script_folders: tuple[str, ...] = (),
     log_limit_mib: int | None = None,
+    is_bound_by_engine: bool = False,
 ) -> Launch:
     """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
 
+    What depends on its place is for the engine to add, which may be the one that chooses it.
     With a `multiplexer` all jobs run in its sessions, and not only those that ask for one.
     `log_limit_mib` is for those that ask for no limit of their own.
     """
     if account is not None:
         home = account.home
         base = _for_account(base, account, detail)
-    parts = progress.placement.parts() if progress.placement is not None else ()
-    assigned = _assigned(job, detail, progress)
-    workers: tuple[Mapping[str, str], ...] = ()
-    if len(parts) > 1:
+    if job.request.workers > 1:
         base = {name: value for name, value in base.items() if name not in _OF_A_GANG}
-        assigned |= _of_the_gang(parts)
-        workers = tuple(
-            _of_a_worker(job, parts, rank, _gpus_of(part, nodes)) for rank, part in enumerate(parts)
-        )
-    elif parts:
-        assigned |= _devices(job, parts[0], _gpus_of(parts[0], nodes))
     own = {**dict(detail.env), **dict(detail.secrets)}
-    env = {**base, **own, **assigned, "TGPU_LOG_DIR": log_dir}
     log_limit = log_limit_mib if detail.log_limit_mib is None else detail.log_limit_mib
+    placement = None if is_bound_by_engine else progress.placement
     return Launch(
         key=attempt_key(job, progress.attempt),
-        argv=_with_gpus(detail.argv, assigned["TGPU_GPUS"]) if len(parts) == 1 else detail.argv,
+        argv=detail.argv,
         cwd=detail.cwd or home,
-        env=env,
+        env={**base, **own, **_assigned(job, detail, progress)},
         time_limit_ms=job.options.time_limit_ms,
         grace_ms=grace_ms,
         user=_run_as(detail.uid, account),
-        workers=workers,
         limits=limits,
-        session=session_of(job, detail, progress, multiplexer),
+        session="" if placement is None else session_of(job, detail, progress, multiplexer),
         multiplexer=_multiplexer(detail, multiplexer) or "screen",
         environment=detail.run_in,
         script_folders=script_folders,
         home=home,
         log_limit_bytes=None if log_limit is None else log_limit * _MIB,
         secrets=given_values(detail.secrets),
+        request=job.request,
+        compute_millis=job.options.compute_millis,
+        placement=placement,
+        nodes=() if placement is None else tuple(nodes),
+        image=detail.image,
+        tenant=job.tenant_id,
+        account=detail.account,
     )
 
 
@@ -93,11 +88,6 @@ def _multiplexer(detail: Detail, default: str) -> str:
     if detail.screen or detail.tmux:
         return "tmux" if detail.tmux else "screen"
     return default
-
-
-def _with_gpus(argv: tuple[str, ...], gpus: str) -> tuple[str, ...]:
-    """The GPUs in place of their name; the workers of a gang have different ones and no such."""
-    return tuple(word.replace(ASSIGNED, gpus) for word in argv)
 
 
 def _run_as(uid: int | None, account: Account | None) -> RunAs | None:
@@ -135,7 +125,7 @@ def _for_account(base: Mapping[str, str], account: Account, detail: Detail) -> M
 
 
 # Left over from a surrounding job when one job submits another: never the new job's own. The rest
-# of what `_assigned` sets is set for every job.
+# of what `_assigned` and the engine set is set for every job.
 _NOT_INHERITED: Final = (
     *("TGPU_ARRAY_ID", "TGPU_ARRAY_INDEX", "TGPU_PARAM_", "TGPU_RANK", "TGPU_WORLD_SIZE"),
     *("TGPU_NODE_LIST", "TGPU_GPU_FRACTION", "TGPU_GPU_MEM_LIMIT_MB"),
@@ -170,19 +160,18 @@ def inherited(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:
-    """What only the scheduler may set, so it wins over the submitter's environment."""
+    """What only the scheduler may set, so it wins over the submitter's environment.
+
+    The engine adds the rest, when it knows the place: see `engines/placing.py`.
+    """
     env = {
-        "CUDA_VISIBLE_DEVICES": "",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "TGPU_JOB_ID": job.job_id,
         "TGPU_JOB_UUID": job.identity,
         "TGPU_JOB_NAME": detail.name,
         "TGPU_TENANT": job.tenant_id,
         "TGPU_ATTEMPT": str(progress.attempt),
         "TGPU_RESTARTS": str(progress.restarts),
-        "TGPU_GPUS": "",
         "TGPU_GPU_COUNT": gpus_text(job.request.gpu_millis),
-        "TGPU_GPU_TYPE": progress.placement.gpu_type if progress.placement else "",
     }
     if job.array is not None:
         env["TGPU_ARRAY_ID"] = job.array.array_id
@@ -190,75 +179,3 @@ def _assigned(job: Job, detail: Detail, progress: Progress) -> dict[str, str]:
     for name, value in detail.params:
         env[f"TGPU_PARAM_{name}"] = value
     return env
-
-
-def _devices(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
-    """The GPUs of one worker, by number; slices of a GPU have no number that CUDA knows."""
-    indexes = [share.gpu_index for share in part.shares]
-    env = {"TGPU_GPUS": ",".join(map(str, indexes))}
-    env["CUDA_VISIBLE_DEVICES"] = env["TGPU_GPUS"]
-    if any(index in gpus and gpus[index].slice_of is not None for index in indexes):
-        names = [gpus[index].uuid if index in gpus else str(index) for index in indexes]
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(names)
-    if any(share.millis < GPU for share in part.shares):
-        env |= _of_a_share(job, part, gpus)
-    return env
-
-
-def _of_a_share(job: Job, part: Part, gpus: Mapping[int, Gpu]) -> dict[str, str]:
-    """What CUDA's multi-process service holds a job to that has a part of a GPU."""
-    millis = job.options.compute_millis or min(share.millis for share in part.shares)
-    env = {
-        "TGPU_GPU_FRACTION": gpus_text(millis),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, millis * 100 // GPU)),
-    }
-    limits = []
-    for share in part.shares:
-        gpu = gpus.get(share.gpu_index)
-        if job.request.gpu_mem_mib:
-            limits.append(job.request.gpu_mem_mib * share.millis // job.request.gpu_millis)
-        elif gpu is not None:
-            limits.append(gpu.mem_mib * share.millis // GPU)
-    if limits and len(limits) == len(part.shares):
-        # By the numbers that the job sees, which begin at 0 whatever its GPUs are.
-        pinned = (f"{number}={mib}M" for number, mib in enumerate(limits))
-        env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(pinned)
-        env["TGPU_GPU_MEM_LIMIT_MB"] = str(min(limits))
-    return env
-
-
-def _of_the_gang(parts: tuple[Part, ...]) -> dict[str, str]:
-    """What all workers of a gang are told. The launcher adds MASTER_PORT, when it has found one."""
-    size = str(len(parts))
-    return {
-        "WORLD_SIZE": size,
-        "TGPU_WORLD_SIZE": size,
-        "TGPU_NODE_LIST": ",".join(_nodes_in_order(parts)),
-        "MASTER_ADDR": "127.0.0.1",  # the local engine runs all workers on this machine
-    }
-
-
-def _of_a_worker(
-    job: Job, parts: tuple[Part, ...], rank: int, gpus: Mapping[int, Gpu]
-) -> dict[str, str]:
-    here = [number for number, part in enumerate(parts) if part.node_id == parts[rank].node_id]
-    node_rank = str(_nodes_in_order(parts).index(parts[rank].node_id))
-    return {
-        "RANK": str(rank),
-        "TGPU_RANK": str(rank),
-        "LOCAL_RANK": str(here.index(rank)),
-        "LOCAL_WORLD_SIZE": str(len(here)),
-        "NODE_RANK": node_rank,
-        "GROUP_RANK": node_rank,
-        **_devices(job, parts[rank], gpus),
-    }
-
-
-def _nodes_in_order(parts: tuple[Part, ...]) -> list[NodeId]:
-    """Each once, in the order of the first ranks on them."""
-    return list(dict.fromkeys(part.node_id for part in parts))
-
-
-def _gpus_of(part: Part, nodes: Mapping[NodeId, Node]) -> dict[int, Gpu]:
-    node = nodes.get(part.node_id)
-    return {} if node is None else {gpu.index: gpu for gpu in node.gpus}

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from tgpu.engines.attempt_files import NOTHING, Piece
+from tgpu.engines.log_piece import NOTHING, Piece
 
 # Files cannot be waited for without more machinery; a tenth of a second is what people call live.
 POLL_SECONDS: Final = 0.1
 _MOST: Final = 4096  # logs; those of a moment ago are enough
 
-Log = tuple[str, str]  # a directory, and a file in it
+Log = tuple[str, str]  # an attempt, and which of its streams
 
 
 class LogSizes:

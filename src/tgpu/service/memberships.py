@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tgpu.core.errors import Unavailable
-from tgpu.service.file_reads import FileReads, ReadTimedOut
+from tgpu.engines.file_reads import FileReads, ReadTimedOut
 
 CACHE_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 5.0

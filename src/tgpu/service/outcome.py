@@ -1,12 +1,17 @@
 """What an observation of an attempt means for its job. Pure."""
 
+import dataclasses
+
 from msgspec.structs import replace
 
 from tgpu.core import lifecycle
 from tgpu.core.cause import (
+    BLAME,
     NO_EVIDENCE,
+    Blame,
     Evidence,
     Fault,
+    Finding,
     how_it_ended,
     of_exit,
     of_hardware,
@@ -14,15 +19,21 @@ from tgpu.core.cause import (
 )
 from tgpu.core.events import JobMoved
 from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.node import Placement
 from tgpu.core.plan_events import job_preempted
 from tgpu.core.state import Entry
-from tgpu.engines.api import Observation, Phase
+from tgpu.engines.api import Observation, Phase, Place
+from tgpu.service.absence import ABSENT
 from tgpu.service.attempt_key import current_key
 from tgpu.wire.masking import mask_text
 
-# A machine that cannot start anything must not spin: the free restarts back off as well.
+# A machine that cannot start anything must not spin: the free restarts back off as well, and they
+# end. With these numbers that is after some thirty hours.
 _FREE_RESTART_MS = 1_000
+_LONGEST_FREE_MS = 600_000
+_MOST_FREE_RESTARTS = 200
 _LONGEST_BACKOFF_MS = 3_600_000
+_FORGOTTEN = "the engine forgot it before its end was seen"
 _UNRECORDED = "cancelled while the store could not record it"
 
 
@@ -39,31 +50,41 @@ def conclude(
     """
     if seen.key != current_key(entry) or entry.progress.state not in lifecycle.PLACED:
         return []
+    if _was_ruled_out(entry.progress, seen):
+        seen = dataclasses.replace(seen, phase=Phase.LOST, cause=_FORGOTTEN)
     if _gave_way(entry.progress, seen):
         last = replace(entry.progress, exit_code=seen.exit_code)
         ran = seen.phase is not Phase.NOT_STARTED
         return job_preempted(entry.job, last, seen.at, now, ran=ran)
-    match seen.phase:
-        case Phase.RUNNING:
-            return _running(entry, seen)
-        case Phase.EXITED:
-            return [_exited(entry, seen, now, hardware, evidence)]
-        case Phase.NOT_STARTED:
-            return [_not_started(entry, seen, now)]
-        case Phase.LOST:
-            return [_lost(entry, seen, now, hardware)]
+    if not seen.is_over:
+        return _running(entry, seen)
+    if seen.phase is Phase.EXITED:
+        return [_exited(entry, seen, now, hardware, evidence)]
+    if seen.phase is Phase.NOT_STARTED:
+        return [_not_started(entry, seen, now)]
+    return [_lost(entry, seen, now, hardware)]
 
 
 def _gave_way(progress: Progress, seen: Observation) -> bool:
     """Whether it ended because we asked it to make room. By itself, its own end counts."""
-    if progress.gives_way_to is None or seen.phase is Phase.RUNNING:
+    if progress.gives_way_to is None or not seen.is_over:
         return False
     # Of one that was lost nobody knows; it was going to be run again in any case.
     return seen.cause == "stopped" or seen.phase is Phase.LOST
 
 
+def _was_ruled_out(progress: Progress, seen: Observation) -> bool:
+    """Whether the engine says that it does not run because we asked: it did not know it any more.
+
+    It ran, so it is lost and not cancelled, nor is it one that never started.
+    """
+    is_asked = progress.cause == ABSENT and not progress.stopping
+    return is_asked and (seen.phase is Phase.NOT_STARTED or seen.cause == "stopped")
+
+
 def _running(entry: Entry, seen: Observation) -> list[JobMoved]:
-    if entry.progress.state is not JobState.SCHEDULED:
+    """One that is taken or out of reach has neither started nor ended: it keeps its GPUs."""
+    if entry.progress.state is not JobState.SCHEDULED or seen.phase is not Phase.RUNNING:
         return []
     job_id = entry.job.job_id
     progress = lifecycle.run(job_id, entry.progress, seen.at, seen.pid)
@@ -94,18 +115,23 @@ def _exited(
     progress, options = entry.progress, entry.job.options
     if _was_cancelled(progress, seen):
         return _stopped(entry, seen, now)
-    if seen.cause == "time_limit":
+    if seen.cause == "time_limit" or seen.fault is Fault.TIME_LIMIT:
         cause = f"time limit of {(options.time_limit_ms or 0) / 1000:g} s reached"
         return _end(entry, seen, JobState.FAILED, cause, Fault.TIME_LIMIT)
     if seen.exit_code == 0:
         return _end(entry, seen, JobState.COMPLETED, None)
-    finding = of_exit(seen.exit_code, progress.pid, hardware, evidence)
+    finding = (
+        of_exit(seen.exit_code, progress.pid, hardware, evidence)
+        if seen.fault is None
+        else Finding(seen.fault, seen.cause or "")
+    )
     how = how_it_ended(seen.exit_code, seen.signal)
     # A line of its log may be in it, and causes travel further than logs.
     cause, fault = mask_text(sentence(finding, how)), finding.fault
-    if hardware is not None and options.requeue:
-        return _again(entry, seen, now, cause, fault, counts=False)
-    if progress.failures < options.max_retries:
+    has_retries = progress.failures < options.max_retries
+    if BLAME[fault] is Blame.INFRASTRUCTURE and (options.requeue or has_retries):
+        return _free(entry, seen, now, cause, fault)
+    if has_retries and BLAME[fault] is Blame.USER:
         delay = min(options.backoff_ms << progress.failures, _LONGEST_BACKOFF_MS)
         return _again(entry, seen, now + delay, cause, fault, counts=True)
     return _end(entry, seen, JobState.FAILED, cause, fault)
@@ -115,20 +141,33 @@ def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
     cause = seen.cause or "the engine did not start it"
     if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
-    if not seen.retry:  # what it asks for is not there, and will not be
-        return _end(entry, seen, JobState.FAILED, cause, Fault.USER_ERROR)
-    return _again(entry, seen, now + _FREE_RESTART_MS, cause, Fault.NODE, counts=False)
+    fault = seen.fault or (Fault.NODE if seen.retry else Fault.USER_ERROR)
+    if not seen.retry or BLAME[fault] is not Blame.INFRASTRUCTURE:
+        # What it asks for is not there, and will not be.
+        return _end(entry, seen, JobState.FAILED, cause, fault)
+    return _free(entry, seen, now + _FREE_RESTART_MS, cause, fault)
 
 
 def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> JobMoved:
-    cause, fault = seen.cause or "nobody saw how it ended", Fault.NODE
+    cause, fault = seen.cause or "nobody saw how it ended", seen.fault or Fault.NODE
     if hardware is not None:
         cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
     if _was_cancelled(entry.progress, seen):
         return _stopped(entry, seen, now)
+    # Retries are no reason: nobody knows whether it has done its work.
     if entry.job.options.requeue:
-        return _again(entry, seen, now, cause, fault, counts=False)
+        return _free(entry, seen, now, cause, fault)
     return _end(entry, seen, JobState.FAILED, cause, fault)
+
+
+def _free(entry: Entry, seen: Observation, first_at: int, cause: str, fault: Fault) -> JobMoved:
+    """Another try that counts against no retries: later each time, and not for ever."""
+    before = entry.progress.free_restarts
+    if before >= _MOST_FREE_RESTARTS:
+        cause = f"{cause}; the infrastructure failed it {before + 1} times: it is not tried again"
+        return _end(entry, seen, JobState.FAILED, cause, fault)
+    longer = min(_FREE_RESTART_MS << min(before, 20), _LONGEST_FREE_MS) if before else 0
+    return _again(entry, seen, first_at + longer, cause, fault, counts=False, is_free=True)
 
 
 def _end(
@@ -151,7 +190,15 @@ def _end(
     }[to]
     if fault is not None:
         progress = replace(progress, fault=fault)
+    if seen.place is not None:  # for history: the engine has bound it, and not we
+        progress = replace(progress, placement=place_of(entry.progress, seen.place))
     return JobMoved(seen.at, job_id, move, progress)
+
+
+def place_of(progress: Progress, place: Place) -> Placement | None:
+    """Where an attempt is or was: as the engine says, as far as it knows."""
+    ours = progress.placement
+    return place.as_placement("" if ours is None else ours.gpu_type) or ours
 
 
 def _again(
@@ -162,10 +209,13 @@ def _again(
     fault: Fault | None = None,
     *,
     counts: bool,
+    is_free: bool = False,
 ) -> JobMoved:
     job_id = entry.job.job_id
     last = replace(entry.progress, exit_code=seen.exit_code)
-    progress = lifecycle.requeue(job_id, last, eligible_at, cause, counts, at=seen.at)
+    progress = lifecycle.requeue(
+        job_id, last, eligible_at, cause, counts, at=seen.at, is_free=is_free
+    )
     if fault is not None:
         progress = replace(progress, fault=fault)
     return JobMoved(seen.at, job_id, Move.REQUEUE, progress)

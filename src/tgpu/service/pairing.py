@@ -16,7 +16,7 @@ import structlog
 
 from tgpu.core.errors import Unavailable
 from tgpu.core.lifecycle import PLACED
-from tgpu.engines.api import Engine, EngineUnavailable, Observation, Pairing, Phase
+from tgpu.engines.api import Engine, EngineUnavailable, Observation, Pairing
 from tgpu.store.api import Loaded, Record, Store
 from tgpu.wire.plurals import plural
 
@@ -114,7 +114,7 @@ async def _pair_anew(store: Store, engine: Engine, sides: Sides) -> None:
 async def _running(engine: Engine) -> list[Observation]:
     try:
         await engine.open()
-        return [seen for seen in await engine.observe() if seen.phase is Phase.RUNNING]
+        return [seen for seen in await engine.observe() if not seen.is_over]
     except EngineUnavailable as error:
         raise EngineUnavailable(f"what runs cannot be known: {error}") from error
 
@@ -196,7 +196,7 @@ def _copied(sides: Sides, loaded: Loaded) -> str:
 def _said(running: Sequence[Observation]) -> str:
     if not running:
         return "no job runs in it"
-    names = ", ".join(f"{seen.key.job_id} (process {seen.pid})" for seen in running[:_SHOWN])
+    names = ", ".join(f"{seen.key.job_id}{seen.known_as}" for seen in running[:_SHOWN])
     more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
     return f"jobs run in it: {names}{more}"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.units import memory_text
-from tgpu.engines.api import Capability, Engine
+from tgpu.engines.api import Binding, Engine
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.run_in import checked
 from tgpu.service.sizes import Sizes
@@ -39,6 +39,8 @@ class Preparation:
         self._check_memory(submission)
         self._check_mail(submission.detail.mail_to)
         self._check_image(submission.detail.image)
+        if self._engine is not None:
+            _check_engine(submission, self._engine)
         self._check_log_limit(submission.detail.log_limit_mib)
         submission = self._limited(submission)
         submission, note = self._sizes.sized(submission)
@@ -78,12 +80,25 @@ class Preparation:
     def _check_image(self, image: str) -> None:
         """Taken and then run without it, a job would be another one than was asked for."""
         engine = self._engine
-        if image and engine is not None and Capability.IMAGES not in engine.capabilities:
+        if image and engine is not None and not engine.capabilities.images:
             remedy = (
                 f"the {engine.name} engine runs commands on the machine itself and not in "
                 "container images; leave it out"
             )
             raise InvalidRequest("image", image, remedy)
+
+
+def _check_engine(submission: Submission, engine: Engine) -> None:
+    """What only an engine can keep that binds as we say, or has its processes here."""
+    where, detail = submission.request.where, submission.detail
+    if engine.capabilities.binding is not Binding.EXACT:
+        for field, gpus in (("allowed_gpus", where.gpus), ("excluded_gpus", where.not_gpus)):
+            if gpus:
+                remedy = f"the {engine.name} engine picks the GPUs of a node itself; leave it out"
+                raise InvalidRequest(field, list(gpus), remedy)
+    if not engine.capabilities.local_processes and (detail.screen or detail.tmux):
+        remedy = f"the {engine.name} engine has no terminals on this machine; leave it out"
+        raise InvalidRequest("tmux" if detail.tmux else "screen", True, remedy)
 
 
 def _check_session(submission: Submission) -> None:

@@ -7,24 +7,17 @@ from enum import Enum, auto
 from functools import cache
 from pathlib import Path
 from signal import Signals
-from typing import Final, NamedTuple
+from typing import Final
 
 import psutil
 
 from tgpu.core.ids import JobId
 from tgpu.core.ledger import NodeUse
 from tgpu.core.state import State
-from tgpu.engines.api import AttemptKey
+from tgpu.engines.api import AttemptKey, Mark
 from tgpu.service.attempt_key import current_key
 
 _NOBODY: Final[Mapping[int, "Who"]] = {}
-
-
-class Mark(NamedTuple):
-    """What the environment of a process says of the job it belongs to."""
-
-    key: AttemptKey
-    log_dir: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ class Buckets:
     to_stop: list[AttemptKey] = field(default_factory=list)
     changed: list[Observation] = field(default_factory=list)
     lost: list[AttemptKey] = field(default_factory=list)
-    orphans: list[AttemptKey] = field(default_factory=list)  # runs, and nobody wants it
+    missing: list[AttemptKey] = field(default_factory=list)  # not known, which proves nothing yet
+    orphans: list[AttemptKey] = field(default_factory=list)  # not over, and nobody wants it
     leftovers: list[AttemptKey] = field(default_factory=list)  # over, and on record already
 
 
@@ -48,14 +49,18 @@ def beliefs(placed: Iterable[Entry]) -> dict[AttemptKey, Belief]:
 
 
 def classify(
-    believed: Mapping[AttemptKey, Belief], observed: Mapping[AttemptKey, Observation]
+    believed: Mapping[AttemptKey, Belief],
+    observed: Mapping[AttemptKey, Observation],
+    *,
+    forgets: bool = False,
 ) -> Buckets:
+    """`forgets`: the engine drops attempts by itself, so that absence is not an end."""
     buckets = Buckets()
     for key, belief in believed.items():
         seen = observed.get(key)
         if seen is None:
-            _unknown_to_the_engine(buckets, key, belief)
-        elif seen.phase is not Phase.RUNNING or belief is Belief.DECIDED:
+            _unknown_to_the_engine(buckets, key, belief, forgets)
+        elif seen.is_over or (seen.phase is Phase.RUNNING and belief is Belief.DECIDED):
             buckets.changed.append(seen)
         elif belief is Belief.STOPPING:
             buckets.to_stop.append(key)
@@ -63,18 +68,20 @@ def classify(
             buckets.as_believed.append(key)
     for key, seen in observed.items():
         if key not in believed:
-            running = seen.phase is Phase.RUNNING
-            (buckets.orphans if running else buckets.leftovers).append(key)
+            (buckets.leftovers if seen.is_over else buckets.orphans).append(key)
     return buckets
 
 
-def _unknown_to_the_engine(buckets: Buckets, key: AttemptKey, belief: Belief) -> None:
+def _unknown_to_the_engine(
+    buckets: Buckets, key: AttemptKey, belief: Belief, forgets: bool
+) -> None:
     match belief:
         case Belief.DECIDED:
+            # Also where it ran and was forgotten: then it is not started again, and its end told.
             buckets.to_launch.append(key)
         case Belief.STOPPING:
             # Not lost: the engine may have it and not have started it yet. Told to stop it, it
             # either ends it or never starts it, and says which.
             buckets.to_stop.append(key)
         case Belief.RUNNING:
-            buckets.lost.append(key)
+            (buckets.missing if forgets else buckets.lost).append(key)

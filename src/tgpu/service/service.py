@@ -37,7 +37,8 @@ from tgpu.core.state import State, unmet_cause
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU_STEP
 from tgpu.devices.watch import DeviceWatch
-from tgpu.engines.api import Engine, EngineUnavailable, Phase
+from tgpu.engines.api import Engine, EngineUnavailable, Observation, Place
+from tgpu.engines.file_reads import FileReads, ReadTimedOut
 from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from tgpu.service import pairing
 from tgpu.service.accounting import METER, read_meters
@@ -54,7 +55,6 @@ from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
 from tgpu.service.fencing import FenceMode, GpuFences
-from tgpu.service.file_reads import FileReads, ReadTimedOut
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_numbers import last_number
@@ -210,7 +210,7 @@ class Service:
         )
         if engine is not None:
             hardware.ownership.log_dir = engine.log_dir
-        self.log_reads, self.log_sizes = FileReads(), LogSizes()
+        self._disk_reads, self.log_sizes = FileReads(), LogSizes()
         self.disk = disk or NoDisk()
         self._wake = asyncio.Event()
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
@@ -346,7 +346,7 @@ class Service:
         await self.engine.open()
         # Known before the GPUs are looked at: what runs there is not ours to sweep away.
         await self._attempts.strangers.take_out(
-            [seen for seen in await self.engine.observe() if seen.phase is Phase.RUNNING]
+            [seen for seen in await self.engine.observe() if not seen.is_over]
         )
         return number
 
@@ -461,6 +461,23 @@ class Service:
     def reason(self, job_id: JobId, sight: Sight | None = None) -> Reason | None:
         """Why a pending job waits; None for any other. See `Reasons.reason`."""
         return self.reasons.reason(job_id, self.clock.now(), sight)
+
+    def place_of(self, job_id: JobId) -> Place | None:
+        """Where the engine has put an attempt that it bound itself; None where we placed it."""
+        entry = self.state.entry(job_id)
+        return None if entry is None or self._attempts is None else self._attempts.place_of(entry)
+
+    @property
+    def stuck_reads(self) -> int:
+        """How many reads of files do not come back: of logs, and looks at the disk."""
+        return self._disk_reads.stuck + (0 if self.engine is None else self.engine.stuck_reads)
+
+    def standing_of(self, job_id: JobId) -> Observation | None:
+        """What the engine says of an attempt that it has not started yet, or cannot reach."""
+        entry = self.state.entry(job_id)
+        if entry is None or self._attempts is None:
+            return None
+        return self._attempts.standing_of(entry)
 
     def prediction(self, stored: StoredJob) -> Prediction | None:
         """How long a job that is not over will run in all; None where nothing can be said."""
@@ -701,7 +718,7 @@ class Service:
 
     async def _look_at_disk(self) -> None:
         with contextlib.suppress(ReadTimedOut):  # health says it: what was known last is kept
-            await self.log_reads.read(":disk", self.disk.look)
+            await self._disk_reads.read(":disk", self.disk.look)
 
     async def _keep_reconciling(self) -> None:
         assert self._attempts is not None

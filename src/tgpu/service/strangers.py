@@ -11,7 +11,7 @@ import structlog
 
 from tgpu.core.ids import JobId
 from tgpu.core.state import State
-from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.api import AttemptKey, Observation
 from tgpu.store.api import JobQuery, Store
 
 _log = structlog.get_logger("gpu_scheduler.attempts")
@@ -53,7 +53,7 @@ class Strangers:
         return entry is not None and _is_ours(key, (entry.job.identity, entry.progress.attempt))
 
     def _note(self, seen: Observation) -> None:
-        if seen.phase is Phase.RUNNING:
+        if not seen.is_over:
             if seen.key not in self.running:
                 _log.warning(
                     "an attempt runs that this database does not know; it is left alone",
@@ -73,7 +73,7 @@ class Strangers:
         if not self.running:
             return []
         names = ", ".join(
-            f"{key.job_id} attempt {key.attempt} (process {seen.pid})"
+            f"{key.job_id} attempt {key.attempt}{seen.known_as}"
             for key, seen in sorted(self.running.items())[:5]
         )
         more = f" and {len(self.running) - 5} more" if len(self.running) > 5 else ""

@@ -1,19 +1,18 @@
 """Room on the disk and reads that hang, for Prometheus."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from tgpu.service.disk import Disk
-from tgpu.service.file_reads import FileReads
 from tgpu.telemetry.families import gauge
 
 
 class DiskMetrics(Collector):
-    def __init__(self, disk: Disk, reads: FileReads) -> None:
+    def __init__(self, disk: Disk, stuck_reads: Callable[[], int]) -> None:
         self._disk = disk
-        self._reads = reads
+        self._stuck_reads = stuck_reads
 
     def collect(self) -> Iterator[Metric]:
         room = self._disk.room
@@ -30,5 +29,5 @@ class DiskMetrics(Collector):
         yield gauge(
             "hung_file_reads",
             "Reads of jobs' logs that do not come back.",
-            {(): self._reads.stuck},
+            {(): self._stuck_reads()},
         )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-# Stands in a command for the GPUs that the job will get; see `service/launch.py`.
+# Stands in a command for the GPUs that the job will get; see `engines/placing.py`.
 ASSIGNED: Final = "{TGPU_GPUS}"
 _CUDA: Final = "--cuda"
 _DECLARED: Final = re.compile(r"""['"]--cuda['"]([^)]*)""")

@@ -285,7 +285,8 @@ class JobModel(_Model):
     preemptions: int = 0  # times it had to give way
     lost_gpu_seconds: float = 0  # what those times cost it
     # Whose fault it was that it failed or had to run again: user_error, cuda_out_of_memory,
-    # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node. `cause` is the sentence.
+    # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node, evicted, image, refused.
+    # `cause` is the sentence.
     failure: str | None = None
     session: str | None = None  # of screen or tmux, while it runs in one
     runs_in: str | None = None  # its Python environment, as "conda ml" or "venv .venv"

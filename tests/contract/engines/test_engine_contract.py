@@ -9,9 +9,10 @@ from typing import Protocol
 
 import pytest
 
-from tests.integration.engines.box import Box, until_true
+from tests.integration.engines.box import Box, kill_and_wait, until_true
 from tgpu.engines.api import (
     AttemptKey,
+    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -20,6 +21,7 @@ from tgpu.engines.api import (
     Phase,
 )
 from tgpu.engines.fake import FakeEngine
+from tgpu.engines.fake_cluster import FakeCluster
 from tgpu.engines.local.engine import LocalEngine
 
 
@@ -40,10 +42,16 @@ class World(Protocol):
     def runs_of(self, name: str) -> int:
         """How often a command of this job was started."""
 
+    async def say(self, name: str, text: str) -> None:
+        """Have an attempt that runs write this to its standard output."""
+
+    async def crash(self) -> None:
+        """What the engine has beyond its records on disk is gone, and it is there again."""
+
 
 class FakeWorld:
-    def __init__(self) -> None:
-        self.engine: FakeEngine = FakeEngine(logs="/logs")
+    def __init__(self, engine: FakeEngine) -> None:
+        self.engine = engine
 
     def a_launch(self, name: str, attempt: int = 1) -> Launch:
         return Launch(AttemptKey(name, attempt), ("wait",), "/", {})
@@ -57,6 +65,23 @@ class FakeWorld:
     def runs_of(self, name: str) -> int:
         return sum(launch.key.job_id == name for launch in self.engine.launched)
 
+    async def say(self, name: str, text: str) -> None:
+        folder = Path(self.engine.find_logs(AttemptKey(name, 1)))
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "stdout.log").open("a") as file:
+            file.write(text)
+
+    async def crash(self) -> None:
+        await self.engine.close()
+        await self.engine.open()
+
+
+class ClusterWorld(FakeWorld):
+    engine: FakeCluster
+
+    def runs_of(self, name: str) -> int:
+        return sum(run.key.job_id == name for run in self.engine.runs)
+
 
 class LocalWorld:
     def __init__(self, box: Box) -> None:
@@ -66,7 +91,9 @@ class LocalWorld:
     def a_launch(self, name: str, attempt: int = 1) -> Launch:
         script = (
             f"echo x >> $WORK/{name}.ran; "
-            f"until [ -e $WORK/{name}.end ]; do sleep 0.02; done; exit $(cat $WORK/{name}.end)"
+            f"until [ -e $WORK/{name}.end ]; do sleep 0.02;"
+            f" [ -e $WORK/{name}.say ] && cat $WORK/{name}.say && rm $WORK/{name}.say;"
+            f" done; exit $(cat $WORK/{name}.end)"
         )
         launch = self._box.shell(name, script)
         return Launch(AttemptKey(name, attempt), launch.argv, launch.cwd, launch.env)
@@ -82,14 +109,29 @@ class LocalWorld:
     def runs_of(self, name: str) -> int:
         return len(self._box.lines(f"{name}.ran"))
 
+    async def say(self, name: str, text: str) -> None:
+        file = self._box.work / f"{name}.new"
+        file.write_text(text)
+        os.rename(file, said := self._box.work / f"{name}.say")
+        await until_true(lambda: not said.exists(), "it to be said")
+
+    async def crash(self) -> None:
+        supervisor = self.engine.supervisor_pid
+        assert supervisor is not None
+        await kill_and_wait(supervisor)
+        await self.engine.observe()  # by the one that takes its place
+
     def _new(self) -> LocalEngine:
         return self._box.new_engine()
 
 
-@pytest.fixture(params=["fake", "local"])
+@pytest.fixture(params=["fake", "cluster", "local"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     if request.param == "fake":
-        yield FakeWorld()
+        yield FakeWorld(FakeEngine(logs=str(tmp_path)))
+        return
+    if request.param == "cluster":
+        yield ClusterWorld(FakeCluster(logs=str(tmp_path)))
         return
     box = Box(tmp_path)
     try:
@@ -114,7 +156,7 @@ async def _running(engine: Engine, name: str, attempt: int = 1) -> Observation:
 
 
 async def _end(engine: Engine, name: str, attempt: int = 1) -> Observation:
-    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.phase is not Phase.RUNNING)
+    return await _wait(engine, AttemptKey(name, attempt), lambda o: o.is_over)
 
 
 async def test_a_launched_attempt_runs_and_then_exits_with_its_code(world: World) -> None:
@@ -123,7 +165,7 @@ async def test_a_launched_attempt_runs_and_then_exits_with_its_code(world: World
     running = await _running(world.engine, "a")
     world.end("a", 3)
     end = await _end(world.engine, "a")
-    assert running.pid is not None
+    assert (running.pid is not None) == world.engine.capabilities.local_processes
     assert running.at == running.started_at
     assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 3, None, None)
     assert (end.pid, end.started_at) == (running.pid, running.started_at)
@@ -141,7 +183,8 @@ async def test_changes_tells_of_the_start_and_then_of_the_end(world: World) -> N
             phases += [seen.phase for seen in batch]
             if Phase.EXITED in phases:
                 break
-    assert phases == [Phase.RUNNING, Phase.EXITED]
+    assert [phase for phase in phases if phase is not Phase.TAKEN] == [Phase.RUNNING, Phase.EXITED]
+    assert phases[:-2] in ([], [Phase.TAKEN])  # before it starts, or not at all
 
 
 async def test_launching_a_known_attempt_again_changes_nothing(world: World) -> None:
@@ -226,6 +269,57 @@ async def test_an_attempt_stopped_before_its_launch_arrives_is_never_started(
     assert await world.engine.observe() == [end]
 
 
+async def test_a_tombstone_outlasts_a_crash_and_being_forgotten(world: World) -> None:
+    """However late a launch comes, it loses against the stop that was there before it."""
+    await world.engine.open()
+    await world.engine.stop([AttemptKey("a", 1)])
+    await _end(world.engine, "a")
+    await world.crash()
+    assert (await _end(world.engine, "a")).cause == "stopped"
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.crash()
+    await world.engine.launch([world.a_launch("a"), world.a_launch("b")])
+    await _running(world.engine, "b")
+    assert (await _end(world.engine, "a")).phase is Phase.NOT_STARTED
+    assert world.runs_of("a") == 0
+
+
+async def test_one_that_is_over_and_forgotten_is_never_started_again(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 4)
+    await _end(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.crash()
+    await world.engine.launch([world.a_launch("a")])
+    assert (await _end(world.engine, "a")).exit_code == 4  # told once more
+    assert world.runs_of("a") == 1
+
+
+async def test_whoever_asks_for_an_end_hears_of_one_also_if_it_was_forgotten(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    await _end(world.engine, "a")
+    await world.engine.forget([AttemptKey("a", 1)])
+    await world.engine.stop([AttemptKey("a", 1)])
+    assert (await _end(world.engine, "a")).is_over
+
+
+async def test_an_engine_that_binds_says_where_it_has_put_an_attempt(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    place = (await _running(world.engine, "a")).place
+    if world.engine.capabilities.binding is Binding.ENGINE:
+        assert place is not None
+        assert place.nodes
+        assert place.engine_id
+    else:
+        assert place is None  # where it was told to be
+
+
 async def test_an_end_is_told_until_it_is_forgotten(world: World) -> None:
     await world.engine.open()
     await world.engine.launch([world.a_launch("a"), world.a_launch("b")])
@@ -252,7 +346,7 @@ async def test_an_attempt_goes_on_when_the_engine_is_closed(world: World) -> Non
     await world.engine.close()
     again = world.another_engine()
     await again.open()
-    assert (await _running(again, "a")).pid == before.pid
+    assert await _running(again, "a") == before
     world.end("a", 5)
     assert (await _end(again, "a")).exit_code == 5
 
@@ -301,6 +395,39 @@ async def test_attempts_have_their_logs_apart(world: World) -> None:
     first, second = (world.engine.log_dir(AttemptKey("a", number)) for number in (1, 2))
     assert first is not None
     assert first != second
+
+
+async def test_a_log_is_read_in_pieces_while_it_is_written_and_after_a_crash(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    key = AttemptKey("a", 1)
+    before = await world.engine.read_log(key, "stdout", 0, 100)
+    assert (before.data, before.size) == (b"", 0)
+    await world.say("a", "one\ntwo\n")
+    whole = await world.engine.read_log(key, "stdout", 0, 100)
+    assert (whole.data, whole.offset, whole.size) == (b"one\ntwo\n", 0, 8)
+    assert (await world.engine.read_log(key, "stdout", 4, 2)).data == b"tw"
+    assert (await world.engine.read_log(key, "stdout", -4, 100)).offset == 4
+    assert (await world.engine.read_log(key, "stdout", 8, 100)).data == b""
+    await world.crash()
+    await world.say("a", "three\n")
+    assert (await world.engine.read_log(key, "stdout", 8, 100)).data == b"three\n"  # followed
+    assert (await world.engine.read_log(key, "stderr", 0, 100)).data == b""
+
+
+async def test_a_log_of_nobody_is_empty(world: World) -> None:
+    await world.engine.open()
+    assert (await world.engine.read_log(AttemptKey("nobody", 1), "stdout", 0, 9)).data == b""
+    assert world.engine.stuck_reads == 0
+
+
+async def test_of_what_did_not_fail_nothing_is_found(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([world.a_launch("a")])
+    await _running(world.engine, "a")
+    world.end("a", 0)
+    assert await world.engine.evidence([await _end(world.engine, "a")]) == {}
 
 
 async def test_a_paused_attempt_runs_on_in_the_books_and_can_be_stopped(world: World) -> None:

@@ -11,6 +11,9 @@ import pytest
 from tests.integration.crash.conftest import StartService
 from tests.integration.crash.history import END, START, Promise, broken_promises, parse
 from tests.real_service import OVER, RealService, kill_and_wait
+from tgpu.engines.local.runs import read_runs
+from tgpu.journal.history_check import check_history
+from tgpu.journal.lines import Journal
 
 SEED = 20_240_607
 # What a job does last, and what that must be seen as.
@@ -112,6 +115,11 @@ def test_whatever_is_killed_whenever_every_promise_is_kept(
     assert len(jobs) >= 2 * rounds  # or there was nothing to break
     ledger = parse(service.lines("ledger"))
     assert broken_promises(promises, jobs, ledger) == []
+    journal = Journal("the service", service.http.get("/api/v1/journal").content.splitlines(True))
+    events = [journal.event(row) for row in journal.rows()]
+    runs = read_runs(service.data_dir / "engine")
+    assert len(runs) >= len({line.job_id for line in ledger})
+    assert check_history(events, runs, acknowledged=promises, is_settled=True) == []
     known = service.get("/jobs?limit=1000")["jobs"]
     assert {job["job_id"] for job in known} == set(jobs)
     assert {job["state"] for job in known} <= set(OVER)

@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.engines.box import Box
 from tgpu.devices.control_groups import GroupTree, memory_tree
-from tgpu.engines.api import OUT_OF_MEMORY, Limits, Phase
+from tgpu.engines.api import Limits, Phase
+from tgpu.engines.attempt_files import OUT_OF_MEMORY
 
 TREE = memory_tree()
 BY_GROUP = isinstance(TREE, GroupTree)

@@ -30,12 +30,14 @@ async def test_output_and_errors_go_to_files_of_their_own(box: Box) -> None:
     assert (box.text("j"), box.text("j", "stderr.log")) == ("out\n", "err\n")
 
 
-async def test_a_job_gets_exactly_the_environment_of_its_launch(box: Box) -> None:
+async def test_a_job_gets_the_environment_of_its_launch_and_where_its_logs_are(box: Box) -> None:
     engine = await box.engine()
     launch = box.launch("j", "env", env={"CUDA_VISIBLE_DEVICES": "1,3", "ODD": "tab\there"})
     await engine.launch([launch])
     await box.end(engine, "j")
-    assert dict(line.split("=", 1) for line in box.text("j").splitlines()) == dict(launch.env)
+    logs = {"TGPU_LOG_DIR": engine.log_dir(launch.key)}
+    given = dict(line.split("=", 1) for line in box.text("j").splitlines())
+    assert given == {**launch.env, **logs}
 
 
 async def test_a_job_gets_bytes_that_are_not_utf8_as_they_are(box: Box) -> None:

@@ -211,7 +211,7 @@ def test_an_end_changes_nothing_but_what_is_told_of_it() -> None:
 
 
 def test_a_start_keeps_what_is_counted_and_nothing_else() -> None:
-    kept = ("failures", "restarts", "preemptions", "lost_gpu_millis_ms", "ran_ms")
+    kept = ("failures", "restarts", "preemptions", "lost_gpu_millis_ms", "ran_ms", "free_restarts")
     counts: dict[str, Any] = {name: NAMES[name] for name in kept}
     placed = lifecycle.place(J, replace(FULL, state=JobState.PENDING), a_placement(0), 7)
     new = Progress(JobState.SCHEDULED, attempt=4, placement=a_placement(0), started_at=7)

@@ -12,6 +12,7 @@ from tgpu.core.job import Array, Detail
 from tgpu.core.lifecycle import PENDING, place
 from tgpu.core.node import Gpu, Node, Part, Placement, Share
 from tgpu.engines.api import AttemptKey, Launch
+from tgpu.engines.placing import placed
 from tgpu.service.accounts import Account
 from tgpu.service.launch import inherited, launch_of
 
@@ -40,16 +41,16 @@ def a_launch(
 ) -> Launch:
     made = replace(a_job("j1", tenant="vision", gpus=2, **job), array=array)
     progress = place(made.job_id, PENDING, a_placement(*gpus), at=5)
-    return launch_of(
+    launch = launch_of(
         made,
         detail or Detail(name="train", argv=("python", "t.py"), cwd="/data"),
         progress,
         base or {},
-        log_dir="/logs/j1/1",
         grace_ms=1500,
         home="/home/me",
         account=account,
     )
+    return placed(launch, log_dir="/logs/j1/1")
 
 
 def test_the_job_is_told_who_it_is_and_what_it_has() -> None:
@@ -133,16 +134,16 @@ def placed_launch(
     placement = Placement(NodeId(parts[0][0]), "A100", shares[0], others)
     millis = sum(share.millis for mine in shares for share in mine)
     made = a_job("j1", gpus=millis / 1000, workers=len(parts), **job)
-    return launch_of(
+    launch = launch_of(
         made,
         Detail(argv=argv, env=env),
         place(made.job_id, PENDING, placement, at=5),
         base or {},
-        log_dir="/logs",
         grace_ms=1,
         home="/",
-        nodes={node.node_id: node for node in nodes},
+        nodes=nodes,
     )
+    return placed(launch, log_dir="/logs")
 
 
 GANG = (("n0", {0: 1000, 1: 1000}), ("n0", {2: 1000, 3: 1000}), ("n1", {0: 1000, 1: 1000}))
@@ -164,7 +165,7 @@ def test_each_worker_of_a_gang_knows_its_place() -> None:
 def test_all_workers_of_a_gang_know_the_others() -> None:
     env = placed_launch(*GANG).env
     assert (env["WORLD_SIZE"], env["TGPU_WORLD_SIZE"]) == ("3", "3")
-    assert (env["TGPU_NODE_LIST"], env["MASTER_ADDR"]) == ("n0,n1", "127.0.0.1")
+    assert (env["TGPU_NODE_LIST"], env["MASTER_ADDR"]) == ("n0,n1", "n0")
     assert env["TGPU_GPU_COUNT"] == "6"
     assert "MASTER_PORT" not in env  # found by whoever starts the workers
 
@@ -274,9 +275,26 @@ def test_the_log_limit_is_the_jobs_own_or_the_services(
         Detail(argv=("t",), log_limit_mib=asked),
         place(job.job_id, PENDING, a_placement(0), at=5),
         {},
-        log_dir="/logs",
         grace_ms=1,
         home="/",
         log_limit_mib=default,
     )
     assert launch.log_limit_bytes == limit
+
+
+def test_an_engine_that_binds_is_given_the_request_and_no_place() -> None:
+    job = a_job("j", tenant="vision", gpus=2)
+    launch = launch_of(
+        job,
+        Detail(argv=("t",), image="train:1", account="ann", tmux=True),
+        place(job.job_id, PENDING, a_placement(0, 1), at=5),
+        {},
+        grace_ms=1,
+        home="/",
+        nodes=[a_node()],
+        is_bound_by_engine=True,
+    )
+    assert (launch.request, launch.image, launch.tenant) == (job.request, "train:1", "vision")
+    assert (launch.account, launch.placement, launch.nodes) == ("ann", None, ())
+    assert launch.session == ""
+    assert launch.env.keys().isdisjoint({"CUDA_VISIBLE_DEVICES", "TGPU_GPUS", "TGPU_GPU_TYPE"})

@@ -6,13 +6,16 @@ import pytest
 
 from tests.builders import a_job, a_state, entry_of, move, requeue, run, start
 from tgpu.core import lifecycle
-from tgpu.core.cause import Evidence, Fault
-from tgpu.core.events import JobMoved
-from tgpu.core.ids import JobId
+from tgpu.core.cause import BLAME, Blame, Evidence, Fault
+from tgpu.core.check import check_invariants
+from tgpu.core.events import JobMoved, TimePassed
+from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import JobState, Move, Progress
+from tgpu.core.node import Part, Share
 from tgpu.core.state import Entry, State
 from tgpu.core.usage import Usage
-from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.api import OVER, AttemptKey, Observation, Phase, Place
+from tgpu.service.absence import ABSENT
 from tgpu.service.accounting import usage_events
 from tgpu.service.outcome import conclude
 
@@ -64,10 +67,30 @@ def test_a_start_keeps_that_the_job_is_being_stopped() -> None:
 
 
 @pytest.mark.parametrize("state", PLACED_STATES)
-@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("phase", [Phase.TAKEN, Phase.UNREACHABLE])
+def test_what_is_neither_a_start_nor_an_end_changes_nothing(state: str, phase: Phase) -> None:
+    _, entry = placed(state)
+    assert conclude(entry, seen(phase, cause="node a does not answer"), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause"),
+    [(Phase.NOT_STARTED, "stopped"), (Phase.EXITED, "stopped"), (Phase.LOST, "it is gone")],
+)
+def test_what_the_engine_ruled_out_because_it_did_not_know_it_is_lost_and_not_cancelled(
+    phase: Phase, cause: str
+) -> None:
+    world, entry = placed("running", requeue=True)
+    noted = lifecycle.note(entry.job.job_id, entry.progress, ABSENT)
+    world.apply(JobMoved(NOW, entry.job.job_id, Move.NOTE, noted))
+    moved = the_move(entry_of(world, entry.job.job_id), seen(phase, cause=cause))
+    assert (moved.move, moved.progress.fault) == (Move.REQUEUE, Fault.NODE)
+    assert moved.progress.cause in ("the engine forgot it before its end was seen", "it is gone")
+
+
+@pytest.mark.parametrize("state", PLACED_STATES)
+@pytest.mark.parametrize("phase", sorted(OVER))
 def test_every_end_takes_the_job_off_its_gpus(state: str, phase: Phase) -> None:
-    if phase is Phase.RUNNING:
-        return
     world, entry = placed(state)
     world.apply(the_move(entry, seen(phase, exit_code=1 if phase is Phase.EXITED else None)))
     assert world.placed() == []
@@ -387,3 +410,91 @@ def test_who_gave_way_says_so_and_forgets_it_at_the_next_start() -> None:
 def test_a_cancelled_job_is_nobody_s_fault() -> None:
     _, entry = placed("running, stopping")
     assert the_move(entry, exited(143, signal=15)).progress.fault is None
+
+
+# -- whose fault it was, and what another try costs ----------------------------------------------
+
+
+def test_the_table_of_faults_is_closed() -> None:
+    assert set(BLAME) == set(Fault)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_only_what_the_infrastructure_did_is_tried_again_for_free(fault: Fault) -> None:
+    _, entry = placed(max_retries=1)
+    moved = the_move(entry, exited(1, fault=fault, cause="the engine says so"))
+    spent, free = moved.progress.failures, moved.progress.free_restarts
+    match BLAME[fault]:
+        case Blame.INFRASTRUCTURE:
+            assert (moved.move, spent, free) == (Move.REQUEUE, 0, 1)
+        case Blame.USER:
+            assert (moved.move, spent, free) == (Move.REQUEUE, 1, 0)
+        case Blame.POLICY:
+            assert (moved.move, spent, free) == (Move.FAIL, 0, 0)
+    assert moved.progress.fault is fault
+
+
+@pytest.mark.parametrize("fault", [Fault.NODE, Fault.EVICTED])
+def test_a_job_that_asked_for_no_second_try_gets_none_also_not_for_free(fault: Fault) -> None:
+    _, entry = placed()
+    assert the_move(entry, exited(1, fault=fault)).move is Move.FAIL
+
+
+@pytest.mark.parametrize(
+    ("fault", "move"),
+    [
+        (None, Move.REQUEUE),
+        (Fault.NODE, Move.REQUEUE),
+        (Fault.IMAGE, Move.FAIL),
+        (Fault.REFUSED, Move.FAIL),
+    ],
+)
+def test_what_the_engine_did_not_start_is_tried_again_where_the_infrastructure_is_to_blame(
+    fault: Fault | None, move: Move
+) -> None:
+    _, entry = placed("scheduled", max_retries=3)
+    moved = the_move(entry, seen(Phase.NOT_STARTED, cause="no such image: x", fault=fault))
+    assert (moved.move, moved.progress.fault) == (move, fault or Fault.NODE)
+
+
+def free_tries(phase: Phase, **options: Any) -> list[JobMoved]:
+    """What becomes of a job whose attempts all end like this, until that is no try any more."""
+    world, entry = placed(**options)
+    moves: list[JobMoved] = []
+    while True:
+        attempt = entry.progress.attempt
+        moves.append(the_move(entry, seen(phase, attempt, cause="the disk is full")))
+        if moves[-1].move is not Move.REQUEUE:
+            return moves
+        world.apply(moves[-1])
+        again = moves[-1].progress.eligible_at
+        world.apply(TimePassed(again))
+        start(world, "j1", 0)
+        entry = entry_of(world, "j1")
+
+
+@pytest.mark.parametrize("phase", [Phase.NOT_STARTED, Phase.LOST])
+def test_free_tries_come_later_each_time_and_end(phase: Phase) -> None:
+    moves = free_tries(phase, requeue=True)
+    waits = [move.progress.eligible_at - NOW for move in moves[:-1]]
+    assert waits == sorted(waits)
+    assert waits[0] == (1000 if phase is Phase.NOT_STARTED else 0)
+    assert 600_000 <= waits[-1] <= 601_000
+    assert len(waits) == 200
+    last = moves[-1].progress
+    assert (last.state, last.fault, last.failures) == (JobState.FAILED, Fault.NODE, 0)
+    assert last.cause == (
+        "the disk is full; the infrastructure failed it 201 times: it is not tried again"
+    )
+
+
+def test_an_end_is_on_record_with_the_place_that_the_engine_had_bound() -> None:
+    world, entry = placed()
+    part = Part(NodeId("elsewhere"), (Share(5, 1000),))
+    moved = the_move(entry, exited(0, place=Place((part,), "slurm job 7")))
+    placement = moved.progress.placement
+    assert placement is not None
+    assert (placement.parts(), placement.gpu_type) == ((part,), "A100")
+    world.apply(moved)  # what it gives back is what our books had given it
+    check_invariants(world)
+    assert world.placed() == []

@@ -8,10 +8,11 @@ import pytest
 from tests.unit.service.world import Box, a_box, a_submission
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import JobId
-from tgpu.core.job import Detail, Options, Request
+from tgpu.core.job import Detail, Options, Request, Where
 from tgpu.core.lifecycle import JobState
-from tgpu.engines.api import Capability, Limits
+from tgpu.engines.api import Capabilities, Limits
 from tgpu.engines.fake import FakeEngine
+from tgpu.engines.fake_cluster import FakeCluster
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.submission import RunIn, Submission
 from tgpu.store.memory import MemoryStore
@@ -132,7 +133,7 @@ async def test_an_image_is_refused_where_the_engine_runs_none() -> None:
 
 
 async def test_an_image_is_taken_where_the_engine_says_that_it_can() -> None:
-    engine = FakeEngine(clock=lambda: 0, capabilities=frozenset({Capability.IMAGES}))
+    engine = FakeEngine(clock=lambda: 0, capabilities=Capabilities(images=True))
     async with a_box(engine=engine) as box:
         await box.submit(with_image())
         assert (await box.service.job("j")).detail.image == "pytorch:2.0"
@@ -146,7 +147,9 @@ async def test_without_an_engine_the_image_goes_with_the_lease() -> None:
 
 async def test_a_job_on_record_with_an_image_still_runs_and_only_its_rerun_is_refused() -> None:
     store = MemoryStore()
-    async with a_box(store=store, engine=FakeEngine(capabilities=frozenset(Capability))) as before:
+    async with a_box(
+        store=store, engine=FakeEngine(capabilities=Capabilities(images=True))
+    ) as before:
         await before.submit(with_image())
     async with a_box(store=store) as box:
         key = await box.run("j")
@@ -154,3 +157,24 @@ async def test_a_job_on_record_with_an_image_still_runs_and_only_its_rerun_is_re
         await box.until("j", JobState.COMPLETED)
         with pytest.raises(InvalidRequest, match="not in container images"):
             await box.service.jobs.rerun(JobId("j"))
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"request": Request(1000, where=Where(gpus=(0,)))}, "allowed_gpus"),
+        ({"request": Request(1000, where=Where(not_gpus=(1, 2)))}, "excluded_gpus"),
+        ({"detail": Detail(argv=("t",), tmux=True)}, "tmux"),
+        ({"detail": Detail(argv=("t",), screen=True)}, "screen"),
+    ],
+)
+async def test_what_an_engine_that_binds_elsewhere_cannot_keep_is_refused(
+    given: dict[str, Any], field: str
+) -> None:
+    async with a_box(engine=FakeCluster()) as box:
+        submission = replace(a_submission("t"), **given)
+        with pytest.raises(InvalidRequest, match="the fake cluster engine") as refused:
+            await box.submit(submission)
+        assert refused.value.field == field
+    async with a_box() as box:
+        await box.submit(submission)

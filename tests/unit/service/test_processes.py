@@ -14,11 +14,10 @@ from tgpu.core import lifecycle
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.state import State
-from tgpu.engines.api import AttemptKey
+from tgpu.engines.api import AttemptKey, Mark
 from tgpu.service.processes import (
     Belongs,
     Claimed,
-    Mark,
     Ownership,
     Who,
     is_same,

@@ -24,16 +24,17 @@ def members(buckets: Buckets) -> list[AttemptKey]:
         *buckets.to_stop,
         *(seen.key for seen in buckets.changed),
         *buckets.lost,
+        *buckets.missing,
         *buckets.orphans,
         *buckets.leftovers,
     ]
 
 
-@given(believed_worlds, observed_worlds)
+@given(believed_worlds, observed_worlds, st.booleans())
 def test_every_attempt_of_either_side_is_in_exactly_one_bucket(
-    believed: dict[AttemptKey, Belief], observed: dict[AttemptKey, Observation]
+    believed: dict[AttemptKey, Belief], observed: dict[AttemptKey, Observation], forgets: bool
 ) -> None:
-    found = members(classify(believed, observed))
+    found = members(classify(believed, observed, forgets=forgets))
     assert sorted(found) == sorted(believed.keys() | observed.keys())
 
 
@@ -59,6 +60,26 @@ def test_what_the_engine_knows_is_not_launched_again(
     believed: dict[AttemptKey, Belief], observed: dict[AttemptKey, Observation]
 ) -> None:
     assert observed.keys().isdisjoint(classify(believed, observed).to_launch)
+
+
+@given(believed_worlds, observed_worlds)
+def test_absence_is_believed_only_of_an_engine_that_never_forgets(
+    believed: dict[AttemptKey, Belief], observed: dict[AttemptKey, Observation]
+) -> None:
+    absent = [key for key, belief in believed.items() if belief is Belief.RUNNING]
+    absent = [key for key in absent if key not in observed]
+    sure = classify(believed, observed)
+    unsure = classify(believed, observed, forgets=True)
+    assert (sure.lost, sure.missing) == (absent, [])
+    assert (unsure.lost, unsure.missing) == ([], absent)
+
+
+@given(believed_worlds, observed_worlds)
+def test_what_is_only_taken_or_out_of_reach_is_never_recorded_as_a_change(
+    believed: dict[AttemptKey, Belief], observed: dict[AttemptKey, Observation]
+) -> None:
+    changed = classify(believed, observed).changed
+    assert not any(seen.phase in (Phase.TAKEN, Phase.UNREACHABLE) for seen in changed)
 
 
 def test_the_books_tell_decided_running_and_stopping_apart_and_leave_leases_out() -> None:

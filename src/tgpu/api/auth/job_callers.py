@@ -5,16 +5,15 @@ job is not its owner. Asked once for each connection, before the first request i
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tgpu.core.errors import Forbidden
-from tgpu.core.ids import JobId, is_job_id
+from tgpu.core.ids import JobId
 from tgpu.engines.api import AttemptKey, Engine, Traced
 from tgpu.peers.peer import Origin, Peer
 from tgpu.peers.processes import processes_of
 from tgpu.service.identity import Principal, Role
-from tgpu.service.lineage import Lineage, lineage_of
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 
@@ -36,10 +35,11 @@ class JobCallers:
     async def known_as(self, service: Service, origin: Origin, otherwise: Principal) -> Principal:
         """The job that calls, or `otherwise`. Raises Forbidden where nobody can say, and it would
         be an admin."""
-        if service.engine is None or origin.peer is None:
+        engine = service.engine
+        if engine is None or not engine.capabilities.local_processes or origin.peer is None:
             return otherwise  # nothing is run here, or the caller is on another machine
         if _FACT not in origin.facts:
-            origin.facts[_FACT] = await self._found(service, service.engine, origin.peer)
+            origin.facts[_FACT] = await self._found(service, engine, origin.peer)
         match origin.facts[_FACT]:
             case Principal() as job:
                 return job
@@ -51,18 +51,16 @@ class JobCallers:
     async def _found(self, service: Service, engine: Engine, peer: Peer) -> Principal | str | None:
         """The job; or why it cannot be told; None: no job."""
         pids = await processes_of(peer)
-        lineages, traced = await asyncio.to_thread(_traced, engine, pids)
-        for key, is_sure in _candidates(service, engine, lineages, traced):
+        traced = await asyncio.to_thread(_traced, engine, pids)
+        for key, is_sure in _candidates(service, traced):
             stored = await service.store.job(JobId(key.job_id))
             if stored is not None and (is_sure or self._is_of(stored, peer)):
                 return _principal(stored)
-        if any(each.is_ours for each in traced) or any(
-            lineage.group is not None for lineage in lineages
-        ):
+        if any(each.is_ours for each in traced):
             return _UNKNOWN
         # What root may do here does not depend on us: it can do everything to this service.
         is_stronger = peer.uid == 0 and self._own_uid != 0
-        is_told = lineages and all(lineage.is_whole for lineage in lineages)
+        is_told = traced and all(each.is_whole for each in traced)
         return None if is_told or is_stronger else _GONE
 
     def _is_of(self, stored: StoredJob, peer: Peer) -> bool:
@@ -72,29 +70,19 @@ class JobCallers:
         return uid == peer.uid
 
 
-def _candidates(
-    service: Service, engine: Engine, lineages: Iterable[Lineage], traced: Iterable[Traced]
-) -> Iterator[tuple[AttemptKey, bool]]:
+def _candidates(service: Service, traced: Sequence[Traced]) -> Iterator[tuple[AttemptKey, bool]]:
     """Whose it may be, and whether that is sure, which it is by its ancestors."""
     yield from ((each.key, True) for each in traced if each.key is not None)
     placed = _placed(service)
-    for lineage in lineages:
-        yield from ((placed[pid], True) for pid in lineage.pids if pid in placed)
-    for lineage in lineages:
-        for mark in lineage.marks:
-            # The workers of a gang have folders of their own in it. Another folder is of another
-            # service on this machine.
-            folder = engine.log_dir(mark.key) if is_job_id(mark.key.job_id) else None
-            if folder and f"{mark.log_dir}/".startswith(f"{folder}/"):
-                yield mark.key, False
-        if lineage.group is not None:
-            yield lineage.group, False
+    for each in traced:
+        yield from ((placed[pid], True) for pid in each.pids if pid in placed)
+    for each in traced:
+        yield from ((key, False) for key in each.claimed)
 
 
-def _traced(engine: Engine, pids: Iterable[int]) -> tuple[list[Lineage], list[Traced]]:
-    """In a thread: /proc may take its time."""
-    lineages = [lineage_of(pid) for pid in sorted(pids)]
-    return lineages, [engine.traced(lineage.pids) for lineage in lineages]
+def _traced(engine: Engine, pids: Iterable[int]) -> list[Traced]:
+    """In a thread: the kernel may take its time."""
+    return [engine.traced(pid) for pid in sorted(pids)]
 
 
 def _placed(service: Service) -> dict[int, AttemptKey]:

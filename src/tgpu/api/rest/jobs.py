@@ -17,6 +17,7 @@ from tgpu.api.rest.access import (
 )
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.editing import edit_named
+from tgpu.api.rest.fate import fate_of
 from tgpu.api.rest.job_page import job_page
 from tgpu.api.rest.logs import read_log
 from tgpu.api.rest.parameters import Name, Words
@@ -29,7 +30,7 @@ from tgpu.api.rest.view import job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
 from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.lifecycle import JobState
 from tgpu.service.audit import concerns
 from tgpu.service.identity import Principal
 from tgpu.service.jobs import Submitted
@@ -37,13 +38,12 @@ from tgpu.service.ownership import Action, permits
 from tgpu.service.rerun import rerun_detail
 from tgpu.service.service import Service
 from tgpu.service.urgent_stops import Cancelled
-from tgpu.store.api import JobQuery, StoredJob
+from tgpu.store.api import JobQuery
 from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.v1 import (
     ActionAnswer,
     JobList,
     JobModel,
-    ReasonModel,
     SubmitAnswer,
     SubmitRequest,
     WhyAnswer,
@@ -223,7 +223,12 @@ async def why(request: Request, job: Name) -> WhyAnswer:
         return WhyAnswer(
             job_id=job_id,
             state=stored.progress.state,
-            reason=_fate(stored, shown_cause(service, stored)),
+            reason=fate_of(
+                stored,
+                shown_cause(service, stored),
+                service.standing_of(job_id),
+                service.place_of(job_id),
+            ),
         )
     theirs = permits(service.state, caller, Action.CANCEL, stored.job)
     return why_answer(service, stored, told, seen, theirs=theirs)
@@ -304,33 +309,3 @@ def submit_answer(submitted: Submitted) -> SubmitAnswer:
         job_ids=list(submitted.job_ids) if many else [],
         warnings=list(submitted.notes),
     )
-
-
-def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
-    progress, job_id = stored.progress, stored.job.job_id
-    gpus = (
-        ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
-    )
-    sentences = {
-        JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
-        JobState.RUNNING: _runs(progress, job_id, gpus),
-        JobState.COMPLETED: ("has completed", f"tgpu logs {job_id}"),
-        JobState.FAILED: (f"has failed: {cause}", f"tgpu logs {job_id}"),
-        JobState.CANCELLED: (_cancelled(cause), f"tgpu rerun {job_id}"),
-    }
-    message, remedy = sentences.get(progress.state, (str(progress.state), ""))
-    if progress.stopping:
-        message = f"is being ended: {cause}"
-    return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
-
-
-def _runs(progress: Progress, job_id: str, gpus: str) -> tuple[str, str]:
-    if progress.paused_at is None:
-        return f"runs on GPU {gpus}", f"tgpu logs -f {job_id}"
-    by = f" by {progress.paused_by}" if progress.paused_by else ""
-    return f"is paused{by}, and keeps GPU {gpus}", f"tgpu resume {job_id}"
-
-
-def _cancelled(cause: str | None) -> str:
-    text = cause or ""
-    return f"was {text}" if text.startswith("cancelled by ") else f"was cancelled: {text}"

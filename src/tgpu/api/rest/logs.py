@@ -5,15 +5,13 @@ from dataclasses import dataclass
 
 from tgpu.api.rest.problem import Problem
 from tgpu.core.errors import Unavailable
-from tgpu.engines.api import AttemptKey
-from tgpu.engines.attempt_files import Piece, read_piece
+from tgpu.engines.api import AttemptKey, EngineUnavailable, LogUnreadable, NoLog
+from tgpu.engines.log_piece import Piece
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.file_reads import ReadTimedOut
 from tgpu.service.log_sizes import POLL_SECONDS
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 from tgpu.wire.plurals import plural
-from tgpu.wire.system_words import system_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,7 @@ async def read_log(
     wait: float,
 ) -> LogPiece:
     key = _attempt(service, stored, attempt)
-    name = f"{stream}.log"
-    log = ("/".join(map(str, key)), name)
+    log = ("/".join(map(str, key)), stream)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait
     while True:
@@ -42,7 +39,7 @@ async def read_log(
         complete = _is_over(service, stored, key.attempt)
         found = None if complete else service.log_sizes.known_end(log, offset, loop.time())
         if found is None:
-            found = await _read(service, key, name, offset, limit)
+            found = await _read(service, key, stream, offset, limit)
             service.log_sizes.note(log, found, loop.time())
         at_end = found.offset + len(found.data) >= found.size
         over_time = service.is_ending or loop.time() >= deadline
@@ -51,28 +48,30 @@ async def read_log(
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(service: Service, key: AttemptKey, name: str, offset: int, limit: int) -> Piece:
+async def _read(service: Service, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
     assert service.engine is not None
-    engine, job_id = service.engine, key.job_id
-    directory = engine.log_dir(key)
-    if directory is None:
-        raise Problem(404, "NO_LOG", f"the {engine.name} engine keeps no logs here")
-
-    def read() -> Piece:
-        # Looked for each time: while it starts, what is there may be an earlier job's.
-        return read_piece(engine.find_logs(key) or "", name, offset, limit)
-
     try:
-        return await service.log_reads.read(job_id, read)
-    except ReadTimedOut as error:
-        message = f"{name} of job {job_id} cannot be read now: {error}; look at {directory}"
-        raise Unavailable(message, [{"job_id": job_id, "path": f"{directory}/{name}"}]) from None
-    except OSError as error:
-        message = (
-            f"{name} of job {job_id} cannot be read: {system_words(error)}; look at {directory}"
-        )
-        details: list[dict[str, object]] = [{"job_id": job_id, "path": f"{directory}/{name}"}]
-        raise Problem(409, "LOG_UNREADABLE", message, details) from None
+        return await service.engine.read_log(key, stream, offset, limit)
+    except NoLog as error:
+        raise Problem(404, "NO_LOG", str(error)) from None
+    except LogUnreadable as error:
+        raise _unreadable(key, error, service.engine.log_dir(key)) from None
+    except EngineUnavailable as error:
+        message = f"the log of job {key.job_id} cannot be read now: {error}"
+        raise Unavailable(message, [{"job_id": key.job_id}]) from None
+
+
+def _unreadable(key: AttemptKey, error: LogUnreadable, folder: str | None) -> Exception:
+    details: list[dict[str, object]] = [{"job_id": key.job_id}]
+    look = ""
+    if folder is not None:
+        details[0]["path"] = f"{folder}/{error.name}"
+        look = f"; look at {folder}"
+    now = " now" if error.is_for_now else ""
+    message = f"{error.name} of job {key.job_id} cannot be read{now}: {error}{look}"
+    if error.is_for_now:
+        return Unavailable(message, details)
+    return Problem(409, "LOG_UNREADABLE", message, details)
 
 
 def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> AttemptKey:

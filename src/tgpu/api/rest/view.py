@@ -16,6 +16,7 @@ from tgpu.core.tenant import MembersSee
 from tgpu.core.units import CPU, GPU, SECOND
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.launch import session_of
+from tgpu.service.outcome import place_of
 from tgpu.service.ownership import members_see
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
@@ -34,7 +35,8 @@ def job_model(service: Service, stored: StoredJob, waits: Reason | None) -> JobM
     """`waits`: why it does, as the service tells the reader."""
     job, detail, progress = stored.job, shown_detail(stored.detail), stored.progress
     request, options = job.request, job.options
-    placement = progress.placement
+    place = service.place_of(job.job_id)
+    placement = progress.placement if place is None else place_of(progress, place)
     limit = options.time_limit_ms
     return JobModel(
         job_id=job.job_id,

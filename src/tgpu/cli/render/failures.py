@@ -13,6 +13,9 @@ CODES: Final = MappingProxyType(
         "time_limit": "its time was up",
         "preempted": "it gave way to another job",
         "node": "the machine failed, not the job",
+        "evicted": "the engine took its place away",
+        "image": "its container image cannot be had",
+        "refused": "the engine does not let it run",
     }
 )
 

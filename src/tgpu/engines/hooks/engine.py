@@ -9,15 +9,16 @@ import contextlib
 import json
 import os
 import pwd
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
-    Capability,
+    Capabilities,
     Engine,
     EngineUnavailable,
     Launch,
@@ -29,6 +30,8 @@ from tgpu.engines.api import (
 )
 from tgpu.engines.attempt_files import make_attempt, new_file, read_whole
 from tgpu.engines.hooks.program import Outcome, run_hook
+from tgpu.engines.log_piece import Piece
+from tgpu.engines.placing import placed
 
 _log = structlog.get_logger("gpu_scheduler.hooks")
 
@@ -59,12 +62,19 @@ async def _hold_nothing(_: str) -> None:
     """Until somebody says how a node is held."""
 
 
+class FolderEngine(Engine, Protocol):
+    """One whose attempts have folders on this machine: there hooks leave what they say."""
+
+    def find_logs(self, key: AttemptKey) -> str:
+        """The folder of this very attempt; reads the disk."""
+
+
 class HookedEngine:
-    def __init__(self, inner: Engine, settings: HookSettings) -> None:
+    def __init__(self, inner: FolderEngine, settings: HookSettings) -> None:
         self._inner = inner
         self._settings = settings
         self.name = inner.name
-        self.capabilities: frozenset[Capability] = inner.capabilities
+        self.capabilities: Capabilities = inner.capabilities
         self.hold: Callable[[str], Awaitable[None]] = _hold_nothing
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._before: dict[AttemptKey, asyncio.Task[None]] = {}  # prologs that run
@@ -179,9 +189,10 @@ class HookedEngine:
     def _note(self, launch: Launch) -> dict[str, str]:
         """Write down what hooks are told, for an epilog after a restart."""
         facts = _of_key(launch.key)
-        facts |= {name: launch.env.get(given, "") for name, given in _GIVEN.items()}
-        if launch.workers:  # of a gang each has its own
-            each = (worker.get("TGPU_GPUS", "") for worker in launch.workers)
+        told = placed(launch)
+        facts |= {name: told.env.get(given, "") for name, given in _GIVEN.items()}
+        if told.workers:  # of a gang each has its own
+            each = (worker.get("TGPU_GPUS", "") for worker in told.workers)
             facts["TGPU_HOOK_GPUS"] = ",".join(gpus for gpus in each if gpus)
         facts["TGPU_HOOK_LOG_DIR"] = self._inner.log_dir(launch.key) or ""
         if launch.user is not None:
@@ -200,9 +211,9 @@ class HookedEngine:
 
     async def _read_changes(self) -> None:
         async for batch in self._inner.changes():
-            for end in [seen for seen in batch if seen.phase is not Phase.RUNNING]:
+            for end in [seen for seen in batch if seen.is_over]:
                 self._end(end)
-            if running := [seen for seen in batch if seen.phase is Phase.RUNNING]:
+            if running := [seen for seen in batch if not seen.is_over]:
                 self._news.put_nowait(running)
         self._news.put_nowait(None)
 
@@ -217,7 +228,7 @@ class HookedEngine:
         return [told for seen in found if (told := self._as_told(seen)) is not None]
 
     def _as_told(self, seen: Observation) -> Observation | None:
-        if seen.phase is Phase.RUNNING or not self._settings.epilog or seen.key in self._over:
+        if not seen.is_over or not self._settings.epilog or seen.key in self._over:
             return seen
         if seen.key not in self._behind:
             self._end(seen)
@@ -242,8 +253,8 @@ class HookedEngine:
             self._refused.pop(key, None)
         await self._inner.forget(keys)
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return self._inner.traced(pids)
+    def traced(self, pid: int) -> Traced:
+        return self._inner.traced(pid)
 
     def now(self) -> int:
         return self._inner.now()
@@ -251,8 +262,15 @@ class HookedEngine:
     def log_dir(self, key: AttemptKey) -> str | None:
         return self._inner.log_dir(key)
 
-    def find_logs(self, key: AttemptKey) -> str | None:
-        return self._inner.find_logs(key)
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        return await self._inner.read_log(key, stream, offset, limit)
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._inner.stuck_reads
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return await self._inner.evidence(ends)
 
     async def pairing(self) -> Pairing | None:
         return await self._inner.pairing()

@@ -16,6 +16,10 @@ from tgpu.engines.local.paths import attempt_path
 from tgpu.engines.local.protocol import Key, Notice, Seen
 from tgpu.engines.local.record import Claim, Exit
 
+# How many attempts that were ended before they started are remembered after they were forgotten:
+# a launch may be on its way for as long as a call is repeated, which is seconds.
+_MOST_TOMBSTONES = 10_000
+
 STOPPED = "stopped"
 TIME_LIMIT = "time_limit"
 
@@ -91,6 +95,8 @@ class Attempts:
         self.live: dict[Key, Attempt] = {}  # those not ended
         self.queue: deque[Attempt] = deque()
         self.news: list[Seen] = []
+        # Forgotten, and never to be started: a set that keeps its order.
+        self._tombstones: dict[Key, None] = {}
 
     def take(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
         """Queue an attempt, unless it is known. Raises ValueError for an unsafe name."""
@@ -99,14 +105,18 @@ class Attempts:
         path = f"{self._root}/{attempt_path(*key)}"
         attempt = Attempt(key, path, grace_ms, time_limit_ms, self.boot, line)
         self.by_key[key] = self.live[key] = attempt
-        self.queue.append(attempt)
         self._journal.append("launch", *key, self.boot, grace_ms, time_limit_ms)
+        if key in self._tombstones:
+            self.not_started(attempt, STOPPED, retry=False)
+        else:
+            self.queue.append(attempt)
 
     def bar(self, key: Key, cause: str) -> None:
         """See to it that an attempt not known yet never starts: its launch may be on the way."""
         if key not in self.by_key:
             self.take(key, 0, None, b"")
-            self.not_started(self.queue.pop(), cause, retry=False)
+            if self.queue and self.queue[-1].key == key:
+                self.not_started(self.queue.pop(), cause, retry=False)
 
     def started(self, attempt: Attempt, main: int, main_start: int, at: int) -> None:
         attempt.stage = Stage.RUNNING
@@ -168,6 +178,15 @@ class Attempts:
             del self.by_key[key]
             # If this record is lost the attempt is known again, and forgotten again.
             self._journal.append("forget", *key, sync=False)
+            self._leave_tombstone(attempt)
+
+    def _leave_tombstone(self, attempt: Attempt) -> None:
+        """One that never started has no record on disk by which a second launch would know it."""
+        seen = attempt.seen
+        if seen is not None and seen.phase == "not_started" and seen.cause == STOPPED:
+            self._tombstones[attempt.key] = None
+            if len(self._tombstones) > _MOST_TOMBSTONES:
+                del self._tombstones[next(iter(self._tombstones))]
 
     def running(self, attempt: Attempt, cause: str | None = None) -> Seen:
         at = attempt.started_at or 0
@@ -221,6 +240,8 @@ class Attempts:
         self.news.append(seen)
 
     def _records(self) -> Iterator[tuple[object, ...]]:
+        for key in self._tombstones:
+            yield ("tombstone", *key)
         for attempt in self.by_key.values():
             yield (
                 "launch",
@@ -244,6 +265,9 @@ class Attempts:
             path = f"{self._root}/{attempt_path(*key)}"
             self.by_key[key] = Attempt(key, path, grace_ms, time_limit_ms, boot)
             return
+        if kind == "tombstone":
+            self._tombstones[key] = None
+            return
         attempt = self.by_key.get(key)
         if attempt is None:
             return
@@ -258,6 +282,7 @@ class Attempts:
             attempt.is_paused, attempt.must_wake = fields[3], not fields[3]
         elif kind == "forget":
             del self.by_key[key]
+            self._leave_tombstone(attempt)
 
 
 def now_ms() -> int:

@@ -6,15 +6,16 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from tgpu.core.cause import Evidence
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
-    Capability,
+    Capabilities,
     EngineUnavailable,
     Launch,
     Notice,
@@ -24,9 +25,12 @@ from tgpu.engines.api import (
     Traced,
     Usage,
 )
+from tgpu.engines.file_reads import FileReads
 from tgpu.engines.local import pairing_file, paths, record
 from tgpu.engines.local.descriptors import inherited_limit
 from tgpu.engines.local.door import connect
+from tgpu.engines.local.evidence import gather
+from tgpu.engines.local.lineage import lineage_of, traced_by
 from tgpu.engines.local.processes import CannotTell
 from tgpu.engines.local.protocol import (
     VERSION,
@@ -39,6 +43,9 @@ from tgpu.engines.local.protocol import (
 from tgpu.engines.local.startup import BOOT_ID_FILE, IDLE_SECONDS
 from tgpu.engines.local.steady import boottime_ms, offset_of, wall_ms
 from tgpu.engines.local.trace import trace
+from tgpu.engines.log_files import LogFiles
+from tgpu.engines.log_piece import Piece
+from tgpu.engines.placing import LOOPBACK, placed
 from tgpu.wire.masking import mask_argv, mask_values, secret_values
 
 T = TypeVar("T")
@@ -48,13 +55,14 @@ _LONGEST_PAUSE_SECONDS = 2.0
 # How long a call waits for a supervisor that is being restarted before it says so. A restart takes
 # about a tenth of a second, plus a few milliseconds for each thousand attempts in the journal.
 _CALL_SECONDS = 10.0
+_EVIDENCE_SECONDS = 3.0  # for the log of a job that failed; without it, less is said about why
 
 
 class LocalEngine:
     """Runs attempts on this machine. One task at a time may iterate over `changes`."""
 
     name = "local"
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = Capabilities(local_processes=True)
 
     def __init__(
         self,
@@ -86,6 +94,9 @@ class LocalEngine:
         self._news: list[Observation] = []
         self._has_news = asyncio.Event()
         self._is_closed = False
+        self._logs = LogFiles(self.find_logs)
+        # Apart from those of callers who read logs: nobody's reading may hold up an end.
+        self._evidence_reads = FileReads(threads=4, for_one_job=1, seconds=_EVIDENCE_SECONDS)
 
     async def open(self) -> None:
         if self._keeper is not None:
@@ -106,7 +117,13 @@ class LocalEngine:
 
     async def launch(self, launches: Sequence[Launch]) -> None:
         if launches:
-            await self._call(b"".join(_encode_launch(launch) for launch in launches), "sync")
+            await self._call(b"".join(map(self._encode_launch, launches)), "sync")
+
+    def _encode_launch(self, launch: Launch) -> bytes:
+        paths.check_job_id(launch.key.job_id)
+        # All its workers run on this machine, on whatever nodes the books have them.
+        here = placed(launch, master=LOOPBACK, log_dir=self.log_dir(launch.key))
+        return _encode_launch(here)
 
     async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
         if keys:
@@ -133,17 +150,33 @@ class LocalEngine:
             elif self._is_closed:
                 return
 
-    def traced(self, pids: Sequence[int]) -> Traced:
-        return trace(self._directory, pids, self.supervisor_pid)
+    def traced(self, pid: int) -> Traced:
+        lineage = lineage_of(pid)
+        started = trace(self._directory, lineage.pids, self.supervisor_pid)
+        return traced_by(lineage, started, self.log_dir)
 
     def now(self) -> int:
         # Without an offset the supervisor is one of an older version, which goes by the wall clock.
         return wall_ms() if self._offset_ms is None else boottime_ms() + self._offset_ms
 
+    async def read_log(self, key: AttemptKey, stream: str, offset: int, limit: int) -> Piece:
+        return await self._logs.read(key, stream, offset, limit)
+
+    @property
+    def stuck_reads(self) -> int:
+        return self._logs.stuck
+
+    async def evidence(self, ends: Sequence[Observation]) -> Mapping[AttemptKey, Evidence]:
+        return await gather(self.find_logs, ends, self._evidence_reads)
+
     def log_dir(self, key: AttemptKey) -> str:
         return str(paths.attempt_dir(self._directory, key))
 
     def find_logs(self, key: AttemptKey) -> str:
+        """The folder of this very attempt, whether it exists or not; reads the disk.
+
+        Never that of an attempt of the same name and another identity.
+        """
         path = self.log_dir(key)
         try:
             claim = record.read_any_claim(path)
@@ -371,7 +404,6 @@ def _shown(launch: Launch) -> tuple[str, ...]:
 
 
 def _encode_launch(launch: Launch) -> bytes:
-    paths.check_job_id(launch.key.job_id)
     command: dict[str, object] = {
         "argv": launch.argv,
         "cwd": launch.cwd,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.devices.control_groups import JOB, OWN, GroupTree, memory_tree
-from tgpu.engines.api import OUT_OF_MEMORY
-from tgpu.engines.attempt_files import new_file
+from tgpu.engines.attempt_files import OUT_OF_MEMORY, new_file
 from tgpu.engines.local.processes import CannotTell, start_time
 
 _PROCS: Final = "cgroup.procs"

@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tgpu.engines.api import AttemptKey
-
 _IDENTITY: Final = re.compile("[0-9a-f]{0,64}")
 
 SOCKET = "supervisor.sock"
@@ -23,7 +21,7 @@ STDERR = "stderr.log"
 RECORD = "attempt.jsonl"
 
 
-def attempt_dir(directory: Path, key: AttemptKey) -> Path:
+def attempt_dir(directory: Path, key: tuple[str, int, str]) -> Path:
     """The directory of one attempt: its logs, its spec and its exit record."""
     return directory / attempt_path(*key)
 

@@ -129,6 +129,11 @@ def read_exit(path: str, identity: str) -> Exit | None:
     return Exit(**{name: ends[-1][name] for name in Exit._fields if name in ends[-1]})
 
 
+def read_starts(path: str) -> list[int]:
+    """When its command was started, each time. Raises CannotTell."""
+    return [line["started_at"] for line in _lines(path) or () if "started_at" in line]
+
+
 def read_log_limit(path: str) -> int | None:
     """The limit in bytes that the attempt's logs were given."""
     for line in _lines(path) or ():

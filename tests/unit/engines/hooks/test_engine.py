@@ -80,7 +80,8 @@ async def test_a_prolog_comes_before_the_launch_with_facts_and_nothing_of_the_jo
         await eventually(lambda: "TGPU_HOOK=prolog" in box.file("facts"), "the prolog")
         assert box.inner.launched == []
         (box.folder / "go").touch()
-        await eventually(lambda: box.inner.launched == [LAUNCH], "the launch")
+        await eventually(lambda: box.inner.launched, "the launch")
+        assert [launch.key for launch in box.inner.launched] == [LAUNCH.key]
     facts = dict(line.split("=", 1) for line in box.file("facts").splitlines())
     assert facts["TGPU_HOOK_JOB_ID"] == "7"
     assert (facts["TGPU_HOOK_GPUS"], facts["TGPU_HOOK_UID"]) == ("0,3", "65534")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tgpu.devices.control_groups import GroupTree
-from tgpu.engines.api import OUT_OF_MEMORY
+from tgpu.engines.attempt_files import OUT_OF_MEMORY
 from tgpu.engines.local import memory_group
 from tgpu.engines.local.memory_group import MemoryGroup, enter
 

@@ -2,25 +2,21 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tgpu.engines.api import OUT_OF_MEMORY, AttemptKey, Observation, Phase
-from tgpu.engines.fake import FakeEngine
-from tgpu.service.evidence import gather, kernel_kills, log_tail
-from tgpu.service.file_reads import FileReads
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.attempt_files import OUT_OF_MEMORY
+from tgpu.engines.file_reads import FileReads
+from tgpu.engines.local.evidence import gather, kernel_kills, log_tail
 
 KEY = AttemptKey("7", 1)
 
 
-class LoggedEngine(FakeEngine):
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-
-    def log_dir(self, key: AttemptKey) -> str | None:
-        return str(self.root)
+def in_one_folder(root: Path) -> Callable[[AttemptKey], str]:
+    return lambda key: str(root)
 
 
 def seen(code: int = 1, cause: str | None = None, phase: Phase = Phase.EXITED) -> Observation:
@@ -30,7 +26,7 @@ def seen(code: int = 1, cause: str | None = None, phase: Phase = Phase.EXITED) -
 async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(b"x" * 100_000 + b"out\n")
     (tmp_path / "stderr.log").write_bytes(b"err\xff\n")
-    found = await gather(LoggedEngine(tmp_path), [seen()], FileReads())
+    found = await gather(in_one_folder(tmp_path), [seen()], FileReads())
     tail = found[KEY].log_tail
     assert tail.endswith("out\n\nerr\N{REPLACEMENT CHARACTER}\n")
     assert len(tail) < 40_000
@@ -49,14 +45,14 @@ async def test_the_ends_of_both_logs_are_read_errors_last(tmp_path: Path) -> Non
 )
 async def test_of_others_nothing_is_read(tmp_path: Path, observation: Observation) -> None:
     (tmp_path / "stdout.log").write_text("CUDA out of memory")
-    assert await gather(LoggedEngine(tmp_path), [observation], FileReads()) == {}
+    assert await gather(in_one_folder(tmp_path), [observation], FileReads()) == {}
 
 
 @pytest.mark.parametrize(("text", "limit"), [("1048576\n", 2**20), ("nonsense", None)])
 async def test_a_limit_that_ended_it_is_read(tmp_path: Path, text: str, limit: int | None) -> None:
     (tmp_path / "stderr.log").write_text("Killed\n")
     (tmp_path / OUT_OF_MEMORY).write_text(text)
-    found = await gather(LoggedEngine(tmp_path), [seen(2)], FileReads())
+    found = await gather(in_one_folder(tmp_path), [seen(2)], FileReads())
     assert found[KEY].memory_limit_bytes == limit
 
 
@@ -93,9 +89,9 @@ def test_messages_that_nobody_may_read_tell_nothing(tmp_path: Path) -> None:
 async def test_the_kernel_is_asked_only_where_somebody_was_killed(tmp_path: Path) -> None:
     messages = tmp_path / "kmsg"
     messages.write_bytes(RECORDS)
-    engine = LoggedEngine(tmp_path)
-    assert (await gather(engine, [seen(1)], FileReads(), messages))[KEY].kills == ()
-    assert len((await gather(engine, [seen(137)], FileReads(), messages))[KEY].kills) == 2
+    find = in_one_folder(tmp_path)
+    assert (await gather(find, [seen(1)], FileReads(), messages))[KEY].kills == ()
+    assert len((await gather(find, [seen(137)], FileReads(), messages))[KEY].kills) == 2
 
 
 async def test_files_that_never_answer_cost_one_job_its_evidence_and_not_the_others(
@@ -106,17 +102,13 @@ async def test_files_that_never_answer_cost_one_job_its_evidence_and_not_the_oth
         (tmp_path / name / "stderr.log").write_text("said")
     stuck = threading.Event()
 
-    class Engine(FakeEngine):
-        def log_dir(self, key: AttemptKey) -> str:
-            return str(tmp_path / key.job_id)
-
     def tail(directory: str) -> str:
         if directory.endswith("hung"):
             stuck.wait(20)
         return log_tail(directory)
 
-    monkeypatch.setattr("tgpu.service.evidence.log_tail", tail)
+    monkeypatch.setattr("tgpu.engines.local.evidence.log_tail", tail)
     batch = [Observation(AttemptKey(n, 1), Phase.EXITED, 9, exit_code=1) for n in ("hung", "well")]
-    found = await gather(Engine(), batch, FileReads(seconds=0.2))
+    found = await gather(lambda key: str(tmp_path / key.job_id), batch, FileReads(seconds=0.2))
     stuck.set()
     assert [key.job_id for key in found] == ["well"]

@@ -6,12 +6,13 @@ rights away, and gives none.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tgpu.engines.api import AttemptKey
-from tgpu.service.processes import Mark
+from tgpu.core.ids import is_job_id
+from tgpu.engines.api import AttemptKey, Mark, Traced
 
 _PROC: Final = Path("/proc")
 _MOST_ANCESTORS: Final = 512  # nobody nests so deep; /proc may change while we read
@@ -43,6 +44,28 @@ def lineage_of(pid: int, proc: Path = _PROC) -> Lineage:
         _group(proc / str(pid)),
         is_whole=is_rooted and variables[0] is not None,
     )
+
+
+def traced_by(lineage: Lineage, started: Traced, folder_of: Callable[[AttemptKey], str]) -> Traced:
+    """`started` is what the ancestors say; `folder_of` tells where an attempt's logs are."""
+    claimed = [mark.key for mark in lineage.marks if _is_of_ours(mark, folder_of)]
+    if lineage.group is not None:
+        claimed.append(lineage.group)
+    return Traced(
+        started.is_ours or lineage.group is not None,
+        started.key,
+        tuple(claimed),
+        lineage.pids,
+        lineage.is_whole,
+    )
+
+
+def _is_of_ours(mark: Mark, folder_of: Callable[[AttemptKey], str]) -> bool:
+    """The workers of a gang have folders of their own in it. Another folder is of another service
+    on this machine."""
+    if not is_job_id(mark.key.job_id):
+        return False
+    return f"{mark.log_dir}/".startswith(f"{folder_of(mark.key)}/")
 
 
 def _ancestry(pid: int, proc: Path) -> tuple[tuple[int, ...], bool]:

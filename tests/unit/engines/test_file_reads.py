@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tgpu.service.file_reads import FileReads, ReadTimedOut
+from tgpu.engines.file_reads import FileReads, ReadTimedOut
 
 
 async def test_the_answer_and_the_error_of_a_read_are_the_callers() -> None:

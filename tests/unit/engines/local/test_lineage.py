@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.engines.api import AttemptKey
-from tgpu.service.lineage import UNSEEN, lineage_of
-from tgpu.service.processes import Mark
+from tgpu.engines.api import AttemptKey, Mark
+from tgpu.engines.local.lineage import UNSEEN, lineage_of
 
 
 def a_process(

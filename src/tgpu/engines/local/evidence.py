@@ -8,14 +8,14 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tgpu.core.cause import NO_EVIDENCE, Evidence, KernelKill
-from tgpu.engines.api import OUT_OF_MEMORY, AttemptKey, Engine, Observation, Phase
-from tgpu.engines.attempt_files import READ, read_piece
-from tgpu.service.file_reads import FileReads, ReadTimedOut
+from tgpu.engines.api import AttemptKey, Observation, Phase
+from tgpu.engines.attempt_files import OUT_OF_MEMORY, READ, read_piece
+from tgpu.engines.file_reads import FileReads, ReadTimedOut
 
 _TAIL_BYTES: Final = 16_384  # a traceback of PyTorch with what it says of memory has less
 _KERNEL_RECORDS: Final = 20_000  # more than the kernel's ring holds
@@ -26,7 +26,7 @@ _KILL: Final = re.compile(rb"^\d+,\d+,(\d+),[^;]*;(.*[Oo]ut of memory: Killed pr
 
 
 async def gather(
-    engine: Engine,
+    find: Callable[[AttemptKey], str],
     batch: Sequence[Observation],
     reads: FileReads,
     kernel_log: Path = Path("/dev/kmsg"),
@@ -40,7 +40,7 @@ async def gather(
         with contextlib.suppress(ReadTimedOut):
             kills = await reads.read(_KERNEL, lambda: kernel_kills(kernel_log))
     # Each for itself: files that do not answer must not keep those of others from being read.
-    told = await asyncio.gather(*(_of_one(engine, seen, kills, reads) for seen in failed))
+    told = await asyncio.gather(*(_of_one(find, seen, kills, reads) for seen in failed))
     pairs = zip(failed, told, strict=True)
     return {seen.key: found for seen, found in pairs if found != NO_EVIDENCE}
 
@@ -50,14 +50,15 @@ def _has_failed(seen: Observation) -> bool:
 
 
 async def _of_one(
-    engine: Engine, seen: Observation, kills: tuple[KernelKill, ...], reads: FileReads
+    find: Callable[[AttemptKey], str],
+    seen: Observation,
+    kills: tuple[KernelKill, ...],
+    reads: FileReads,
 ) -> Evidence:
     own = kills if seen.exit_code == _KILLED else ()
 
     def read() -> tuple[str, int | None]:
-        directory = engine.find_logs(seen.key)
-        if directory is None:
-            return "", None
+        directory = find(seen.key)
         return log_tail(directory), limit_reached(directory)
 
     try:
