@@ -8,8 +8,10 @@ from tgpu.api.grpc.messages import fields_of, fill
 from tgpu.wire import nodes_v1, tenants_v1, v1
 from tgpu.wire import scheduler_pb2 as pb
 
+# REST has them in one list with the indexes; lists of protobuf have one type.
+GPU_NAMES = {"allowed_gpu_names", "excluded_gpu_names"}
 PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
-    (pb.SubmitJobRequest, v1.SubmitRequest, set()),
+    (pb.SubmitJobRequest, v1.SubmitRequest, GPU_NAMES),
     (pb.After, v1.AfterModel, set()),
     (pb.ArrayRequest, v1.ArrayRequest, set()),
     (pb.SubmitJobReply, v1.SubmitAnswer, set()),

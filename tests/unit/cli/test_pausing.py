@@ -38,7 +38,7 @@ def test_a_gpu_goes_by_index_uuid_or_its_node(tgpu, service, words, paused):
     [
         ("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"),
         ("fast-one", "no GPU and no"),
-        ("1-0", "write them like 0-3"),
+        ("1-0", "1 is above 0; write 0-1"),
     ],
 )
 def test_a_word_that_names_none_or_several_changes_nothing(tgpu, service, word, complaint):

@@ -24,7 +24,7 @@ from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.selection import cancel_array
 from tgpu.api.rest.standing import highest_priority
-from tgpu.api.rest.view import job_model, shown_cause
+from tgpu.api.rest.view import gpu_text, job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
 from tgpu.core.ids import JobId, TenantId
@@ -219,7 +219,7 @@ async def why(request: Request, job: Name) -> WhyAnswer:
         return WhyAnswer(
             job_id=job_id,
             state=stored.progress.state,
-            reason=_fate(stored, shown_cause(service, stored)),
+            reason=_fate(service, stored, shown_cause(service, stored)),
         )
     theirs = permits(service.state, caller, Action.CANCEL, stored.job)
     return why_answer(service, stored, told, seen, theirs=theirs)
@@ -302,11 +302,9 @@ def submit_answer(submitted: Submitted) -> SubmitAnswer:
     )
 
 
-def _fate(stored: StoredJob, cause: str | None) -> ReasonModel:
+def _fate(service: Service, stored: StoredJob, cause: str | None) -> ReasonModel:
     progress, job_id = stored.progress, stored.job.job_id
-    gpus = (
-        ", ".join(str(s.gpu_index) for s in progress.placement.shares) if progress.placement else ""
-    )
+    gpus = gpu_text(service, progress.placement)
     sentences = {
         JobState.SCHEDULED: (f"is being started on GPU {gpus}", f"tgpu show {job_id}"),
         JobState.RUNNING: _runs(progress, job_id, gpus),
