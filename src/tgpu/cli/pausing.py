@@ -84,7 +84,8 @@ def drain(
         text = f"{_DRAINED}: {reason}" if reason else _DRAINED
         ready = [_word(found, gpu) for gpu in there if not gpu.paused or _is_drained(gpu)]
         changed = [client.pause_gpu(gpu, text) for gpu in ready]
-        _report_drained(changed, node or found.node, len(there), as_json)
+        named = f"{node} " if node is not None and len(_nodes(found)) > 1 else ""
+        _report_drained(changed, node or found.node, len(there), as_json, named)
 
 
 def _is_drained(gpu: "GpuModel") -> bool:
@@ -181,7 +182,9 @@ def _report_resumed(
         say(f"GPU {name} takes jobs again (now {gpu.status})")
 
 
-def _report_drained(changed: "Sequence[GpuModel]", node: str, there: int, as_json: bool) -> None:
+def _report_drained(
+    changed: "Sequence[GpuModel]", node: str, there: int, as_json: bool, named: str
+) -> None:
     from tgpu.cli.output import note, say
 
     if as_json:
@@ -194,7 +197,7 @@ def _report_drained(changed: "Sequence[GpuModel]", node: str, there: int, as_jso
     gpus = plural(there, "GPU")
     say(f"node {node} takes no new jobs: {len(changed)} of {gpus}{before}")
     _note_running(changed)
-    note("let jobs start there again with: tgpu drain --undo")
+    note(f"let jobs start there again with: tgpu drain {named}--undo")
 
 
 def _note_running(changed: "Sequence[GpuModel]") -> None:
