@@ -82,6 +82,7 @@ def make_service(
         simulated=detected.provider.simulated,
         rules=_hardware_rules(settings),
         labels=tuple(sorted(settings.devices.labels.items())),
+        engine="leases" if settings.engine.kind == "none" else settings.engine.kind,
     )
     disk = _disk(settings, data_dir)
     service = Service(

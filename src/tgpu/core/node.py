@@ -103,4 +103,6 @@ class Placement(Struct, frozen=True, gc=False):
 
     def first_indexes(self) -> list[int]:
         """On the first worker's node, of all workers there."""
+        if not self.others:
+            return [share.gpu_index for share in self.shares]
         return [index for node_id, index in self.gpus() if node_id == self.node_id]

@@ -14,6 +14,7 @@ from tgpu.core.node import gone
 from tgpu.core.units import CPU
 from tgpu.devices.api import Snapshot
 from tgpu.service.agents import Agent, Agents, Readings
+from tgpu.service.audit import by_itself
 from tgpu.service.clock import Clock
 from tgpu.service.hardware import Hardware, HardwareRules
 from tgpu.service.observer import Observer
@@ -97,7 +98,8 @@ class AgentNodes:
         if is_news or (not online and snapshot != hardware.snapshot):
             self._observer.measured(hardware.node_id, snapshot)
         told = {pid: Who(pid, who.user, who.command) for pid, who in readings.owners.items()}
-        with contextlib.suppress(StoreUnavailable, Unavailable):  # the next look records it
+        # Nobody asked for it; what cannot be recorded now, the next look records.
+        with by_itself(), contextlib.suppress(StoreUnavailable, Unavailable):
             await hardware.observe(snapshot, self._writer, self._clock, told)
 
     async def _hardware_of(self, agent: Agent) -> Hardware:

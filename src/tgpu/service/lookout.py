@@ -111,6 +111,8 @@ class Lookout:
     async def before_ends(self) -> None:
         """Know who is on the GPUs while the jobs that end still have them, and how those fared."""
         busy = [machine for machine in self._machines if not _is_known_empty(machine)]
+        if not busy:
+            return
         with contextlib.suppress(StoreUnavailable, Unavailable):
             await asyncio.gather(*map(self._read, busy))
 

@@ -346,6 +346,7 @@ class Service:
             await self.clock_watch.look()  # before anything is decided on the time
         await self.lookout.look()
         await self.agent_nodes.look()
+        await self._retire_unknown_nodes()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = name_of(newest[0].job) if newest else None
         if self._attempts is not None and self.engine is not None:
@@ -414,6 +415,19 @@ class Service:
                 if ended_as is not JobState.COMPLETED:
                     return doom_cause(dependency.job_id, ended_as)
         return None
+
+    async def _retire_unknown_nodes(self) -> None:
+        """Nodes of the store that nothing is known of any more: a job placed there would run on
+        another machine. What they hold stays on record until it is over."""
+        known = {hardware.node_id for hardware in self.lookout.known_hardware()}
+
+        def decide(state: State) -> Decision[None]:
+            left = [use.node for name, use in state.ledger.nodes.items() if name not in known]
+            now = self.clock.now()
+            return Decision(None, [NodeSet(now, replace(node, engine="")) for node in left])
+
+        if not self.state.ledger.nodes.keys() <= known:
+            await self.writer.do(decide, touches=None)
 
     async def close(self) -> None:
         """Stop deciding; what was taken is recorded first. Jobs go on."""

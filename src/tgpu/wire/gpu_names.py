@@ -37,7 +37,7 @@ def read_gpus(text: str) -> list[GpuChoice]:
             raise ValueError(f"{text!r} are no GPU indexes: write them like {FORM}")
         low, high = int(match[2]), int(match[3] or match[2])
         if low > high:
-            raise ValueError(f"{text!r}: {low} is above {high}; write {high}-{low}")
+            raise ValueError(f"GPUs {text!r}: {low} is above {high}; write {high}-{low}")
         if high - low >= MOST_GPUS or len(found) > MOST_GPUS:
             raise ValueError(f"{text!r} names more than {MOST_GPUS} GPUs")
         found.update({_choice(match[1], index): None for index in range(low, high + 1)})

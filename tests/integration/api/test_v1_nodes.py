@@ -275,6 +275,18 @@ async def test_a_new_service_knows_its_nodes_again_and_forgets_those_it_is_told_
         assert not box.service.state.ledger.reporting
 
 
+async def test_a_node_that_nothing_is_known_of_any_more_takes_no_job() -> None:
+    store = MemoryStore()
+    async with a_box(store=store, gpus="sim:1xA100", nodes={"b": "sim:4xA100"}):
+        pass
+    async with a_box(store=store, gpus="sim:1xA100") as box:
+        ledger = box.service.state.ledger
+        assert (list(ledger.nodes), list(ledger.reporting)) == (["local"], ["b"])
+    async with a_box(store=store, gpus="sim:1xA100", nodes={"b": "sim:4xA100"}) as box:
+        ledger = box.service.state.ledger
+        assert (sorted(ledger.nodes), list(ledger.reporting)) == (["b", "local"], [])
+
+
 async def test_beats_that_change_nothing_are_not_recorded(api: Api) -> None:
     service = api.box.service
     await service.agents.register(a_registration(), "i1")
