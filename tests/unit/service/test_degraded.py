@@ -82,7 +82,7 @@ async def test_by_old_readings_nobody_is_idle() -> None:
         await box.run("j")
         driver.broken = "Unknown Error"
         looked: list[object] = []
-        box.service.lookout.jobs._steps = lambda *given: looked.append(given) or ()  # type: ignore[method-assign, assignment, func-returns-value]  # only counted
+        box.service.lookout.jobs._steps = lambda *given: looked.append(given) or ()  # type: ignore[method-assign, func-returns-value]  # only counted
         await box.service.lookout.look()
         assert looked == []
         driver.broken = None
