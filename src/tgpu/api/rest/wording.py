@@ -84,8 +84,8 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     if field.split(".", maxsplit=1)[0] == "secrets":
         value = MASK  # said without it, also to whoever sent it: answers are kept
     remedy = _INSTEAD.get(field) or remedy_of(error)
-    if field.partition(".")[0] in _GPU_LISTS and "." in field:
-        remedy = GPU_REMEDY
+    if field.partition(".")[0] in _GPU_LISTS and "." in field and not isinstance(value, int):
+        remedy = GPU_REMEDY  # a number is told what is wrong with it
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"
     return {"field": field, "value": "" if kind == "missing" else quoted(value), "remedy": remedy}
