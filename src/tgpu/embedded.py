@@ -305,6 +305,8 @@ async def _status(service: Service) -> dict[str, Any]:
     gpus = [
         {
             "index": gpu.index,
+            "node": use.node.node_id,
+            "gpu_name": gpu_name(use.node.node_id, gpu.index),
             "gpu_type": gpu.gpu_type,
             "allocated": use.gpu_millis.get(gpu.index, 0) / 1000,
             "paused": gpu.paused,

@@ -3,6 +3,7 @@
 Where no engine runs jobs, such a node is shown and never chosen (`Ledger.reporting`).
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +55,12 @@ class AgentNodes:
     async def look(self) -> None:
         """Take all of them in as they are now: who has fallen silent, where an engine runs jobs."""
         for agent in self._agents.all():
-            await self._observe(agent, is_news=False)
+            hardware = self._hardware.get(agent.registration.name)
+            engine = self._engine_of(agent.registration.name)
+            # What an agent says is taken in as it comes: there is more to do about few of them.
+            if hardware is None or hardware.engine != engine or not self._agents.is_online(agent):
+                await self._observe(agent, is_news=False)
+                await asyncio.sleep(0)  # there may be thousands
 
     async def observe(self, name: str) -> None:
         """Take in what the agent of this name said last."""
@@ -89,11 +95,12 @@ class AgentNodes:
 
     async def _observe(self, agent: Agent, *, is_news: bool) -> None:
         hardware = await self._hardware_of(agent)
-        is_known = self._writer.state.ledger.known_node(hardware.node_id) is not None
-        online = self._agents.is_online(agent)
-        if not online and is_known and not self._agents.is_silent(agent):
+        known = self._writer.state.ledger.known_node(hardware.node_id)
+        online, silent = self._agents.is_online(agent), self._agents.is_silent(agent)
+        is_recorded = known is not None and known.engine == hardware.engine
+        if not online and not silent and is_recorded:
             return  # nobody was heard since the service began: what is on record may well hold
-        readings = agent.readings if online else _silent(agent)
+        readings = _silent(agent) if silent and not online else agent.readings
         snapshot = Snapshot(agent.registration.provider, readings.gpus, readings.problem)
         if is_news or (not online and snapshot != hardware.snapshot):
             self._observer.measured(hardware.node_id, snapshot)

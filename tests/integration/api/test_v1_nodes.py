@@ -275,6 +275,17 @@ async def test_a_new_service_knows_its_nodes_again_and_forgets_those_it_is_told_
         assert not box.service.state.ledger.reporting
 
 
+async def test_an_agent_of_an_older_version_is_a_node_from_the_next_start_on() -> None:
+    """There, what it is was on record, and no node."""
+    store = MemoryStore()
+    async with a_box(store=store) as box:
+        await box.service.agents.register(a_registration(), "i1")
+        assert not box.service.state.ledger.reporting
+    async with a_box(store=store) as box:
+        (gpu,) = box.service.state.ledger.reporting[NodeId("far")].gpus
+        assert (gpu.gpu_type, gpu.problem) == ("H100", None)  # it may well be heard in a moment
+
+
 async def test_a_node_that_nothing_is_known_of_any_more_takes_no_job() -> None:
     store = MemoryStore()
     async with a_box(store=store, gpus="sim:1xA100", nodes={"b": "sim:4xA100"}):
