@@ -41,6 +41,7 @@ from tgpu.service.service import Service
 from tgpu.service.submission import Submission
 from tgpu.settings import Settings, load_settings
 from tgpu.settings.process import process_environ
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.v1 import SubmitRequest
 
 __all__ = ["GPUProvider", "HealthMonitor", "MetricsProvider", "Scheduler", "SchedulerConfig"]
@@ -238,7 +239,8 @@ class Scheduler:
             "state": str(stored.progress.state),
             "exit_code": stored.progress.exit_code,
             "cause": stored.progress.cause,
-            "gpus": [share.gpu_index for share in placement.shares] if placement else [],
+            "gpus": placement.first_indexes() if placement else [],
+            "gpu_names": [gpu_name(*gpu) for gpu in placement.gpus()] if placement else [],
             "nodes": [part.node_id for part in placement.parts()] if placement else [],
         }
 
@@ -303,6 +305,8 @@ async def _status(service: Service) -> dict[str, Any]:
     gpus = [
         {
             "index": gpu.index,
+            "node": use.node.node_id,
+            "gpu_name": gpu_name(use.node.node_id, gpu.index),
             "gpu_type": gpu.gpu_type,
             "allocated": use.gpu_millis.get(gpu.index, 0) / 1000,
             "paused": gpu.paused,

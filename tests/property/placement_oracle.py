@@ -11,7 +11,7 @@ from tgpu.core.fragmentation import MIX
 from tgpu.core.heat import Heat
 from tgpu.core.job import Job
 from tgpu.core.ledger import NodeUse
-from tgpu.core.node import Gpu, Part, Placement
+from tgpu.core.node import Gpu, GpuChoice, Node, Part, Placement
 from tgpu.core.state import State
 from tgpu.core.units import GPU
 
@@ -34,6 +34,16 @@ def types_to_try(state: State, job: Job) -> list[str]:
     return found
 
 
+def is_named(choices: tuple[GpuChoice, ...], node: Node, gpu: Gpu) -> bool:
+    for choice in choices:
+        if isinstance(choice, int):
+            if choice == gpu.index:
+                return True
+        elif choice.node_id == node.node_id and choice.gpu_index == gpu.index:
+            return True
+    return False
+
+
 def may_have(use: NodeUse, job: Job, gpu_type: str) -> list[Gpu]:
     """GPUs of the node that the job's conditions leave to it, free or not."""
     request, where, node = job.request, job.request.where, use.node
@@ -53,8 +63,8 @@ def may_have(use: NodeUse, job: Job, gpu_type: str) -> list[Gpu]:
         and gpu.paused is None
         and gpu.foreign is None
         and gpu.heat is not Heat.HOT
-        and (not where.gpus or gpu.index in where.gpus)
-        and gpu.index not in where.not_gpus
+        and (not where.gpus or is_named(where.gpus, node, gpu))
+        and not is_named(where.not_gpus, node, gpu)
         and gpu.mem_mib >= where.gpu_mem_each_mib
         and gpu.mem_mib * request.gpu_millis >= request.gpu_mem_mib * GPU
         and (gpu.slice_of is None or touched == 1)

@@ -20,7 +20,7 @@ from tgpu.core.heat import Heat
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Job, Request, Where, class_of
 from tgpu.core.ledger import Ledger, NodeUse
-from tgpu.core.node import Gpu, Node, Placement
+from tgpu.core.node import Gpu, GpuName, Node, Placement
 from tgpu.core.plan import Plan, Start
 from tgpu.core.policies import order_policy
 from tgpu.core.stages.place import could_ever_hold, place, workers_that_fit
@@ -56,6 +56,8 @@ def a_random_node(rng: Random, node_id: str) -> Node:
 
 
 def a_random_where(rng: Random) -> Where:
+    there = [GpuName(NodeId(node), index) for node in NODES for index in range(4)]
+    names = tuple(rng.sample(there, len(there)))
     where = Where(
         same_island=rng.random() < 0.2,
         spread=rng.random() < 0.2,
@@ -67,8 +69,8 @@ def a_random_where(rng: Random) -> Where:
         (
             {"gpu_types": rng.choice((("H100", "A100"), ("A100",), ("T4", "H100")))},
             {"gpu_mem_each_mib": rng.choice((30_000, 60_000))},
-            {"gpus": rng.choice(((0, 1), (1, 2, 3)))},
-            {"not_gpus": (0,)},
+            {"gpus": rng.choice(((0, 1), (1, 2, 3), names[:5], (0, *names[5:7])))},
+            {"not_gpus": rng.choice(((0,), names[:3]))},
             {"nodes": rng.choice((("n1",), ("n2", "n0", "gone")))},
             {"not_nodes": ("n0",)},
             {"labels": (rng.choice(LABELS),)},

@@ -26,7 +26,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
 from tgpu.core.meter import Meters
-from tgpu.core.node import Gpu, Node
+from tgpu.core.node import Gpu, GpuName, Node
 from tgpu.core.plan import Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.state import State
@@ -118,7 +118,9 @@ def a_random_request(rng: Random) -> Request:
 
 
 def a_random_where(rng: Random) -> Where:
-    where = Where(gpus=rng.choice(((0,), (0, 1), (1, 2, 3))) if rng.random() < 0.15 else ())
+    named = (GpuName(NodeId("n0"), 1), GpuName(NodeId("n1"), 0), GpuName(NodeId("n1"), 2))
+    picked = rng.choice(((0,), (0, 1), (1, 2, 3), named))
+    where = Where(gpus=picked if rng.random() < 0.15 else ())
     if rng.random() < 0.8:
         return where
     change = rng.choice(

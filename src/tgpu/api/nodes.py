@@ -3,9 +3,13 @@
 from tgpu import __version__
 from tgpu.api.rest.view import iso
 from tgpu.core.errors import NotFound
+from tgpu.core.node import Node
 from tgpu.core.units import CPU
 from tgpu.devices.api import GpuProcess, GpuReading
 from tgpu.service.agents import Agent, ProcessOwner, Readings, Registration
+from tgpu.service.gpu_choice import NO_ENGINE
+from tgpu.service.hardware import Hardware
+from tgpu.service.machines import hardware_of
 from tgpu.service.service import Service
 from tgpu.wire.nodes_v1 import (
     AgentReadings,
@@ -17,19 +21,36 @@ from tgpu.wire.nodes_v1 import (
 
 
 def node_models(service: Service) -> list[NodeModel]:
-    return [_local_model(service), *(_agent_model(service, a) for a in service.agents.all())]
+    own = [_own_model(service, hardware) for hardware in hardware_of(service.machines)]
+    return [*own, *(_agent_model(service, agent) for agent in service.agents.all())]
 
 
 def node_model(service: Service, name: str) -> NodeModel:
-    if name == service.hardware.node_id:
-        return _local_model(service)
+    for hardware in hardware_of(service.machines):
+        if hardware.node_id == name:
+            return _own_model(service, hardware)
     return _agent_model(service, service.agents.get(name))
 
 
-def refuse_local(service: Service, name: str) -> None:
-    """The service's own machine is no agent's."""
-    if name == service.hardware.node_id:
-        raise NotFound("agent", name, "this is the machine that the service itself runs on")
+def job_nodes(service: Service) -> list[Node]:
+    """Those that jobs can be on: the service's own machine first, then by name."""
+    own, ledger = service.hardware.node_id, service.state.ledger
+    return sorted(
+        (use.node for use in ledger.nodes.values()),
+        key=lambda node: (node.node_id != own, node.node_id),
+    )
+
+
+def is_online(service: Service, name: str) -> bool:
+    """A machine that is read from here is; of others their agent must be heard."""
+    agent = service.agents.find(name)
+    return agent is None or service.agents.is_online(agent)
+
+
+def refuse_own(service: Service, name: str) -> None:
+    """The service's own machines are no agent's."""
+    if any(hardware.node_id == name for hardware in hardware_of(service.machines)):
+        raise NotFound("agent", name, "this is a machine that the service itself looks after")
 
 
 def registration_of(body: AgentRegistration, address: str) -> Registration:
@@ -90,29 +111,33 @@ def _agent_model(service: Service, agent: Agent) -> NodeModel:
         registered_at=iso(known.registered_at),
         last_seen_at=None if agent.last_seen_at is None else iso(agent.last_seen_at),
         gpus=[_gpu_model(gpu, readings) for gpu in gpus],
+        engine=service.engine_of(known.name),
+        no_jobs=None if service.engine_of(known.name) else NO_ENGINE,
     )
 
 
-def _local_model(service: Service) -> NodeModel:
-    snapshot = service.hardware.snapshot
-    use = service.state.ledger.nodes.get(service.hardware.node_id)
+def _own_model(service: Service, hardware: Hardware) -> NodeModel:
+    snapshot = hardware.snapshot
+    node = service.state.ledger.known_node(hardware.node_id)
     gpus = snapshot.gpus if snapshot is not None else ()
     return NodeModel(
-        name=service.hardware.node_id,
+        name=hardware.node_id,
         state="online",
         source="local",
         address="",
         version=__version__,
         provider=snapshot.provider if snapshot is not None else "",
-        simulated=service.hardware.simulated,
+        simulated=hardware.simulated,
         problem=snapshot.problem if snapshot is not None else None,
-        cpu_cores=use.node.cpu_millis // CPU if use is not None else 0,
-        memory_mb=use.node.mem_mib if use is not None else 0,
+        cpu_cores=node.cpu_millis // CPU if node is not None else 0,
+        memory_mb=node.mem_mib if node is not None else 0,
         registered_at=None,
         last_seen_at=None,
         gpus=[_gpu_model(gpu, Readings(gpus)) for gpu in gpus],
-        labels=dict(use.node.labels) if use is not None else {},
-        gpu_fence=service.fences.describe(),
+        labels=dict(node.labels) if node is not None else {},
+        gpu_fence=service.fences.describe() if hardware.is_here else "",
+        engine=hardware.engine,
+        no_jobs=None if hardware.engine else NO_ENGINE,
     )
 
 

@@ -4,6 +4,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
@@ -52,9 +53,9 @@ from tgpu.settings.process import process_environ
 from tgpu.store.api import Store, StoreUnavailable
 from tgpu.store.sqlite import SqliteStore
 
-# One machine, one name: it must not change when the host is renamed, or the GPUs that running
-# jobs hold would belong to a machine that is gone.
-LOCAL_NODE = NodeId("local")
+# What the service's own machine is called: it must not change when the host is renamed, or the GPUs
+# that running jobs hold would belong to a machine that is gone. Nothing else depends on it.
+OWN_NODE_NAME: Final = NodeId("local")
 
 
 def make_service(
@@ -70,12 +71,13 @@ def make_service(
     environ = process_environ()
     predictions = _predictions(settings)
     hardware = Hardware(
-        LOCAL_NODE,
+        OWN_NODE_NAME,
         int(size.cores * settings.devices.cpu_overcommit * CPU),
         int(size.memory_mib * settings.devices.memory_overcommit),
         simulated=detected.provider.simulated,
         rules=_hardware_rules(settings),
         labels=tuple(sorted(settings.devices.labels.items())),
+        engine="leases" if settings.engine.kind == "none" else settings.engine.kind,
     )
     disk = _disk(settings, data_dir)
     service = Service(

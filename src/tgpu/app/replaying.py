@@ -46,6 +46,7 @@ from tgpu.journal.replay import (
 )
 from tgpu.predictors import load_predictor
 from tgpu.settings import Settings
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.replay_v1 import (
     ReplayAnswer,
     ReplayDifference,
@@ -344,6 +345,7 @@ class _Told:
                     gpu_count=one.gpu_millis / GPU,
                     node=one.node_id,
                     gpus=list(one.gpus),
+                    gpu_names=[gpu_name(*gpu) for gpu in one.held],
                     ends_by=None if one.ends_by is None else iso(one.ends_by),
                 )
                 for one in (() if told is None or starts_here else told.blockers[:_SHOWN_BLOCKERS])

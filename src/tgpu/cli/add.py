@@ -93,12 +93,13 @@ def add(
     from tgpu.cli.failures import Failure
     from tgpu.cli.send import Answering, send
     from tgpu.cli.submission import Typed
+    from tgpu.wire.gpu_names import choices_text
     from tgpu.wire.jobs_file import CLASS_PRIORITY, parse_class, parse_gpus
     from tgpu.wire.script_command import script_command
 
     words = read_option("--args", shlex.split, args)
     level = CLASS_PRIORITY[read_option("--priority", parse_class, priority)]
-    indexes = read_option("--gpus", parse_gpus, gpus)
+    gpus_named = read_option("--gpus", parse_gpus, gpus)
     path = os.path.normpath(os.path.join(working_dir(None), os.path.expanduser(script)))
     source = _source(path, script, is_elsewhere=api_url is not None)
     in_environment = bool(conda or venv or uv)
@@ -108,7 +109,7 @@ def add(
         priority=level,
         tenant=tenant,
         queue=queue,
-        gpu_ids=",".join(map(str, indexes)) or None,
+        gpu_ids=choices_text(gpus_named) or None,
         auto=auto,
         size_by="model",
         conda=conda,

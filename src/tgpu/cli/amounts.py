@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from tgpu.wire.gpu_names import as_word, read_gpus
+
 _MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
 _PROVIDERS: Final = ("nvml", "nvidia", "sim", "auto")  # what `tgpu serve --gpus` takes
-_MOST_GPU_IDS: Final = 4096  # a slip of the finger, not a machine
 
 
 def parse_mebibytes(text: str) -> int:
@@ -41,17 +42,9 @@ def parse_gpu_count(text: str) -> int | float:
     return int(count) if count == count.to_integral_value() else float(count)
 
 
-def parse_gpu_ids(text: str) -> list[int]:
-    """ "0-2,5" is 0, 1, 2, 5."""
-    ids: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,6})(?:-([0-9]{1,6}))?\s*", part)
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise ValueError(f"{text!r} are no GPU indexes: write them like 0-3 or 0,2")
-        ids.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-        if len(ids) > _MOST_GPU_IDS:
-            raise ValueError(f"{text!r} names more than {_MOST_GPU_IDS} GPUs")
-    return sorted(set(ids))
+def parse_gpu_ids(text: str) -> list[int | str]:
+    """ "0-2,b/5" is 0, 1, 2, "b/5", as the API has them."""
+    return [as_word(gpu) for gpu in read_gpus(text)]
 
 
 def parse_array(text: str) -> tuple[str, int | None]:

@@ -15,7 +15,7 @@ from tgpu.cli.failures import Failure
 from tgpu.cli.findings import Check, Level
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.leftover_checks import leftovers
-from tgpu.cli.render.gpus import provider_line
+from tgpu.cli.render.gpus import provider_line, shown_names
 from tgpu.client.errors import ClientError, NoService
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
@@ -200,14 +200,14 @@ def _gpus(client: Client) -> list[Check]:
         return [Check("GPUs", Level.FAIL, error.message)]
     level = Level.WARN if found.simulated or found.problem or not found.gpus else Level.OK
     checks = [Check("GPUs", level, provider_line(found))]
-    for gpu in found.gpus:
+    for gpu, name in zip(found.gpus, shown_names(found.gpus), strict=True):
         if gpu.paused:
-            finding = f"GPU {gpu.index} is paused: {gpu.paused}"
-            checks.append(Check("GPUs", Level.WARN, finding, f"tgpu resume-gpu {gpu.index}"))
+            finding = f"GPU {name} is paused: {gpu.paused}"
+            checks.append(Check("GPUs", Level.WARN, finding, f"tgpu resume-gpu {name}"))
         others = [process.pid for process in gpu.processes if process.job_id is None]
         if others:
             pids = ", ".join(str(pid) for pid in others)
             checks.append(
-                Check("GPUs", Level.WARN, f"GPU {gpu.index} is used from outside by pid {pids}")
+                Check("GPUs", Level.WARN, f"GPU {name} is used from outside by pid {pids}")
             )
     return checks

@@ -6,7 +6,7 @@ from tgpu.cli.connect import connected, ensure_service
 from tgpu.cli.exit_codes import ExitCode
 from tgpu.cli.failures import Failure
 from tgpu.cli.output import note, say, show_json
-from tgpu.cli.render.words import index_ranges
+from tgpu.cli.render.jobs import gpus_held
 from tgpu.cli.running import started
 from tgpu.cli.send import Answering, build, real_id, submit
 from tgpu.cli.submission import Typed
@@ -31,7 +31,7 @@ def print_lease(job_id: str, api_url: str | None, *, as_json: bool) -> int:
 
 def lease_variables(job: JobModel, gpus: GpuList) -> dict[str, str]:
     """What a job on these GPUs would be told; slices of a GPU have no number that CUDA knows."""
-    known = {gpu.index: gpu for gpu in gpus.gpus}
+    known = {gpu.index: gpu for gpu in gpus.gpus if gpu.node in ("", job.node)}
     numbers = ",".join(map(str, job.gpus))
     names = [known[i].uuid if i in known else str(i) for i in job.gpus]
     is_sliced = any(i in known and known[i].slice_of is not None for i in job.gpus)
@@ -69,12 +69,13 @@ def _print(client: Client, job: JobModel, *, as_json: bool) -> int:
     check_lease(job)
     variables = lease_variables(job, client.gpus())
     if as_json:
-        show_json({"job_id": job.job_id, "gpus": job.gpus, "variables": variables})
+        held = {"gpus": job.gpus, "gpu_names": job.gpu_names}
+        show_json({"job_id": job.job_id, **held, "variables": variables})
         return ExitCode.OK
     for name, value in variables.items():
         say(f"export {name}={shlex.quote(value)}")
     note(
-        f"lease {job.job_id} holds GPU {index_ranges(job.gpus)}; give it back with: "
+        f"lease {job.job_id} holds GPU {gpus_held(job)}; give it back with: "
         f"tgpu complete {job.job_id}"
     )
     return ExitCode.OK

@@ -1,6 +1,5 @@
 """Commands that keep GPUs from new jobs: pause-gpu, resume-gpu, drain."""
 
-import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -24,13 +23,13 @@ DRAIN_EPILOG = examples('tgpu drain --reason "new driver tonight"', "tgpu drain 
 
 # What GPUs of a drained node carry, so that undoing it leaves those paused one by one as they are.
 _DRAINED: Final = "drained"
-_INDEXES: Final = re.compile(r"[0-9]+([-,][0-9]+)*")  # 3, 0-3 or 4,5; no UUID begins so
 
 Gpus = Annotated[
     list[str],
     typer.Argument(
         metavar="GPU",
-        help="Index or indexes (0-3), as `tgpu gpus` has them, UUID or its beginning, or a node.",
+        help="Index or indexes (0-3; with several nodes b/0-3), as `tgpu gpus` has them, UUID or "
+        "its beginning, or a node.",
     ),
 ]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown by `tgpu why`.")]
@@ -44,7 +43,7 @@ def pause_gpu(
 
     with connected(api_url) as client:
         chosen = _chosen(client.gpus(), gpus)
-        _report_paused([client.pause_gpu(index, reason) for index in chosen], as_json)
+        _report_paused([client.pause_gpu(gpu, reason) for gpu in chosen], chosen, as_json)
 
 
 def resume_gpu(gpus: Gpus, as_json: Json = False, api_url: ApiUrl = None) -> None:
@@ -53,7 +52,7 @@ def resume_gpu(gpus: Gpus, as_json: Json = False, api_url: ApiUrl = None) -> Non
 
     with connected(api_url) as client:
         chosen = _chosen(client.gpus(), gpus)
-        _report_resumed([client.resume_gpu(index) for index in chosen], as_json)
+        _report_resumed([client.resume_gpu(gpu) for gpu in chosen], as_json, chosen)
 
 
 def drain(
@@ -74,15 +73,17 @@ def drain(
 
     with connected(api_url) as client:
         found = client.gpus()
-        if node is not None:
-            _check_node(client, found, node)
+        there = _gpus_of(client, found, node)
         if undo:
-            drained = [gpu.index for gpu in found.gpus if _is_drained(gpu)]
-            _report_resumed([client.resume_gpu(index) for index in drained], as_json, many=True)
+            drained = [_word(found, gpu) for gpu in there if _is_drained(gpu)]
+            changed = [client.resume_gpu(gpu) for gpu in drained]
+            _report_resumed(changed, as_json, drained, many=True)
             return
         text = f"{_DRAINED}: {reason}" if reason else _DRAINED
-        ready = [gpu.index for gpu in found.gpus if not gpu.paused or _is_drained(gpu)]
-        _report_drained([client.pause_gpu(index, text) for index in ready], found, as_json)
+        ready = [_word(found, gpu) for gpu in there if not gpu.paused or _is_drained(gpu)]
+        changed = [client.pause_gpu(gpu, text) for gpu in ready]
+        named = f"{node} " if node is not None and len(_nodes(found)) > 1 else ""
+        _report_drained(changed, node or found.node, len(there), as_json, named)
 
 
 def _is_drained(gpu: "GpuModel") -> bool:
@@ -90,57 +91,84 @@ def _is_drained(gpu: "GpuModel") -> bool:
     return paused == _DRAINED or paused.startswith(f"{_DRAINED}: ")
 
 
-def _chosen(found: "GpuList", words: "Sequence[str]") -> list[int]:
-    """The indexes that words name, each once."""
-    indexes = [index for word in words for index in _named(found, word)]
-    return list(dict.fromkeys(indexes))
+def _chosen(found: "GpuList", words: "Sequence[str]") -> list[int | str]:
+    """The GPUs that words name, each once."""
+    named = [gpu for word in words for gpu in _named(found, word)]
+    return list(dict.fromkeys(named))
 
 
-def _named(found: "GpuList", word: str) -> list[int]:
+def _named(found: "GpuList", word: str) -> list[int | str]:
     from tgpu.cli.amounts import parse_gpu_ids
     from tgpu.cli.failures import bad_input
+    from tgpu.wire.gpu_names import is_gpus
 
-    if word == found.node:
-        return [gpu.index for gpu in found.gpus]
-    if _INDEXES.fullmatch(word):
+    nodes = _nodes(found)
+    if word in nodes:
+        return [_word(found, gpu) for gpu in found.gpus if _node(found, gpu) == word]
+    if is_gpus(word):
         return read_option("GPU", parse_gpu_ids, word)  # the service says which there are
-    by_uuid = [gpu.index for gpu in found.gpus if gpu.uuid.lower().startswith(word.lower())]
+    by_uuid = [gpu for gpu in found.gpus if gpu.uuid.lower().startswith(word.lower())]
     if len(by_uuid) == 1:
-        return by_uuid
+        return [_word(found, by_uuid[0])]
     if by_uuid:
-        which = ", ".join(map(str, by_uuid))
+        which = ", ".join(str(_word(found, gpu)) for gpu in by_uuid)
         raise bad_input(f"{word!r} is the beginning of several UUIDs, of GPUs {which}", "name one")
+    node = f"the node {nodes[0]}" if len(nodes) == 1 else f"one of the nodes {', '.join(nodes)}"
     raise bad_input(
         f"no GPU and no node is called {word!r}",
-        f"name an index or UUID as `tgpu gpus` has it, or the node {found.node}",
+        f"name an index or UUID as `tgpu gpus` has it, or {node}",
     )
 
 
-def _check_node(client: "Client", found: "GpuList", node: str) -> None:
+def _nodes(found: "GpuList") -> list[str]:
+    """Those that jobs run on."""
+    return list(dict.fromkeys([found.node, *(_node(found, gpu) for gpu in found.gpus)]))
+
+
+def _node(found: "GpuList", gpu: "GpuModel") -> str:
+    return gpu.node or found.node  # older services have one
+
+
+def _word(found: "GpuList", gpu: "GpuModel") -> int | str:
+    """As the service takes it, and people read it: bare where there is one node."""
+    return gpu.index if len(_nodes(found)) == 1 else gpu.gpu_name
+
+
+def _gpus_of(client: "Client", found: "GpuList", node: str | None) -> "list[GpuModel]":
     from tgpu.cli.failures import bad_input
 
-    if node == found.node:
-        return
+    nodes = _nodes(found)
+    if node is None and len(nodes) > 1:
+        raise bad_input("jobs run on several nodes", f"name the one to drain: {', '.join(nodes)}")
+    if node is None or node in nodes:
+        return [gpu for gpu in found.gpus if node in (None, _node(found, gpu))]
     if node in {each.name for each in client.nodes().nodes}:
-        raise bad_input(
-            f"node {node} only reports, no job is placed there", f"the node with jobs: {found.node}"
-        )
+        where = f"the node with jobs: {nodes[0]}" if len(nodes) == 1 else f"those: {nodes}"
+        raise bad_input(f"node {node} only reports, no job is placed there", where)
     raise bad_input(f"no node is called {node!r}", "see: tgpu nodes")
 
 
-def _report_paused(changed: "Sequence[GpuModel]", as_json: bool) -> None:
+def _report_paused(
+    changed: "Sequence[GpuModel]", names: "Sequence[int | str]", as_json: bool
+) -> None:
     from tgpu.cli.output import note, say
 
     if as_json:
         _show_json(changed)
         return
-    for gpu in changed:
-        say(f"GPU {gpu.index} is paused: {gpu.paused}")
+    for gpu, name in zip(changed, names, strict=True):
+        say(f"GPU {name} is paused: {gpu.paused}")
     _note_running(changed)
-    note(f"use it again with: tgpu resume-gpu {' '.join(str(gpu.index) for gpu in changed)}")
+    note(f"use it again with: tgpu resume-gpu {' '.join(map(str, names))}")
 
 
-def _report_resumed(changed: "Sequence[GpuModel]", as_json: bool, *, many: bool = False) -> None:
+def _report_resumed(
+    changed: "Sequence[GpuModel]",
+    as_json: bool,
+    names: "Sequence[int | str]",
+    *,
+    many: bool = False,
+) -> None:
     from tgpu.cli.output import note, say
 
     if as_json:
@@ -148,24 +176,26 @@ def _report_resumed(changed: "Sequence[GpuModel]", as_json: bool, *, many: bool 
         return
     if not changed:
         note("no GPU is drained")
-    for gpu in changed:
-        say(f"GPU {gpu.index} takes jobs again (now {gpu.status})")
+    for gpu, name in zip(changed, names, strict=True):
+        say(f"GPU {name} takes jobs again (now {gpu.status})")
 
 
-def _report_drained(changed: "Sequence[GpuModel]", found: "GpuList", as_json: bool) -> None:
+def _report_drained(
+    changed: "Sequence[GpuModel]", node: str, there: int, as_json: bool, named: str
+) -> None:
     from tgpu.cli.output import note, say
 
     if as_json:
         _show_json(changed, many=True)
         return
-    paused = len(found.gpus) - len(changed)
+    paused = there - len(changed)
     before = f" ({paused} paused before)" if paused else ""
     from tgpu.wire.plurals import plural
 
-    gpus = plural(len(found.gpus), "GPU")
-    say(f"node {found.node} takes no new jobs: {len(changed)} of {gpus}{before}")
+    gpus = plural(there, "GPU")
+    say(f"node {node} takes no new jobs: {len(changed)} of {gpus}{before}")
     _note_running(changed)
-    note("let jobs start there again with: tgpu drain --undo")
+    note(f"let jobs start there again with: tgpu drain {named}--undo")
 
 
 def _note_running(changed: "Sequence[GpuModel]") -> None:

@@ -14,8 +14,8 @@ from tgpu.cli.exit_codes import ExitCode, exit_code_of_job
 from tgpu.cli.failures import Failure
 from tgpu.cli.output import note, write_bytes
 from tgpu.cli.render.estimate import start_text
-from tgpu.cli.render.jobs import ended_line, waiting_line
-from tgpu.cli.render.words import command_text, index_ranges
+from tgpu.cli.render.jobs import ended_line, held_line, waiting_line
+from tgpu.cli.render.words import command_text
 from tgpu.cli.send import Answering, build, real_id, submit
 from tgpu.cli.submission import Typed
 from tgpu.cli.terminal import doors
@@ -78,7 +78,7 @@ def sit_in_front(client: Client, job: JobModel, name: str) -> int:
     line = reach(name, job.pid, lambda: client.get_job(job_id).state in ENDED)
     if line is not None:
         with line:
-            on = f" on GPU {index_ranges(job.gpus)} of {job.node}" if job.gpus else ""
+            on = f" on {held_line(job)}" if job.gpus else ""
             note(f"job {job_id} runs{on}; Ctrl-] d leaves it running")
             outcome = sit(line)
         if outcome is Outcome.LEFT:

@@ -12,8 +12,7 @@ from tgpu.cli.failures import Failure, of_client_error
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.output import note, say, show_json, show_lines, write_bytes
 from tgpu.cli.render.estimate import when_lines
-from tgpu.cli.render.jobs import ended_line, queued_lines, waiting_line
-from tgpu.cli.render.words import index_ranges
+from tgpu.cli.render.jobs import ended_line, gpus_held, queued_lines, waiting_line
 from tgpu.cli.submission import Submitter, Typed, build_request, in_options
 from tgpu.client.errors import ClientError, Lost, NoService
 from tgpu.client.follow import follow_job, wait_until_over, wait_until_started
@@ -172,11 +171,18 @@ def _await_lease(client: Client, job_id: str, how: Answering) -> int:
     if how.as_json:
         show_json(job)
     elif how.quiet:
-        say(",".join(str(index) for index in job.gpus))
+        say(_for_scripts(job))
     else:
-        say(f"job {job.job_id} holds GPU {index_ranges(job.gpus)}")
+        say(f"job {job.job_id} holds GPU {gpus_held(job)}")
         note(f"give them back with: tgpu complete {job.job_id}")
     return ExitCode.OK if job.state == "running" else ExitCode.FAILURE
+
+
+def _for_scripts(job: JobModel) -> str:
+    """What CUDA_VISIBLE_DEVICES takes; with several nodes the names, which no program mistakes."""
+    if {name.rpartition("/")[0] for name in job.gpu_names} <= {job.node}:
+        return ",".join(str(index) for index in job.gpus)
+    return ",".join(job.gpu_names)
 
 
 class _Waiting:

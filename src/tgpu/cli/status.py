@@ -130,7 +130,13 @@ def _as_json(client: "Client") -> dict[str, object]:
             "gpus": [gpu.model_dump(mode="json") for gpu in gpus.gpus],
         },
         "active_jobs": [
-            {"job_id": job.job_id, "name": job.name, "command": job.command, "gpus": job.gpus}
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "command": job.command,
+                "gpus": job.gpus,
+                "gpu_names": job.gpu_names,
+            }
             for job in active
         ],
         "health": client.health().model_dump(mode="json"),

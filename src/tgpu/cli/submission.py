@@ -301,7 +301,7 @@ def _mail(typed: Typed) -> dict[str, object]:
     }
 
 
-def _indexes(option: str, text: str | None) -> list[int]:
+def _indexes(option: str, text: str | None) -> list[int | str]:
     return read_option(option, amounts.parse_gpu_ids, text) if text else []
 
 

@@ -93,11 +93,15 @@ def submit(
     ] = None,
     gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Only these GPUs: 0-3 or 0,2.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="IDS", help="Only these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=_WHERE
+        ),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Never these GPUs: 0-3 or 0,2.", rich_help_panel=_WHERE),
+        typer.Option(
+            metavar="IDS", help="Never these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=_WHERE
+        ),
     ] = None,
     node: Annotated[
         list[str] | None,

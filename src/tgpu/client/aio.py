@@ -280,11 +280,11 @@ class AsyncClient:
     async def gpus(self) -> GpuList:
         return await self.send(calls.gpus())
 
-    async def pause_gpu(self, index: int, reason: str | None = None) -> GpuModel:
-        return await self.send(calls.pause_gpu(index, reason))
+    async def pause_gpu(self, gpu: int | str, reason: str | None = None) -> GpuModel:
+        return await self.send(calls.pause_gpu(gpu, reason))
 
-    async def resume_gpu(self, index: int) -> GpuModel:
-        return await self.send(calls.resume_gpu(index))
+    async def resume_gpu(self, gpu: int | str) -> GpuModel:
+        return await self.send(calls.resume_gpu(gpu))
 
     async def adopt(
         self, pid: int, *, tenant_id: str | None = None, queue: str = "default", name: str = ""

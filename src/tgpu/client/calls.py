@@ -291,13 +291,18 @@ def gpus() -> Call[GpuList]:
     return Call("GET", "/api/v1/gpus", a(GpuList))
 
 
-def pause_gpu(index: int, reason: str | None) -> Call[GpuModel]:
+def pause_gpu(gpu: int | str, reason: str | None) -> Call[GpuModel]:
+    """By its index, or with several nodes by its name, "b/3"."""
     body = PauseRequest() if reason is None else PauseRequest(reason=reason)
-    return Call("POST", f"/api/v1/gpus/{index}/pause", a(GpuModel), body=said(body))
+    return Call("POST", _gpu_path(gpu, "pause"), a(GpuModel), body=said(body))
 
 
-def resume_gpu(index: int) -> Call[GpuModel]:
-    return Call("POST", f"/api/v1/gpus/{index}/resume", a(GpuModel))
+def resume_gpu(gpu: int | str) -> Call[GpuModel]:
+    return Call("POST", _gpu_path(gpu, "resume"), a(GpuModel))
+
+
+def _gpu_path(gpu: int | str, action: str) -> str:
+    return path_of("gpus", *str(gpu).split("/"), action, kind="GPU")
 
 
 def adopt(pid: int, tenant_id: str | None, queue: str, name: str) -> Call[JobModel]:

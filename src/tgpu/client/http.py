@@ -285,11 +285,11 @@ class Client:
     def gpus(self) -> GpuList:
         return self.send(calls.gpus())
 
-    def pause_gpu(self, index: int, reason: str | None = None) -> GpuModel:
-        return self.send(calls.pause_gpu(index, reason))
+    def pause_gpu(self, gpu: int | str, reason: str | None = None) -> GpuModel:
+        return self.send(calls.pause_gpu(gpu, reason))
 
-    def resume_gpu(self, index: int) -> GpuModel:
-        return self.send(calls.resume_gpu(index))
+    def resume_gpu(self, gpu: int | str) -> GpuModel:
+        return self.send(calls.resume_gpu(gpu))
 
     def adopt(
         self, pid: int, *, tenant_id: str | None = None, queue: str = "default", name: str = ""

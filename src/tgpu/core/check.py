@@ -8,7 +8,7 @@ from collections import Counter
 
 from tgpu.core.attained import level_of
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.ids import JobId
+from tgpu.core.ids import JobId, NodeId
 from tgpu.core.job import Job, JobClass, class_of
 from tgpu.core.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
@@ -293,7 +293,7 @@ def _check_gpus_chosen(use: NodeUse, job: Job, part: Part, gpu_type: str) -> Non
         _require(index in by_index, "job {} is placed on GPU {}, which is not there", job_id, index)
     gpus = [by_index[index] for index in indexes]
     for gpu in gpus:
-        _check_gpu_chosen(gpu, job, gpu_type)
+        _check_gpu_chosen(part.node_id, gpu, job, gpu_type)
     groups = {gpu.nvlink_group for gpu in gpus}
     linked = len(gpus) == 1 or (len(groups) == 1 and None not in groups)
     _require(linked or not request.where.same_island, "job {} has islands {}", job_id, groups)
@@ -301,7 +301,7 @@ def _check_gpus_chosen(use: NodeUse, job: Job, part: Part, gpu_type: str) -> Non
     _require(not slices or len(gpus) == 1, "job {} joins slices {}", job_id, slices)
 
 
-def _check_gpu_chosen(gpu: Gpu, job: Job, gpu_type: str) -> None:
+def _check_gpu_chosen(node_id: NodeId, gpu: Gpu, job: Job, gpu_type: str) -> None:
     request, where, job_id = job.request, job.request.where, job.job_id
     type_is_right = gpu.gpu_type == gpu_type == (request.gpu_type or gpu_type)
     _require(type_is_right, "job {} is placed on the wrong type: {}", job_id, gpu)
@@ -310,8 +310,7 @@ def _check_gpu_chosen(gpu: Gpu, job: Job, gpu_type: str) -> None:
     enough = enough and gpu.mem_mib >= where.gpu_mem_each_mib
     _require(enough, "job {} is too large for {}", job_id, gpu)
     _require(gpu.is_usable, "job {} is placed on {}", job_id, gpu)
-    allowed = (not where.gpus or gpu.index in where.gpus) and gpu.index not in where.not_gpus
-    _require(allowed, "job {} may not have GPU {}", job_id, gpu.index)
+    _require(where.allows_gpu(node_id, gpu.index), "job {} may not have GPU {}", job_id, gpu.index)
 
 
 def _check_node(use: NodeUse, job: Job, part: Part) -> None:

@@ -4,7 +4,7 @@ A drained GPU takes no new job. Once its fault is gone it must stay clean for a 
 operator must vouch for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -131,11 +131,15 @@ def problem_of(health: Health, probation_ms: int) -> str | None:
 
 
 def hardware_cause(
-    placement: Placement, started_at: int | None, node_id: NodeId, healths: Mapping[int, Health]
+    placement: Placement,
+    started_at: int | None,
+    node_id: NodeId,
+    healths: Mapping[int, Health],
+    name: Callable[[int], str] = str,
 ) -> str | None:
     """The fault of one of a job's GPUs since it started, for a job that failed.
 
-    `healths` are those of the GPUs of one node, by index.
+    `healths` are those of the GPUs of one node, by index; `name` is what they are called.
     """
     parts = (part for part in placement.parts() if part.node_id == node_id)
     for share in (share for part in parts for share in part.shares):
@@ -143,7 +147,7 @@ def hardware_cause(
         if health is None or health.fault is None:
             continue
         if health.fault_at >= (started_at or 0):
-            return f"GPU {share.gpu_index}: {health.fault}"
+            return f"GPU {name(share.gpu_index)}: {health.fault}"
     return None
 
 

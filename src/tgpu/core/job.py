@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from tgpu.core.ids import DEFAULT_QUEUE, JobId, TenantId
+from tgpu.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
+from tgpu.core.node import GpuChoice
 
 DEFAULT_PRIORITY: Final = 500
 
@@ -16,14 +17,21 @@ class Where:
 
     gpu_types: tuple[str, ...] = ()  # any of these will do, the best first
     gpu_mem_each_mib: int = 0  # each of its GPUs has at least this much
-    gpus: tuple[int, ...] = ()  # only these indexes on a node
-    not_gpus: tuple[int, ...] = ()
+    gpus: tuple[GpuChoice, ...] = ()  # only these; a bare index is that GPU of each node
+    not_gpus: tuple[GpuChoice, ...] = ()
     nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()  # its nodes carry all of these
     exclusive: bool = False  # nobody else on its nodes
     same_island: bool = False  # the GPUs of a worker reach each other over NVLink
     spread: bool = False  # workers and shares where most is free, not where least is
+
+    def allows_gpu(self, node_id: NodeId, index: int) -> bool:
+        """Whether the names of GPUs leave this one to the job."""
+        gpus, not_gpus = self.gpus, self.not_gpus
+        if gpus and index not in gpus and (node_id, index) not in gpus:
+            return False
+        return not not_gpus or not (index in not_gpus or (node_id, index) in not_gpus)
 
 
 ANYWHERE: Final = Where()

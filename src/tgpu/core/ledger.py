@@ -4,7 +4,7 @@ The state owns one ledger. A `Trial` changes it and puts everything back when it
 copy of the state per cycle, and a trial costs what it touches.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
@@ -152,7 +152,9 @@ class Ledger:
 
     def __init__(self) -> None:
         self.queues: dict[QueueName, QueueUse] = {}  # those that were made; others have no rules
-        self.nodes: dict[NodeId, NodeUse] = {}
+        self.nodes: dict[NodeId, NodeUse] = {}  # where jobs can be
+        # Nodes where no engine runs jobs: shown, and in no index that a decision is found by.
+        self.reporting: dict[NodeId, Node] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
         self.pools: dict[str, Pool] = {}  # by cohort
@@ -263,22 +265,59 @@ class Ledger:
             index.refresh()
         return index
 
+    @property
+    def has_several_nodes(self) -> bool:
+        """Whether a bare index may mean more than one GPU."""
+        return len(self.nodes) > 1
+
     def gpu_millis(self) -> int:
         """All the GPUs there are, well or not."""
         if self._gpu_millis is None:
             self._gpu_millis = GPU * sum(len(use.node.gpus) for use in self.nodes.values())
         return self._gpu_millis
 
+    def known_nodes(self) -> list[Node]:
+        """All of them, also those where no job can be; by name."""
+        there = {**self.reporting, **{name: use.node for name, use in self.nodes.items()}}
+        return [there[node_id] for node_id in sorted(there)]
+
+    def known_node(self, node_id: NodeId) -> Node | None:
+        use = self.nodes.get(node_id)
+        return self.reporting.get(node_id) if use is None else use.node
+
     def set_node(self, node: Node) -> None:
+        use = self.nodes.get(node.node_id)
+        if node.engine:
+            self.reporting.pop(node.node_id, None)
+        elif use is not None and use.holdings:
+            node = _without_engine(node)  # they have their places until they are over
+        else:
+            self._set_reporting(node)
+            return
         self.ever_holds.clear()
         self.sorts.pop(node.node_id, None)
         self._gpu_millis = None
         self._changed[node.node_id] = None
-        use = self.nodes.get(node.node_id)
         if use is None:
             self.nodes[node.node_id] = NodeUse(node)
         else:
             use.node = node
+
+    def _set_reporting(self, node: Node) -> None:
+        node_id = node.node_id
+        if node.gpus or node.cpu_millis or node.mem_mib:
+            self.reporting[node_id] = node
+        else:
+            self.reporting.pop(node_id, None)  # see `gone`
+        if self.nodes.pop(node_id, None) is None:
+            return
+        self.ever_holds.clear()
+        self.sorts.pop(node_id, None)
+        self._gpu_millis = None
+        self._node_ids = None
+        self._changed.pop(node_id, None)
+        self._behind.pop(node_id, None)
+        self._index = self._mix_index = None  # they know nodes that come and change, not that go
 
     def set_tenant(self, tenant: Tenant) -> None:
         use = self.tenants.get(tenant.tenant_id)
@@ -329,6 +368,11 @@ class Ledger:
 
     def _unknown(self, node_id: NodeId) -> NoReturn:
         raise InvariantBroken(f"a placement names node {node_id}, which was never set")
+
+
+def _without_engine(node: Node) -> Node:
+    problem = "no engine runs jobs on this node any more"
+    return replace(node, gpus=tuple(replace(gpu, problem=problem) for gpu in node.gpus))
 
 
 class _Step(NamedTuple):

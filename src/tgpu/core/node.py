@@ -41,10 +41,26 @@ class Node:
     mem_mib: int
     simulated: bool = False
     labels: tuple[tuple[str, str], ...] = ()
+    engine: str = "local"  # what runs jobs there; "": nothing does, it is only shown
 
     def __post_init__(self) -> None:
         # Placement takes the first of equals, so the order must not depend on the driver's.
         object.__setattr__(self, "gpus", tuple(sorted(self.gpus, key=lambda gpu: gpu.index)))
+
+
+def gone(node_id: NodeId) -> Node:
+    """What is left of a node that nobody should know of any more."""
+    return Node(node_id, (), 0, 0, engine="")
+
+
+class GpuName(NamedTuple):
+    """One GPU of all there are. How it is written: `wire/gpu_names.py`."""
+
+    node_id: NodeId
+    gpu_index: int
+
+
+GpuChoice = int | GpuName  # as people name one: by its index alone, or with its node
 
 
 class Share(Struct, frozen=True, gc=False):
@@ -73,3 +89,20 @@ class Placement(Struct, frozen=True, gc=False):
         """One for each worker, by rank."""
         first = Part(self.node_id, self.shares)
         return (first, *self.others) if self.others else (first,)
+
+    def gpus(self) -> tuple[GpuName, ...]:
+        """Of all its workers: by node in the order of ranks, then by index, each once."""
+        if not self.others:
+            return tuple([GpuName(self.node_id, share.gpu_index) for share in self.shares])
+        by_node: dict[NodeId, set[int]] = {}
+        for node_id, shares in self.parts():
+            by_node.setdefault(node_id, set()).update(share.gpu_index for share in shares)
+        return tuple(
+            GpuName(node_id, index) for node_id in by_node for index in sorted(by_node[node_id])
+        )
+
+    def first_indexes(self) -> list[int]:
+        """On the first worker's node, of all workers there."""
+        if not self.others:
+            return [share.gpu_index for share in self.shares]
+        return [index for node_id, index in self.gpus() if node_id == self.node_id]

@@ -7,6 +7,7 @@ from tgpu.core.cause import Fault
 from tgpu.core.events import JobMoved
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PENDING, PLACED, TERMINAL, JobState, Move, Progress, paused_ms
+from tgpu.core.node import GpuName
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class AttemptUse:
     ended_at: int | None  # None: it has its GPUs still
     run_ms: int
     gpu_millis_ms: int
-    gpus: tuple[int, ...]
+    gpus: tuple[GpuName, ...]  # of all its workers
     fault: Fault | None = None
     paused_ms: int = 0  # of its run it stood still
 
@@ -85,9 +86,8 @@ def _attempt(job: Job, before: Progress, after: Progress, at: int) -> AttemptUse
     )
 
 
-def _gpus(progress: Progress) -> tuple[int, ...]:
-    placement = progress.placement
-    return () if placement is None else tuple(share.gpu_index for share in placement.shares)
+def _gpus(progress: Progress) -> tuple[GpuName, ...]:
+    return () if progress.placement is None else progress.placement.gpus()
 
 
 def _sum(waited: int, attempts: Sequence[AttemptUse], *, complete: bool) -> JobReceipt:

@@ -79,7 +79,9 @@ class Past:
         return {e.tenant.tenant_id for _, e in self.outside if isinstance(e, TenantSet)}
 
     def nodes(self) -> list[Node]:
-        return [event.node for _, event in self.outside if isinstance(event, NodeSet)]
+        """As they came in between, those that jobs can be on."""
+        came = (event.node for _, event in self.outside if isinstance(event, NodeSet))
+        return [node for node in came if node.engine]
 
     def left_ms(self, job_id: JobId) -> int:
         """From when it began; what went on when it ended goes on for ever."""

@@ -224,7 +224,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         rebuilt.at,
         [ledger.tenants[key].tenant for key in sorted(ledger.tenants)],
         [ledger.queues[key].queue for key in sorted(ledger.queues)],
-        [ledger.node(node_id).node for node_id in ledger.node_ids()],
+        ledger.known_nodes(),
         [ledger.bookings[key] for key in sorted(ledger.bookings)],
         [(*key, state.usage[key]) for key in sorted(state.usage)],
         state.meters.half_life_ms,

@@ -38,7 +38,8 @@ class Notice:
     cause: str | None = None
     failure: str | None = None
     node: NodeId | str | None = None
-    gpus: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()  # indexes on `node`
+    gpu_names: tuple[str, ...] = ()  # of all its workers, as "b/3"
 
 
 @dataclass(frozen=True, slots=True)

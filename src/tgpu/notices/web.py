@@ -125,6 +125,7 @@ def as_json(notice: Notice) -> dict[str, object]:
         "failure": notice.failure,
         "node": notice.node,
         "gpus": list(notice.gpus),
+        "gpu_names": list(notice.gpu_names),
     }
 
 

@@ -12,6 +12,7 @@ from tgpu.notices.notice import Kind, Notice
 from tgpu.service.feed_event import FeedEvent
 from tgpu.service.spending import Notice as BudgetReached
 from tgpu.store.api import StoredJob
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import mask_text
 
 # The first is what it is above all; it goes to whoever wants one of them.
@@ -71,6 +72,7 @@ def job_notice(event: FeedEvent, job: StoredJob | None, wanted: Collection[str])
         failure=_plain(event.data.get("failure")) or None,
         node=_plain(event.data.get("node")) or None,
         gpus=_indexes(event.data.get("gpus")),
+        gpu_names=_names(event),
     )
 
 
@@ -100,6 +102,7 @@ def gpu_notice(event: FeedEvent, before: Problems) -> Notice | None:
         cause=_plain(now[indexes[0]]) if worse else None,
         node=node,
         gpus=tuple(int(index) for index in indexes),
+        gpu_names=tuple(gpu_name(node, int(index)) for index in indexes),
     )
 
 
@@ -136,8 +139,7 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
     rows = [
         ("tenant", _plain(event.tenant_id)),
         ("user", "" if job is None else _plain(job.detail.user)),
-        ("node", _plain(event.data.get("node"))),
-        ("GPUs", ", ".join(str(index) for index in _indexes(event.data.get("gpus")))),
+        *_place(event),
         ("attempt", _plain(event.data.get("attempt"))),
         ("exit code", _plain(event.data.get("exit_code"))),
         ("signal", _plain(event.data.get("signal"))),
@@ -149,6 +151,20 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
     ]
     facts = [f"{name}: {value}" for name, value in rows if value]
     return "\n".join([*facts, f"see: tgpu show {event.job_id}"])
+
+
+def _place(event: FeedEvent) -> list[tuple[str, str]]:
+    """Its node and the GPUs there; of a gang over several nodes, all GPUs by name."""
+    names, node = _names(event), _plain(event.data.get("node"))
+    indexes = _indexes(event.data.get("gpus"))
+    if len(names) > len(indexes):
+        return [("GPUs", ", ".join(names))]
+    return [("node", node), ("GPUs", ", ".join(map(str, indexes)))]
+
+
+def _names(event: FeedEvent) -> tuple[str, ...]:
+    found = event.data.get("gpu_names")
+    return tuple(_plain(name) for name in found) if isinstance(found, list) else ()
 
 
 def _ran(event: FeedEvent, job: StoredJob | None) -> str:

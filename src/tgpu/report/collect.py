@@ -248,8 +248,9 @@ class _Reader:
 
     def _node(self, at: int, node: Node) -> None:
         before = sum(self._nodes.values())
-        self._nodes[node.node_id] = len(node.gpus)
-        for gpu in node.gpus:
+        gpus = node.gpus if node.engine else ()  # others only report theirs
+        self._nodes[node.node_id] = len(gpus)
+        for gpu in gpus:
             self._found.gpus[node.node_id, gpu.index] = gpu.gpu_type
         after = sum(self._nodes.values())
         if after != before or not self._found.capacity:

@@ -1,12 +1,12 @@
 """Machines that report through `tgpu agent`: what they are, how they feel, when they were heard.
 
-They are shown, and never enter the scheduling state: no job can be placed on them.
+As nodes of the scheduling state: `agent_nodes.py`.
 """
 
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from tgpu.core.errors import Conflict, InvalidRequest, NotFound
+from tgpu.core.events import Event
 from tgpu.core.state import State
 from tgpu.devices.api import GpuReading
 from tgpu.service.clock import WallClock
@@ -24,7 +25,6 @@ from tgpu.store.api import Store
 _log = structlog.get_logger("gpu_scheduler.agents")
 
 _KIND: Final = "agent"  # of the documents
-_RESERVED: Final = "local"  # the service's own machine
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -80,7 +80,11 @@ class Agents:
         store: Store,
         offline_after_seconds: float,
         now: Callable[[], float] = time.monotonic,
+        own: Collection[str] = (),
     ) -> None:
+        """`own` are the names of machines that the service reads itself."""
+        self._own = own
+        self._opened = now()
         self.offline_after_seconds = offline_after_seconds
         self._writer = writer
         self._store = store
@@ -104,6 +108,9 @@ class Agents:
             raise _unknown(name)
         return found
 
+    def find(self, name: str) -> Agent | None:
+        return self._agents.get(name)
+
     def is_online(self, agent: Agent) -> bool:
         online = self._now() - agent.heard_at <= self.offline_after_seconds
         if agent.was_online and not online:
@@ -111,12 +118,16 @@ class Agents:
             _log.warning("a node is silent", node=agent.registration.name)
         return online
 
+    def is_silent(self, agent: Agent) -> bool:
+        """Not heard for long, also since we began: nobody could be heard before."""
+        return self._now() - max(agent.heard_at, self._opened) > self.offline_after_seconds
+
     async def register(self, registration: Registration, instance: str) -> None:
         """Take a machine in, or back. Conflict while another agent speaks under its name."""
         name = registration.name
-        if name == _RESERVED or not _NAME.fullmatch(name):
-            rule = f"a node's name is {NAME_RULE}, and not {_RESERVED!r}"
-            raise InvalidRequest("name", name, rule)
+        if name in self._own or not _NAME.fullmatch(name):
+            but = "".join(f", and not {one!r}" for one in sorted(self._own))
+            raise InvalidRequest("name", name, f"a node's name is {NAME_RULE}{but}")
         if not instance:
             raise InvalidRequest("instance", instance, "must not be empty")
         self._refuse_second(name, instance)
@@ -161,13 +172,14 @@ class Agents:
         finally:
             agent.streams -= 1
 
-    async def forget(self, name: str) -> None:
-        """Drop a machine that is gone for good. Conflict while it is online."""
+    async def forget(self, name: str, events: Sequence[Event] = ()) -> None:
+        """Drop a machine that is gone for good. Conflict while it is online. The `events` are
+        recorded with it."""
         if self.is_online(self.get(name)):
             raise Conflict(
                 f"node {name} is online; stop its agent first", [{"name": name, "state": "online"}]
             )
-        await self._record(name, None, lambda: self._agents.pop(name, None))
+        await self._record(name, None, lambda: self._agents.pop(name, None), events)
 
     def _hear(self, agent: Agent) -> None:
         agent.heard_at = self._now()
@@ -191,10 +203,16 @@ class Agents:
                 [{"name": name, "address": known.registration.address}],
             )
 
-    async def _record(self, name: str, body: bytes | None, applied: Callable[[], object]) -> None:
+    async def _record(
+        self,
+        name: str,
+        body: bytes | None,
+        applied: Callable[[], object],
+        events: Sequence[Event] = (),
+    ) -> None:
         def decide(_: State) -> Decision[None]:
             documents = {(_KIND, name): body}
-            return Decision(None, documents=documents, applied=applied)
+            return Decision(None, list(events), documents=documents, applied=applied)
 
         # Job ids have no colon, so this waits for no job's command.
         await self._writer.do(decide, [f"agent:{name}"])

@@ -171,8 +171,8 @@ def _tenant_told(tenant: Tenant, state: State) -> str:
 
 
 def _pauses_told(node: Node, state: State) -> str:
-    use = state.ledger.nodes.get(node.node_id)
-    before = {gpu.index: gpu.paused for gpu in use.node.gpus} if use is not None else {}
+    known = state.ledger.known_node(node.node_id)
+    before = {gpu.index: gpu.paused for gpu in known.gpus} if known is not None else {}
     changed = [gpu for gpu in node.gpus if gpu.paused != before.get(gpu.index)]
     return ", ".join(
         f"GPU {gpu.index} {'resumed' if gpu.paused is None else 'paused'}" for gpu in changed

@@ -28,6 +28,7 @@ from tgpu.core.node import Node
 from tgpu.core.preemption_cause import named_in, without_names
 from tgpu.core.units import GPU
 from tgpu.store.api import DecisionId
+from tgpu.wire.gpu_names import gpu_name
 
 _MOVE_KINDS: Final = {
     Move.START: "job_scheduled",
@@ -224,7 +225,8 @@ def _progress_data(progress: Progress) -> dict[str, object]:
         "restarts": progress.restarts or None,
         "held": progress.held or None,
         "node": placement.node_id if placement is not None else None,
-        "gpus": [share.gpu_index for share in placement.shares] if placement is not None else None,
+        "gpus": placement.first_indexes() if placement is not None else None,
+        "gpu_names": [gpu_name(*gpu) for gpu in placement.gpus()] if placement else None,
         "exit_code": progress.exit_code,
         "signal": progress.signal,
         "cause": progress.cause,

@@ -78,9 +78,9 @@ class GpuFences:
 
     def _fence(self, progress: Progress, snapshot: Snapshot | None) -> Fence:
         placement = progress.placement
-        parts = placement.parts() if placement is not None else ()
-        # The local engine runs all workers of a gang on this machine, as one attempt.
-        indexes = {share.gpu_index for part in parts for share in part.shares}
+        gpus = placement.gpus() if placement is not None else ()
+        # Of all its workers on this machine, which are one attempt here.
+        indexes = {index for node_id, index in gpus if node_id == self._hardware.node_id}
         readings = {gpu.index: gpu for gpu in snapshot.gpus} if snapshot is not None else {}
         missing = sorted(indexes - readings.keys())
         if missing:

@@ -8,11 +8,12 @@ from tgpu.core.errors import InvalidRequest, QuotaExceeded
 from tgpu.core.explain import never_reason
 from tgpu.core.job import Job, JobClass, Request
 from tgpu.core.ledger import Ledger, NodeUse, TenantUse
-from tgpu.core.node import Gpu
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.stages.place import allows_type, could_ever_hold, memory_each
 from tgpu.core.state import State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text, memory_text
+from tgpu.service.gpu_choice import all_gpus, gpus_there, refuse_bare
+from tgpu.wire.gpu_names import as_word
 from tgpu.wire.plurals import plural
 
 
@@ -22,12 +23,15 @@ def refuse_what_never_fits(state: State, job: Job, job_class: JobClass) -> None:
     _check_user(tenant_use, job_class)
     _check_booking(state, job_class)
     uses = list(state.ledger.nodes.values())
+    where = job_class.request.where
+    refuse_bare(state.ledger, "allowed_gpus", where.gpus)
+    refuse_bare(state.ledger, "excluded_gpus", where.not_gpus)
     if job_class.request.gpu_type is None:
         types = {gpu.gpu_type for use in uses for gpu in use.node.gpus}
         types = {gpu_type for gpu_type in types if allows_type(job_class.request, gpu_type)}
         _check_every_type(tenant_use, job_class.request.gpu_millis, types)
     if uses and not _could_hold(uses, job_class):
-        raise _too_picky(uses, job_class) or _too_large(never_reason(uses, job_class))
+        raise _too_picky(state.ledger, uses, job_class) or _too_large(never_reason(uses, job_class))
 
 
 def _check_booking(state: State, job_class: JobClass) -> None:
@@ -48,14 +52,14 @@ def _could_hold(uses: list[NodeUse], job_class: JobClass) -> bool:
     return could_ever_hold((use.node for use in uses), job_class)
 
 
-def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
+def _too_picky(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
     """Where there are GPUs enough, and the job itself rules too many of them out."""
     gpus = [gpu for use in uses for gpu in use.node.gpus]
     request = job_class.request
     open_to_all = replace(request, where=replace(request.where, gpus=()))
     if request.where.gpus and _could_hold(uses, job_class._replace(request=open_to_all)):
-        named = ",".join(map(str, request.where.gpus))
-        return InvalidRequest("allowed_gpus", named, _too_few(request, gpus))
+        named = ",".join(str(as_word(gpu)) for gpu in request.where.gpus)
+        return InvalidRequest("allowed_gpus", named, _too_few(books, request))
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]
@@ -64,15 +68,21 @@ def _too_picky(uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | Non
     return None
 
 
-def _too_few(request: Request, gpus: list[Gpu]) -> str:
+def _too_few(books: Ledger, request: Request) -> str:
     """Which of the GPUs that a job names are not there, or that they are not enough."""
-    there = sorted({gpu.index for gpu in gpus})
-    missing = [str(index) for index in request.where.gpus if index not in there]
-    whole = there == list(range(len(there))) and len(there) > 1
-    span = f"0 to {there[-1]}" if whole else ", ".join(map(str, there))
-    are = f"there {'is' if len(there) == 1 else 'are'} {len(there)}: {span}"
+    names = all_gpus(books)
+    there = {name for name in names} | {name.gpu_index for name in names}
+    missing = [as_word(gpu) for gpu in request.where.gpus if gpu not in there]
+    indexes = sorted(name.gpu_index for name in names)
+    if books.has_several_nodes:
+        span = gpus_there(books)
+    elif indexes == list(range(len(indexes))) and len(indexes) > 1:
+        span = f"0 to {indexes[-1]}"
+    else:
+        span = ", ".join(map(str, indexes))
+    are = f"there {'is' if len(names) == 1 else 'are'} {len(names)}: {span}"
     if missing:
-        return f"there is no GPU {', '.join(missing)}; {are}"
+        return f"there is no GPU {', '.join(map(str, missing))}; {are}"
     return f"too few of these would do; {are}"
 
 

@@ -26,16 +26,17 @@ class Busyness:
 
 
 class GpuUse(Observer):
-    """By UUID: an index may name another card after a while."""
+    """By node and UUID: an index may name another card after a while."""
 
     def __init__(self) -> None:
-        self._by_uuid: dict[str, Busyness] = {}
+        self._known: dict[tuple[NodeId, str], Busyness] = {}
 
     def measured(self, node_id: NodeId, snapshot: Snapshot) -> None:
         for gpu in snapshot.gpus:
             if gpu.utilisation_percent is not None:
-                before = self._by_uuid.get(gpu.uuid, Busyness())
-                self._by_uuid[gpu.uuid] = before.plus(gpu.utilisation_percent)
+                name = node_id, gpu.uuid
+                before = self._known.get(name, Busyness())
+                self._known[name] = before.plus(gpu.utilisation_percent)
 
-    def of(self, uuid: str) -> Busyness:
-        return self._by_uuid.get(uuid, Busyness())
+    def of(self, node_id: NodeId, uuid: str) -> Busyness:
+        return self._known.get((node_id, uuid), Busyness())

@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from tgpu.core.errors import NotFound
 from tgpu.core.events import Event, JobMoved, NodeSet
 from tgpu.core.external_use import (
     ExternalUse,
@@ -31,13 +30,14 @@ from tgpu.core.heat import Heat, HeatLimits, heat_of
 from tgpu.core.ids import NodeId
 from tgpu.core.ledger import NodeUse
 from tgpu.core.lifecycle import PLACED
-from tgpu.core.node import Gpu, Node
+from tgpu.core.node import Gpu, GpuName, Node
 from tgpu.core.slowness import Lag, Pace, SlownessRules, reports, watch_pace
 from tgpu.core.state import Entry, State
 from tgpu.devices.api import GpuReading, Snapshot
 from tgpu.engines.api import AttemptKey
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.clock import Clock
+from tgpu.service.gpu_choice import chosen_gpu, gpu_word
 from tgpu.service.processes import Belongs, Claimed, Ownership, Who, is_same, look_up
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import Store
@@ -79,14 +79,19 @@ class Hardware:
         simulated: bool,
         rules: HardwareRules | None = None,
         labels: tuple[tuple[str, str], ...] = (),
+        engine: str = "local",
+        is_here: bool = True,
     ) -> None:
-        """Without `rules` no GPU is ever too hot, in foreign hands or on probation."""
+        """Without `rules` no GPU is ever too hot, in foreign hands or on probation. `engine` runs
+        jobs there, "" for none; `is_here`: this process runs there, and can see others there."""
         self.node_id = node_id
         self.simulated = simulated
-        self._cpu_millis = cpu_millis
-        self._mem_mib = mem_mib
+        self.engine = engine
+        self.is_here = is_here
+        self.cpu_millis = cpu_millis
+        self.mem_mib = mem_mib
         self._labels = labels
-        self._rules = rules or HardwareRules()
+        self.rules = rules or HardwareRules()
         self.ownership = Ownership()
         self.snapshot: Snapshot | None = None
         self.processes: dict[int, GpuProcesses] = {}  # by GPU index
@@ -100,11 +105,24 @@ class Hardware:
 
     async def open(self, store: Store) -> None:
         """Remember what was known of the GPUs before the last stop."""
-        documents = await store.documents(_HEALTH)
-        known = {u: msgspec.json.decode(text, type=Health) for u, text in documents.items()}
+        known = {
+            uuid: msgspec.json.decode(text, type=Health)
+            for name, text in (await store.documents(_HEALTH)).items()
+            for node_id, _, uuid in (name.rpartition(" "),)
+            if node_id == self._remembered_as
+        }
         # Errors are counted from each start of the driver's reader anew.
         self._recorded = dict(known)
         self._health = {uuid: replace(health, xid_seen=0) for uuid, health in known.items()}
+
+    @property
+    def _remembered_as(self) -> str:
+        """Before the UUIDs in its documents: simulated GPUs of two nodes have the same ones. Those
+        of the service's own machine have none, as in all versions."""
+        return "" if self.is_here else self.node_id
+
+    def _document(self, uuid: str) -> tuple[str, str]:
+        return _HEALTH, f"{self._remembered_as} {uuid}".lstrip()
 
     async def next_reading(self) -> Snapshot:
         """The next reading, when it comes. Who is busy then gets the one after."""
@@ -112,22 +130,36 @@ class Hardware:
         assert self.snapshot is not None
         return self.snapshot
 
-    async def observe(self, snapshot: Snapshot, writer: Writer, clock: Clock) -> bool:
-        """Take in a reading; whether anything that decides has changed.
+    def fresh_readings(self) -> tuple[GpuReading, ...]:
+        """The newest, where it is no old one: a driver that fails tells what it said before."""
+        snapshot = self.snapshot
+        return snapshot.gpus if snapshot is not None and snapshot.problem is None else ()
+
+    async def observe(
+        self,
+        snapshot: Snapshot,
+        writer: Writer,
+        clock: Clock,
+        told: Mapping[int, Who] | None = None,
+    ) -> bool:
+        """Take in a reading; whether anything that decides has changed. `told` is what another
+        machine says of the processes there: their numbers mean others here.
 
         Looks first, and asks for a turn of the writer only where there is something to record:
         every end of a job comes here.
         """
         pids = [process.pid for gpu in snapshot.gpus for process in gpu.processes]
         seen = {who.pid: who for there in self.processes.values() for who in there.whos}
-        whos = await asyncio.to_thread(look_up, pids, seen) if pids else {}
+        if self.is_here:
+            whos = await asyncio.to_thread(look_up, pids, seen) if pids else {}
+        else:
+            whos = {pid: (told or {}).get(pid, Who(pid)) for pid in pids}
         self.snapshot = snapshot
         self._measured.set()
         self._measured = asyncio.Event()
         self._steady = clock.steady()
         now = clock.now()
-        use = writer.state.ledger.nodes.get(self.node_id)
-        before = None if use is None else use.node
+        before = writer.state.ledger.known_node(self.node_id)
         node = self._examined(writer.state, snapshot, whos, now)
         if node == before and not self._new_health():
             return False
@@ -136,8 +168,7 @@ class Hardware:
 
         def decide(state: State) -> Decision[bool]:
             nonlocal node
-            use = state.ledger.nodes.get(self.node_id)
-            is_now = None if use is None else use.node
+            is_now = state.ledger.known_node(self.node_id)
             if is_now is not before:
                 # Paused, quarantined, …: what was decided meanwhile must not be undone.
                 node = self._examined(state, snapshot, whos, now)
@@ -155,19 +186,16 @@ class Hardware:
         known: dict[str, Health] = {}
 
         def decide(state: State) -> Decision[None]:
-            use = state.ledger.nodes.get(self.node_id)
-            gpus = use.node.gpus if use is not None else ()
-            gpu = next((gpu for gpu in gpus if gpu.index == index), None)
-            if use is None or gpu is None:
-                there = ", ".join(str(gpu.index) for gpu in gpus) or "none"
-                raise NotFound("GPU", str(index), f"this machine has: {there}")
+            chosen_gpu(state.ledger, GpuName(self.node_id, index))
+            use = state.ledger.nodes[self.node_id]
+            gpu = next(gpu for gpu in use.node.gpus if gpu.index == index)
             changed = replace(gpu, paused=reason)
             if reason is None and gpu.uuid in self._health:
                 health = self._health[gpu.uuid]
-                if gpu.problem == problem_of(health, self._rules.probation_ms):
+                if gpu.problem == problem_of(health, self.rules.probation_ms):
                     changed = replace(changed, problem=None)
                 self._health[gpu.uuid] = vouched(health)
-            node = _with_gpus(use.node, {index: changed})
+            node = _with_gpus(use.node, {gpu.index: changed})
             events = [NodeSet(clock.now(), node)]
             known.update(self._health)
             applied = partial(self._health_recorded, known)
@@ -180,7 +208,7 @@ class Hardware:
     def step_documents(self, by: int) -> dict[tuple[str, str], bytes | None]:
         """Faults are compared with when jobs began, and those go along with the clock."""
         return {
-            (_HEALTH, uuid): msgspec.json.encode(health)
+            self._document(uuid): msgspec.json.encode(health)
             for uuid, health in sorted(_stepped(self._health, by).items())
         }
 
@@ -193,7 +221,7 @@ class Hardware:
 
     # -- the end of attempts -----------------------------------------------------------------------
 
-    def cause_of(self, entry: Entry) -> str | None:
+    def cause_of(self, state: State, entry: Entry) -> str | None:
         """What its GPUs have had since a job started that may have made it fail."""
         by_index = {
             gpu.index: self._health[gpu.uuid]
@@ -203,7 +231,8 @@ class Hardware:
         progress = entry.progress
         if progress.placement is None:
             return None
-        return hardware_cause(progress.placement, progress.started_at, self.node_id, by_index)
+        name = partial(gpu_word, state.ledger, self.node_id)
+        return hardware_cause(progress.placement, progress.started_at, self.node_id, by_index, name)
 
     def quarantine(self, state: State, moves: Sequence[Event], now: int) -> list[NodeSet]:
         """Keep GPUs back on which something of the attempts that end by these moves still runs.
@@ -242,11 +271,12 @@ class Hardware:
         self, state: State, snapshot: Snapshot, whos: Mapping[int, Who], now: int
     ) -> Node:
         use = state.ledger.nodes.get(self.node_id)
+        before = state.ledger.known_node(self.node_id)
         self._claim(state, use, snapshot, whos)
         self._watch_pace(snapshot)
-        node = self._node(snapshot, use, now)
-        if use is not None and snapshot.problem is not None and not node.gpus:
-            return _out_of_reach(use.node, snapshot.problem)
+        node = self._node(snapshot, before, use, now)
+        if before is not None and snapshot.problem is not None and not node.gpus:
+            return _out_of_reach(before, snapshot.problem)
         return node
 
     def _claim(
@@ -265,13 +295,13 @@ class Hardware:
             Pace(g.index, g.gpu_type, g.sm_clock_mhz, g.utilisation_percent, g.throttle)
             for g in snapshot.gpus
         ]
-        rules = self._rules.slowness
+        rules = self.rules.slowness
         self._lags = watch_pace(self._lags, paces, self._steady, rules)
         self.slow = reports(self._lags, self._steady, rules)
 
-    def _node(self, snapshot: Snapshot, use: NodeUse | None, now: int) -> Node:
+    def _node(self, snapshot: Snapshot, known: Node | None, use: NodeUse | None, now: int) -> Node:
         # By UUID: an index may name another card after a reboot.
-        before = {gpu.uuid: gpu for gpu in (use.node.gpus if use is not None else ())}
+        before = {gpu.uuid: gpu for gpu in (known.gpus if known is not None else ())}
         gpus = tuple(
             Gpu(
                 index=reading.index,
@@ -289,7 +319,13 @@ class Hardware:
             for reading in snapshot.gpus
         )
         return Node(
-            self.node_id, gpus, self._cpu_millis, self._mem_mib, self.simulated, self._labels
+            self.node_id,
+            gpus,
+            self.cpu_millis,
+            self.mem_mib,
+            self.simulated,
+            self._labels,
+            self.engine,
         )
 
     def _problem(self, reading: GpuReading, snapshot: Snapshot, now: int) -> str | None:
@@ -304,11 +340,11 @@ class Hardware:
             xid_count=reading.xid_count,
         )
         before = self._health.get(reading.uuid, HEALTHY)
-        health = examine(before, signs, now, self._rules.probation_ms)
+        health = examine(before, signs, now, self.rules.probation_ms)
         if health != HEALTHY:
             self._health[reading.uuid] = health
         left = self.processes.get(reading.index, GpuProcesses()).of(Belongs.SURVIVOR)
-        problem = problem_of(health, self._rules.probation_ms)
+        problem = problem_of(health, self.rules.probation_ms)
         if problem is None and left:
             key = self.processes[reading.index].claimed[left[0].pid].key
             problem = _quarantined(left[0], key)
@@ -316,7 +352,7 @@ class Hardware:
 
     def _new_health(self) -> dict[tuple[str, str], bytes | None]:
         return {
-            (_HEALTH, uuid): msgspec.json.encode(health)
+            self._document(uuid): msgspec.json.encode(health)
             for uuid, health in sorted(self._health.items())
             if health != self._recorded.get(uuid)
         }
@@ -324,8 +360,9 @@ class Hardware:
     def _foreign_use(
         self, reading: GpuReading, before: Gpu | None, use: NodeUse | None
     ) -> str | None:
-        rules = self._rules.foreign
-        if rules is None or reading.problem is not None:
+        rules = self.rules.foreign
+        # Where no job can be, nobody decides by it: no need to put it on record.
+        if rules is None or reading.problem is not None or not self.engine:
             return None
         there = self.processes.get(reading.index, GpuProcesses())
         ours = use is not None and use.gpu_millis.get(reading.index, 0) > 0
@@ -344,10 +381,10 @@ class Hardware:
         return _foreign_sentence(reading, others)
 
     def _heat(self, reading: GpuReading, before: Gpu | None) -> Heat:
-        if self._rules.heat is None:
+        if self.rules.heat is None or not self.engine:
             return Heat.COOL
         last = before.heat if before is not None else Heat.COOL
-        return heat_of(reading.temperature_c, last, self._rules.heat)
+        return heat_of(reading.temperature_c, last, self.rules.heat)
 
 
 def _is_taken(before: Gpu | None) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from tgpu.core.job import Detail, Job
 from tgpu.core.units import CPU, SECOND, gpus_text
 from tgpu.store.api import StoredJob
+from tgpu.wire.gpu_names import as_word
 
 NOTHING = "nothing"  # in sentences, where a field has no value
 
@@ -28,8 +29,8 @@ def job_fields(job: Job) -> dict[str, object]:
         "cpu_cores": cpu_millis / CPU,
         "memory_mb": mem_mib,
         "max_runtime": None if options.time_limit_ms is None else options.time_limit_ms / SECOND,
-        "allowed_gpus": list(where.gpus),
-        "excluded_gpus": list(where.not_gpus),
+        "allowed_gpus": list(map(as_word, where.gpus)),
+        "excluded_gpus": list(map(as_word, where.not_gpus)),
         "nodes": list(where.nodes),
         "excluded_nodes": list(where.not_nodes),
         "labels": dict(where.labels),

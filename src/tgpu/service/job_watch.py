@@ -3,8 +3,9 @@
 What a reading means is decided in the core: `idle.py`, `overuse.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 from msgspec.structs import replace
@@ -12,9 +13,9 @@ from msgspec.structs import replace
 from tgpu.core import lifecycle
 from tgpu.core.events import Event, JobMoved
 from tgpu.core.idle import IdleAction, IdleRules, IdleWatch, Rung, climb
-from tgpu.core.ids import JobId, NodeId
+from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState, Move, Progress
-from tgpu.core.node import Share
+from tgpu.core.node import GpuName, Share
 from tgpu.core.overuse import (
     WITHIN,
     OveruseAction,
@@ -28,6 +29,7 @@ from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, SECOND
 from tgpu.devices.api import GpuProcess, GpuReading
 from tgpu.service.clock import Clock
+from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import GpuProcesses, Hardware
 from tgpu.service.writer import Decision, Writer
 
@@ -52,9 +54,19 @@ class _Step:
     action: IdleAction  # WARN: only tell
 
 
+class _Reading(NamedTuple):
+    gpu: GpuReading
+    there: GpuProcesses
+
+
+_Readings = Mapping[GpuName, _Reading]
+
+
 class JobWatch:
-    def __init__(self, hardware: Hardware, rules: WatchRules | None = None) -> None:
-        """Without `rules` nobody looks."""
+    def __init__(
+        self, hardware: Callable[[], Sequence[Hardware]], rules: WatchRules | None = None
+    ) -> None:
+        """Without `rules` nobody looks. `hardware` of all nodes there are."""
         self._hardware = hardware
         self._rules = rules or WatchRules(IdleRules(window_ms=0), OveruseRules(OveruseAction.OFF))
         self._idle: dict[_Name, IdleWatch] = {}
@@ -63,11 +75,17 @@ class JobWatch:
         self.adopted: frozenset[JobId] = frozenset()  # leases whose process was there before them
 
     async def observe(self, state: State, writer: Writer, clock: Clock) -> None:
-        """Go by the hardware's newest reading."""
-        if self._hardware.snapshot is None:
+        """Go by the newest readings of all nodes."""
+        readings = {
+            GpuName(hardware.node_id, gpu.index): _Reading(
+                gpu, hardware.processes.get(gpu.index, GpuProcesses())
+            )
+            for hardware in self._hardware()
+            for gpu in hardware.fresh_readings()
+        }
+        if not readings:
             return
         now = clock.steady()
-        readings = {gpu.index: gpu for gpu in self._hardware.snapshot.gpus}
         # One that was told to stand still is not idle; when it goes on, its time begins anew.
         running = [
             entry
@@ -79,7 +97,7 @@ class JobWatch:
             step
             for entry in running
             if not entry.progress.stopping
-            for step in self._steps(entry, readings, now, _action(state, entry))
+            for step in self._steps(state, entry, readings, now)
         ]
         if steps:
             touched = {step.job_id for step in steps}
@@ -90,30 +108,23 @@ class JobWatch:
         self._overuse = {name: watch for name, watch in self._overuse.items() if name in names}
         self._told = {name: text for name, text in self._told.items() if name in names}
 
-    def _steps(
-        self, entry: Entry, readings: Mapping[int, GpuReading], now: int, action: IdleAction
-    ) -> Iterable[_Step]:
-        shares = _shares(entry, self._hardware.node_id)
-        over = self._overused(entry, shares, readings, now)
+    def _steps(self, state: State, entry: Entry, readings: _Readings, now: int) -> Iterable[_Step]:
+        if any(gpu not in readings for gpu, _ in _shares(entry)):
+            return  # what it does there, nobody knows
+        over = self._overused(state, entry, readings, now)
         if over is not None:
             yield over
-        elif (idle := self._idled(entry, readings, now, action)) is not None:
+        elif (idle := self._idled(state, entry, readings, now)) is not None:
             yield idle
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _overused(
-        self,
-        entry: Entry,
-        shares: Sequence[Share],
-        readings: Mapping[int, GpuReading],
-        now: int,
-    ) -> _Step | None:
+    def _overused(self, state: State, entry: Entry, readings: _Readings, now: int) -> _Step | None:
         name, text = _name(entry), None
-        for share in shares:
-            reading = readings.get(share.gpu_index)
-            if reading is not None and text is None:
-                text = self._beyond(entry, share, reading)
+        for gpu, share in _shares(entry):
+            if text is None:
+                word = gpu_word(state.ledger, *gpu)
+                text = self._beyond(entry, share, readings[gpu], word)
         before = self._overuse.get(name, WITHIN)
         after = self._overuse[name] = judge(before, text is not None, now, self._rules.overuse)
         match after.verdict:
@@ -125,42 +136,29 @@ class JobWatch:
                 return _Step(*name, None, IdleAction.WARN)
         return None
 
-    def _beyond(self, entry: Entry, share: Share, reading: GpuReading) -> str | None:
+    def _beyond(self, entry: Entry, share: Share, reading: _Reading, word: str) -> str | None:
         """How a job uses more of one GPU than it was given; None where it does not."""
-        given = memory_share_mib(entry.job.request, share, reading.memory_mib)
+        given = memory_share_mib(entry.job.request, share, reading.gpu.memory_mib)
         if given is None:
             return None
-        used = sum(process.memory_mib or 0 for process in self._own(entry, reading))
+        used = sum(process.memory_mib or 0 for process in _own(entry, reading))
         if used <= given:
             return None
-        return f"uses {used} MiB of GPU {reading.index}'s memory; its share is {given} MiB"
-
-    def _own(self, entry: Entry, reading: GpuReading) -> list[GpuProcess]:
-        there = self._hardware.processes.get(reading.index, GpuProcesses())
-        name = _name(entry)
-        return [
-            process
-            for process in reading.processes
-            if (claimed := there.claimed.get(process.pid)) is not None
-            and claimed.key is not None
-            and (claimed.key.job_id, claimed.key.attempt) == name
-        ]
+        return f"uses {used} MiB of GPU {word}'s memory; its share is {given} MiB"
 
     # -- idleness --------------------------------------------------------------------------------
 
-    def _idled(
-        self, entry: Entry, readings: Mapping[int, GpuReading], now: int, action: IdleAction
-    ) -> _Step | None:
-        name, shares = _name(entry), _shares(entry, self._hardware.node_id)
+    def _idled(self, state: State, entry: Entry, readings: _Readings, now: int) -> _Step | None:
+        name, action = _name(entry), _action(state, entry)
         window_ms = self._rules.idle.window_ms
         before = self._idle.get(name) or IdleWatch(now)
-        percent = self._busiest(entry, shares, readings)
+        percent = self._busiest(entry, readings)
         after = self._idle[name] = climb(before, percent, now, self._rules.idle)
         if after.rung is before.rung:
             return None
         if after.rung is Rung.BUSY:
             return _Step(*name, None, IdleAction.WARN)
-        gpus = ", ".join(str(share.gpu_index) for share in shares)
+        gpus = ", ".join(gpu_word(state.ledger, *gpu) for gpu, _ in _shares(entry))
         text = f"idle: GPU {gpus} did nothing for {_span(window_ms * int(after.rung))}"
         if after.rung is Rung.DUE:
             return None if action is IdleAction.WARN else _Step(*name, text, action)
@@ -169,23 +167,17 @@ class JobWatch:
             text += f"; it will be {fate} in {_span(window_ms)}"
         return _Step(*name, text, IdleAction.WARN)
 
-    def _busiest(
-        self, entry: Entry, shares: Sequence[Share], readings: Mapping[int, GpuReading]
-    ) -> int | None:
-        percents = [
-            self._percent(entry, share, readings[share.gpu_index])
-            for share in shares
-            if share.gpu_index in readings
-        ]
+    def _busiest(self, entry: Entry, readings: _Readings) -> int | None:
+        percents = [self._percent(entry, share, readings[gpu]) for gpu, share in _shares(entry)]
         return max((percent for percent in percents if percent is not None), default=None)
 
-    def _percent(self, entry: Entry, share: Share, reading: GpuReading) -> int | None:
+    def _percent(self, entry: Entry, share: Share, reading: _Reading) -> int | None:
         if share.millis < GPU:  # a neighbour's load is not this job's
-            own = [process.sm_percent for process in self._own(entry, reading)]
+            own = [process.sm_percent for process in _own(entry, reading)]
             told = [percent for percent in own if percent is not None]
             if told:
                 return min(100, sum(told))
-        return reading.utilisation_percent
+        return reading.gpu.utilisation_percent
 
     # -- what follows ----------------------------------------------------------------------------
 
@@ -239,10 +231,22 @@ def _span(ms: int) -> str:
     return f"{ms // SECOND} s" if rest else f"{minutes} min"
 
 
-def _shares(entry: Entry, node_id: NodeId) -> list[Share]:
+def _shares(entry: Entry) -> list[tuple[GpuName, Share]]:
+    """On all its nodes."""
     placement = entry.progress.placement
     parts = placement.parts() if placement is not None else ()
-    return [share for part in parts if part.node_id == node_id for share in part.shares]
+    return [(GpuName(node_id, s.gpu_index), s) for node_id, shares in parts for s in shares]
+
+
+def _own(entry: Entry, reading: _Reading) -> list[GpuProcess]:
+    name, claimed = _name(entry), reading.there.claimed
+    return [
+        process
+        for process in reading.gpu.processes
+        if (claim := claimed.get(process.pid)) is not None
+        and claim.key is not None
+        and (claim.key.job_id, claim.key.attempt) == name
+    ]
 
 
 def _action(state: State, entry: Entry) -> IdleAction:

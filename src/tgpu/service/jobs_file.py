@@ -18,9 +18,10 @@ import structlog
 import watchfiles
 
 from tgpu.core.errors import InvalidRequest, SchedulerError
-from tgpu.core.ids import DEFAULT_TENANT, JobId, TenantId
+from tgpu.core.ids import DEFAULT_TENANT, JobId, NodeId, TenantId
 from tgpu.core.job import ANYWHERE, Detail, Request, Where
 from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.node import GpuName
 from tgpu.core.state import State
 from tgpu.core.units import GPU, SECOND
 from tgpu.service.accounts import Account, account_of
@@ -271,7 +272,7 @@ class JobsFileWatch:
         text = source.decode(errors="replace")
         command = script_command(script, line.args, text, in_environment=bool(line.conda))
         return Submission(
-            request=Request(GPU, where=Where(gpus=line.gpus) if line.gpus else ANYWHERE),
+            request=Request(GPU, where=_where(line.gpus)),
             tenant_id=self.settings.tenant_id,
             priority=self._priority(line),
             detail=Detail(
@@ -291,6 +292,11 @@ class JobsFileWatch:
         use = self._state.ledger.tenants.get(self.settings.tenant_id)
         most = None if use is None else use.tenant.max_priority
         return wanted if most is None else min(wanted, most)
+
+
+def _where(gpus: Sequence[int | tuple[str, int]]) -> Where:
+    names = (gpu if isinstance(gpu, int) else GpuName(NodeId(gpu[0]), gpu[1]) for gpu in gpus)
+    return Where(gpus=tuple(names)) if gpus else ANYWHERE
 
 
 def _without_waiting(path: str, flags: int) -> int:

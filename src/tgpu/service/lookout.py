@@ -1,20 +1,21 @@
 """Looks at the GPUs now and then, and does what follows: sweeps, warns, gives adopted GPUs back."""
 
+import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
-from tgpu.core.breaker import BreakerState
 from tgpu.core.errors import Unavailable
 from tgpu.core.events import Event, NodeSet
 from tgpu.core.state import Entry, State
 from tgpu.devices.api import STALE, Snapshot
-from tgpu.devices.watch import DeviceWatch
 from tgpu.service.adoption import Adoption
 from tgpu.service.clock import Clock
+from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_watch import JobWatch, WatchRules
+from tgpu.service.machines import Machine, hardware_of
 from tgpu.service.observer import Observer
 from tgpu.service.peaks import Peaks
 from tgpu.service.sweep import Sweeper
@@ -31,42 +32,49 @@ class Lookout:
     def __init__(
         self,
         state: State,
-        hardware: Hardware,
-        watch: DeviceWatch,
+        machines: Sequence[Machine],
         writer: Writer,
         *,
         clock: Clock,
         observer: Observer,
         rules: WatchRules | None = None,
         grace_seconds: float = 10.0,
+        others: Callable[[], Sequence[Hardware]] = list,
     ) -> None:
-        """`grace_seconds` are what a process that outlives its job has between TERM and KILL."""
+        """The first machine is this one; `others` are read elsewhere and told to us.
+
+        `grace_seconds` are what a process that outlives its job has between TERM and KILL.
+        """
         self._state = state
-        self._hardware = hardware
-        self._watch = watch
+        self._machines = machines
+        self._others = others
+        self._hardware = machines[0].hardware
         self._writer = writer
         self._clock = clock
         self._observer = observer
         self._sweeper = Sweeper(grace_seconds)
-        self.adoption = Adoption(hardware, writer, clock)
-        self.jobs = JobWatch(hardware, rules)
-        self.peaks = Peaks(hardware)
-        self._told = BreakerState.CLOSED  # of the driver's breaker
+        self.adoption = Adoption(self._hardware, writer, clock)
+        self.jobs = JobWatch(self.known_hardware, rules)
+        self.peaks = Peaks(self.known_hardware)
+
+    def known_hardware(self) -> list[Hardware]:
+        """Of every node that readings come from."""
+        return [*hardware_of(self._machines), *self._others()]
 
     async def open(self, store: Store) -> None:
-        await self._hardware.open(store)
+        for hardware in hardware_of(self._machines):
+            await hardware.open(store)
         await self.adoption.open(store)
         await self.peaks.open(store)
 
     async def look(self) -> None:
         """Read the GPUs, record what has changed, and act on it."""
-        snapshot = await self._read()
+        await self._read_all()
         self._sweeper.sweep(self._hardware.survivors())
         await self.adoption.watch(self._state)
         self.jobs.adopted = self.adoption.job_ids
-        if snapshot.problem is None:  # else it is an old one: nobody is idle by that
-            await self.jobs.observe(self._state, self._writer, self._clock)
-            await self.peaks.observe(self._state, self._writer)
+        await self.jobs.observe(self._state, self._writer, self._clock)
+        await self.peaks.observe(self._state, self._writer)
 
     def pause_seconds(self, usual: float) -> float:
         """How long until the next look."""
@@ -75,54 +83,79 @@ class Lookout:
 
     def problems(self) -> list[str]:
         """What an operator should know of the GPUs."""
-        snapshot, found = self._hardware.snapshot, []
+        return [
+            problem
+            for hardware in self.known_hardware()
+            if hardware.node_id in self._state.ledger.nodes
+            for problem in self._problems_of(hardware)
+        ]
+
+    def _problems_of(self, hardware: Hardware) -> list[str]:
+        ledger, snapshot, found = self._state.ledger, hardware.snapshot, []
         driver = snapshot.problem if snapshot is not None else None
         if driver:
-            found.append(f"GPU driver: {driver}")
-        use = self._state.ledger.nodes.get(self._hardware.node_id)
-        for gpu in use.node.gpus if use is not None else ():
+            of = f" of {hardware.node_id}" if ledger.has_several_nodes else ""
+            found.append(f"GPU driver{of}: {driver}")
+        for gpu in ledger.nodes[hardware.node_id].node.gpus:
             if driver and gpu.problem and gpu.problem.startswith(STALE):
                 continue  # it is the driver, and said once
+            name = gpu_word(ledger, hardware.node_id, gpu.index)
             if gpu.problem and gpu.problem != driver:
-                found.append(f"GPU {gpu.index}: {gpu.problem}")
-            elif gpu.index in self._hardware.slow:
-                found.append(f"GPU {gpu.index}: {self._hardware.slow[gpu.index]}")
+                found.append(f"GPU {name}: {gpu.problem}")
+            elif gpu.index in hardware.slow:
+                found.append(f"GPU {name}: {hardware.slow[gpu.index]}")
         return found
 
     # -- the end of attempts -----------------------------------------------------------------------
 
     async def before_ends(self) -> None:
         """Know who is on the GPUs while the jobs that end still have them, and how those fared."""
-        snapshot = self._watch.at_once()
-        if snapshot is not None and snapshot is self._hardware.snapshot and _is_empty(snapshot):
-            return  # nobody is on the GPUs, and that is known already
+        busy = [machine for machine in self._machines if not _is_known_empty(machine)]
+        if not busy:
+            return
         with contextlib.suppress(StoreUnavailable, Unavailable):
-            await self._read()
+            await asyncio.gather(*map(self._read, busy))
 
     def cause_of(self, entry: Entry) -> str | None:
-        return self._hardware.cause_of(entry)
+        causes = (hardware.cause_of(self._state, entry) for hardware in self.known_hardware())
+        return next((cause for cause in causes if cause is not None), None)
 
     def quarantine(self, state: State, moves: Sequence[Event], now: int) -> list[NodeSet]:
-        return self._hardware.quarantine(state, moves, now)
+        return [
+            event
+            for hardware in self.known_hardware()
+            for event in hardware.quarantine(state, moves, now)
+        ]
 
-    async def _read(self) -> Snapshot:
-        snapshot = await self._watch.read()
-        self._tell_of_breaker()
-        self._observer.measured(self._hardware.node_id, snapshot)
-        await self._hardware.observe(snapshot, self._writer, self._clock)
-        return snapshot
+    async def _read_all(self) -> None:
+        """At once: a driver that hangs on one machine holds up nobody elsewhere."""
+        await asyncio.gather(*map(self._read, self._machines))
 
-    def _tell_of_breaker(self) -> None:
-        breaker = self._watch.breaker
-        if breaker.is_closed == self._told.is_well:
+    async def _read(self, machine: Machine) -> None:
+        snapshot = await machine.watch.read()
+        self._tell_of_breaker(machine)
+        self._observer.measured(machine.hardware.node_id, snapshot)
+        await machine.hardware.observe(snapshot, self._writer, self._clock)
+
+    def _tell_of_breaker(self, machine: Machine) -> None:
+        breaker, node = machine.watch.breaker, machine.hardware.node_id
+        if breaker.is_closed == machine.told.is_well:
             return
-        self._told = breaker.state
+        machine.told = breaker.state
         self._observer.breaker_changed("driver", breaker.state)
         if breaker.is_closed:
-            _log.info("the GPU driver answers again")
+            _log.info("the GPU driver answers again", node=node)
         else:
             problem = str(breaker.problem)
-            _log.error("the GPU driver fails: no jobs start until it answers", problem=problem)
+            _log.error(
+                "the GPU driver fails: no jobs start until it answers", node=node, problem=problem
+            )
+
+
+def _is_known_empty(machine: Machine) -> bool:
+    """Nobody is on its GPUs, and that is known already."""
+    snapshot = machine.watch.at_once()
+    return snapshot is not None and snapshot is machine.hardware.snapshot and _is_empty(snapshot)
 
 
 def _is_empty(snapshot: Snapshot) -> bool:

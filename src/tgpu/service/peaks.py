@@ -3,7 +3,7 @@
 A peak is written down as it grows, not when a job ends: so a service that is killed loses little.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.model_size import key_of, model_of
 from tgpu.core.state import Entry, State
-from tgpu.service.hardware import Hardware
+from tgpu.service.hardware import GpuProcesses, Hardware
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import JobQuery, Store
 
@@ -60,7 +60,8 @@ class ModelPeaks:
 
 
 class Peaks:
-    def __init__(self, hardware: Hardware) -> None:
+    def __init__(self, hardware: Callable[[], Sequence[Hardware]]) -> None:
+        """`hardware` of all nodes there are: a gang may be on several."""
         self._hardware = hardware
         self._store: Store | None = None
         self._jobs: dict[str, int] = {}  # MiB over all GPUs, oldest first
@@ -105,14 +106,14 @@ class Peaks:
     def _used(self) -> dict[tuple[str, int], int]:
         """MiB of each attempt, over all GPUs."""
         found: dict[tuple[str, int], int] = {}
-        snapshot = self._hardware.snapshot
-        for gpu in snapshot.gpus if snapshot is not None else ():
-            there = self._hardware.processes.get(gpu.index)
-            for process in gpu.processes if there is not None else ():
-                claimed = there.claimed.get(process.pid) if there is not None else None
-                if claimed is not None and claimed.key is not None:
-                    name = (claimed.key.job_id, claimed.key.attempt)
-                    found[name] = found.get(name, 0) + (process.memory_mib or 0)
+        for hardware in self._hardware():
+            for gpu in hardware.fresh_readings():
+                claims = hardware.processes.get(gpu.index, GpuProcesses()).claimed
+                for process in gpu.processes:
+                    claimed = claims.get(process.pid)
+                    if claimed is not None and claimed.key is not None:
+                        name = (claimed.key.job_id, claimed.key.attempt)
+                        found[name] = found.get(name, 0) + (process.memory_mib or 0)
         return found
 
     def _is_news(self, job_id: str, mib: int) -> bool:

@@ -134,8 +134,7 @@ class Ownership:
         placement = entry.progress.placement if entry is not None else None
         if entry is None or placement is None or current_key(entry) != key:
             return Claimed(Belongs.SURVIVOR, key)
-        parts = (part for part in placement.parts() if part.node_id == use.node.node_id)
-        ours = any(share.gpu_index == gpu_index for part in parts for share in part.shares)
+        ours = (use.node.node_id, gpu_index) in placement.gpus()
         return Claimed(Belongs.OURS if ours else Belongs.FOREIGN, key)
 
     def _attempt_of(self, who: Who) -> AttemptKey | None:
@@ -166,8 +165,7 @@ class Ownership:
             options = holding.job.options
             if not options.lease or options.user not in ("", who.user):
                 continue
-            parts = holding.placement.parts()
-            if any(share.gpu_index == gpu_index for part in parts for share in part.shares):
+            if (use.node.node_id, gpu_index) in holding.placement.gpus():
                 entry = state.entry(job_id)
                 if entry is not None and entry.progress.pid is None:
                     return current_key(entry)

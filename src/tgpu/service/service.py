@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from tgpu.core.cycle import CycleObserver
-from tgpu.core.errors import Conflict
+from tgpu.core.errors import Conflict, Unavailable
 from tgpu.core.events import (
     Event,
     JobMoved,
@@ -27,6 +27,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import DependencyKind, Job, JobClass, name_of
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
+from tgpu.core.node import GpuChoice, GpuName
 from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policy import ChoicePolicy, Policy
 from tgpu.core.predict import History, Prediction
@@ -43,6 +44,7 @@ from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
 from tgpu.service import pairing
 from tgpu.service.accounting import METER, read_meters
 from tgpu.service.adjust import Adjuster, AdjustSettings
+from tgpu.service.agent_nodes import AgentNodes
 from tgpu.service.agents import Agents
 from tgpu.service.attempts import Attempts, LaunchSettings
 from tgpu.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
@@ -55,6 +57,7 @@ from tgpu.service.estimates import DEFAULTS as ESTIMATES
 from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
 from tgpu.service.fencing import FenceMode, GpuFences
+from tgpu.service.gpu_choice import chosen_gpu
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_numbers import last_number
@@ -63,8 +66,10 @@ from tgpu.service.jobs import JobCommands, not_found
 from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
 from tgpu.service.log_sizes import LogSizes
 from tgpu.service.lookout import Lookout
+from tgpu.service.machines import Machine, hardware_of
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
+from tgpu.service.newest_readings import NewestReadings
 from tgpu.service.observer import Observer, Observers
 from tgpu.service.ownership import Sight
 from tgpu.service.plan_commit import PlanCommit, prepare_commit
@@ -143,6 +148,8 @@ class Service:
     is_ending = False  # nobody should be kept waiting for anything any more
     _policy_trouble: str | None = None
     engine_problems: Callable[[], list[str]] = staticmethod(list)  # of what stands around it
+    # What runs jobs on the machine of an agent; "" where nothing does.
+    engine_of: Callable[[str], str] = staticmethod(lambda name: "")
     _promises: tuple[BackfillReservation, ...] = ()  # of the last cycle that is on record
     editing: Editing  # once it is open, as `jobs`
     _urgent: UrgentStops | None = None  # while it is open, where there is an engine
@@ -160,7 +167,10 @@ class Service:
         observers: Sequence[Observer] = (),
         predictions: Predictions | None = None,
         disk: Disk | None = None,
+        machines: Sequence[Machine] = (),
     ) -> None:
+        """`hardware` and `watch` are of the machine that this runs on, `machines` of others whose
+        GPUs are read from here."""
         self.state = State()
         settings.scheduling.set_up(self.state)
         self.store = store
@@ -169,7 +179,7 @@ class Service:
         self.clock = clock
         self.settings = settings
         self._opened = time.monotonic()
-        self.gpu_use = GpuUse()
+        self.gpu_use, self.newest_readings = GpuUse(), NewestReadings()
         self.predictions = predictions or Predictions(History)
         self.feed = Feed(self.state, store)
         self.estimates = Estimates(
@@ -181,7 +191,9 @@ class Service:
             feed=self.feed,
             scored=lambda told: self._observer.start_scored(told),
         )
-        self._observer = Observers((self.gpu_use, self.predictions, self.estimates, *observers))
+        self._observer = Observers(
+            (self.gpu_use, self.newest_readings, self.predictions, self.estimates, *observers)
+        )
         self.writer = Writer(
             self.state,
             store,
@@ -191,22 +203,27 @@ class Service:
             patience_seconds=settings.patience_seconds,
         )
         self._asked: set[asyncio.Task[Plan]] = set()  # cycles that somebody waits for
-        self.agents = Agents(self.writer, store, settings.agent_offline_seconds)
+        self.machines = (Machine(hardware, watch), *machines)
+        self.agents = Agents(
+            self.writer,
+            store,
+            settings.agent_offline_seconds,
+            own=[each.node_id for each in hardware_of(self.machines)],
+        )
         self.receipts = Receipts(store)
         self.notices = Notices()
         self._adjuster: Adjuster | None = None
         if settings.adjust is not None:
             self._adjuster = Adjuster(self.state, self.writer, settings.adjust)
-        self._watch = watch
         self.lookout = Lookout(
             self.state,
-            hardware,
-            watch,
+            self.machines,
             self.writer,
             clock=clock,
             observer=self._observer,
             rules=settings.watch,
             grace_seconds=settings.launch.grace_ms / 1000,
+            others=self.agent_nodes.all,
         )
         if engine is not None:
             hardware.ownership.log_dir = engine.log_dir
@@ -263,10 +280,27 @@ class Service:
             self.writer,
             self._observer,
             boot=settings.boot,
-            followers=[hardware, *([] if self._adjuster is None else [self._adjuster])],
+            followers=[
+                *hardware_of(self.machines),
+                self.agent_nodes,
+                *([] if self._adjuster is None else [self._adjuster]),
+            ],
         )
 
     # -- life ------------------------------------------------------------------------------------
+
+    @cached_property
+    def agent_nodes(self) -> AgentNodes:
+        """The machines of agents as nodes."""
+        return AgentNodes(
+            self.agents,
+            self.writer,
+            self.store,
+            self.clock,
+            observer=self._observer,
+            engine_of=lambda name: self.engine_of(name),
+            rules=self.hardware.rules,
+        )
 
     @cached_property
     def fences(self) -> GpuFences:
@@ -312,6 +346,8 @@ class Service:
         with contextlib.suppress(StoreUnavailable):  # it is tried again
             await self.clock_watch.look()  # before anything is decided on the time
         await self.lookout.look()
+        await self.agent_nodes.look()
+        await self._retire_unknown_nodes()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = name_of(newest[0].job) if newest else None
         if self._attempts is not None and self.engine is not None:
@@ -381,6 +417,19 @@ class Service:
                     return unmet_cause(dependency.job_id, ended_as)
         return None
 
+    async def _retire_unknown_nodes(self) -> None:
+        """Nodes of the store that nothing is known of any more: a job placed there would run on
+        another machine. What they hold stays on record until it is over."""
+        known = {hardware.node_id for hardware in self.lookout.known_hardware()}
+
+        def decide(state: State) -> Decision[None]:
+            left = [use.node for name, use in state.ledger.nodes.items() if name not in known]
+            now = self.clock.now()
+            return Decision(None, [NodeSet(now, replace(node, engine="")) for node in left])
+
+        if not self.state.ledger.nodes.keys() <= known:
+            await self.writer.do(decide, touches=None)
+
     async def close(self) -> None:
         """Stop deciding; what was taken is recorded first. Jobs go on."""
         self.is_ending = True
@@ -397,7 +446,8 @@ class Service:
         await self._end_writer(writer_tasks)
         if self.engine is not None:
             await self.engine.close()
-        self._watch.close()
+        for machine in self.machines:
+            machine.watch.close()
         await self.store.close()
 
     async def _end_writer(self, tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -580,13 +630,25 @@ class Service:
 
     async def hold_node(self, why: str) -> None:
         """Start no further jobs on this machine, as `tgpu drain` does, which undoes it too."""
-        use = self.state.ledger.nodes.get(self.hardware.node_id)
+        node_id = self.hardware.node_id
+        use = self.state.ledger.nodes.get(node_id)
         for gpu in () if use is None else use.node.gpus:
             if gpu.paused is None:
-                await self.pause_gpu(gpu.index, f"drained: {why}")
+                await self.pause_gpu(GpuName(node_id, gpu.index), f"drained: {why}")
 
-    async def pause_gpu(self, index: int, reason: str | None) -> None:
-        await self.hardware.pause(index, reason, self.writer, self.clock)
+    async def pause_gpu(self, choice: GpuChoice, reason: str | None) -> GpuName:
+        """Give a GPU no new jobs, or again (None). The one that was meant."""
+        gpu = chosen_gpu(self.state.ledger, choice)
+        hardware = self.hardware_of(gpu.node_id)
+        if hardware is None:
+            raise Unavailable(f"nothing is known of the hardware of node {gpu.node_id} yet")
+        await hardware.pause(gpu.gpu_index, reason, self.writer, self.clock)
+        return gpu
+
+    def hardware_of(self, node_id: str) -> Hardware | None:
+        """Of a node that readings come from."""
+        own = (each for each in hardware_of(self.machines) if each.node_id == node_id)
+        return next(own, None) or self.agent_nodes.get(node_id)
 
     async def _cycle(self, now: int) -> Plan:
         await self.bookings.mend(now)
@@ -702,6 +764,7 @@ class Service:
             await asyncio.sleep(self.lookout.pause_seconds(self.settings.monitor_seconds))
             try:
                 await self.lookout.look()
+                await self.agent_nodes.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
 

@@ -121,12 +121,12 @@ class Sizes:
 
     def _gpu_memory(self, request: Request) -> int:
         """Of the smallest GPU it may get: what fits there fits on every other."""
-        allowed = request.where.gpus
         found = [
             gpu
             for use in self._state.ledger.nodes.values()
             for gpu in use.node.gpus
-            if allows_type(request, gpu.gpu_type) and (not allowed or gpu.index in allowed)
+            if allows_type(request, gpu.gpu_type)
+            and request.where.allows_gpu(use.node.node_id, gpu.index)
         ]
         healthy = [gpu for gpu in found if gpu.problem is None]
         return min((gpu.mem_mib for gpu in healthy or found), default=0)

@@ -14,6 +14,7 @@ from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, SECOND
 from tgpu.service.observer import Observer
 from tgpu.telemetry.promises import broken_promise
+from tgpu.wire.gpu_names import gpu_name
 
 _NAME: Final = "gpu_scheduler.jobs"
 _log = structlog.get_logger(_NAME)
@@ -86,8 +87,8 @@ class JobLog(Observer):
             _log.warning(_BROKEN[promise], **_with(cause, missed_fields(entry, event)))
 
     def _gpus_changed(self, event: NodeSet) -> None:
-        use = self._state.ledger.nodes.get(event.node.node_id)
-        before = {} if use is None else {gpu.uuid: gpu for gpu in use.node.gpus}
+        known = self._state.ledger.known_node(event.node.node_id)
+        before = {} if known is None else {gpu.uuid: gpu for gpu in known.gpus}
         for gpu in event.node.gpus:
             old = before.get(gpu.uuid)
             fields = {"node": event.node.node_id, "gpu": gpu.index}
@@ -140,7 +141,8 @@ def moved_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
     if event.move is Move.START and progress.placement is not None:
         fields["node"] = progress.placement.node_id
         fields["gpu_type"] = progress.placement.gpu_type
-        fields["gpu_ids"] = [share.gpu_index for share in progress.placement.shares]
+        fields["gpu_ids"] = progress.placement.first_indexes()
+        fields["gpu_names"] = [gpu_name(*gpu) for gpu in progress.placement.gpus()]
         fields["required_gpus"] = job.request.gpu_millis / GPU
         fields["waited_seconds"] = max(0, event.at - job.submitted_at) / SECOND
     elif event.move is Move.RUN:

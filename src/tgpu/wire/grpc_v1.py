@@ -7,7 +7,7 @@ from pydantic import BaseModel, FailFast, Field
 from tgpu.wire.bounds import BoundedModel, Int, Text, Word
 from tgpu.wire.nodes_v1 import AgentBeat, AgentRegistration
 from tgpu.wire.tenants_v1 import TenantPatch
-from tgpu.wire.v1 import SubmitRequest
+from tgpu.wire.v1 import GpuWords, SubmitRequest
 
 
 class _Nothing(BoundedModel):
@@ -41,8 +41,15 @@ class _UpdateTenantQuota(TenantPatch):
     lift: Annotated[list[Word], Field(max_length=64), FailFast()] = []
 
 
+class _SubmitJob(SubmitRequest):
+    """Protobuf's lists have one type: names of GPUs have fields of their own."""
+
+    allowed_gpu_names: GpuWords = []
+    excluded_gpu_names: GpuWords = []
+
+
 REQUESTS: Final[dict[str, type[BaseModel]]] = {
-    "SubmitJobRequest": SubmitRequest,
+    "SubmitJobRequest": _SubmitJob,
     "CancelJobRequest": _OfAJob,
     "PauseJobRequest": _OfAJob,
     "ResumeJobRequest": _OfAJob,

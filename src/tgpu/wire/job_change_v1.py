@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AliasChoices, ConfigDict, FailFast, Field
 
 from tgpu.wire.bounds import NO_NUL, WIDEST, Int, Labels, RequestModel, Text, Word
-from tgpu.wire.v1 import AfterModel, GpuCount, GpuIndexes, GpuType, NodeNames
+from tgpu.wire.v1 import AfterModel, GpuCount, GpuType, GpuWords, NodeNames
 
 
 class JobChange(RequestModel):
@@ -35,8 +35,8 @@ class JobChange(RequestModel):
     memory_mb: Annotated[int, Field(ge=0, le=WIDEST)] = 0
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
-    allowed_gpus: GpuIndexes = []
-    excluded_gpus: GpuIndexes = []
+    allowed_gpus: GpuWords = []
+    excluded_gpus: GpuWords = []
     nodes: NodeNames = []
     excluded_nodes: NodeNames = []
     labels: Labels = {}

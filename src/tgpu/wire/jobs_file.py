@@ -9,18 +9,18 @@ Cells may stand in double quotes as in CSV, which arguments with commas need.
 import csv
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tgpu.wire.gpu_names import GpuChoice, is_gpus, read_gpus
+
 # High, normal and low, on the scale that all other jobs have.
 CLASS_PRIORITY: Final = {0: 1500, 1: 750, 2: 300}
 MOST_BYTES: Final = 16 * 1024 * 1024  # of a file: a log or a data set given by mistake
 _LONGEST_LINE: Final = 65_536
-_MOST_GPUS: Final = 4096
-_GPUS: Final = re.compile(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?")
+_GPU_RULE: Final = "allowed GPUs must be like 0-3 or 4,5,6 or b/0-3 or empty"
 _NEEDED: Final = 2  # the columns that every line has: priority and script
 
 
@@ -36,7 +36,7 @@ class JobLine:
     script: str
     conda: str = ""
     args: tuple[str, ...] = ()
-    gpus: tuple[int, ...] = ()  # empty: any
+    gpus: tuple[GpuChoice, ...] = ()  # empty: any
 
     @property
     def digest(self) -> str:
@@ -86,22 +86,16 @@ def parse_class(text: str) -> int:
     return int(text)
 
 
-def parse_gpus(text: str) -> tuple[int, ...]:
-    """ "0-3" and "4,5,6" as indexes; nothing for "", which allows every GPU."""
+def parse_gpus(text: str) -> tuple[GpuChoice, ...]:
+    """ "0-3", "4,5,6" and "b/0-3"; nothing for "", which allows every GPU."""
     if not text.strip():
         return ()
-    found: set[int] = set()
-    for part in text.split(","):
-        match = _GPUS.fullmatch(part)
-        if match is None:
-            raise ValueError(f"allowed GPUs must be like 0-3 or 4,5,6 or empty, not {text!r}")
-        low, high = int(match[1]), int(match[2] or match[1])
-        if low > high:
-            raise ValueError(f"allowed GPUs: {low} is above {high}; write {high}-{low}")
-        if high - low >= _MOST_GPUS:
-            raise ValueError(f"allowed GPUs: at most {_MOST_GPUS}, not {text!r}")
-        found.update(range(low, high + 1))
-    return tuple(sorted(found))
+    if not is_gpus(text):
+        raise ValueError(f"{_GPU_RULE}, not {text!r}")
+    try:
+        return tuple(read_gpus(text))
+    except ValueError as error:
+        raise ValueError(f"allowed GPUs: {error}") from None
 
 
 def _line(number: int, raw: bytes) -> JobLine | None:
@@ -150,19 +144,13 @@ def _arguments_and_gpus(cells: Sequence[str]) -> tuple[str, str]:
     if len(cells) <= 1:
         return (cells[0] if cells else ""), ""
     start = len(cells) - 1
-    if cells[-1] and not _is_gpus(cells[-1]):
+    if cells[-1] and not is_gpus(cells[-1]):
         raise ValueError(
-            f"allowed GPUs must be like 0-3 or 4,5,6 or empty, not {cells[-1]!r}; arguments with "
-            "commas need double quotes around them"
+            f"{_GPU_RULE}, not {cells[-1]!r}; arguments with commas need double quotes around them"
         )
-    while cells[-1] and start > 1 and _is_gpus(cells[start - 1]):
+    while cells[-1] and start > 1 and is_gpus(cells[start - 1]):
         start -= 1
     return ",".join(cells[:start]), ",".join(cells[start:])
-
-
-def _is_gpus(cell: str) -> bool:
-    """Also a quoted list, which is one cell."""
-    return all(_GPUS.fullmatch(part) for part in cell.split(","))
 
 
 def _conda(name: str) -> str:

@@ -20,7 +20,9 @@ class WaitingModel(BaseModel):
 
 
 class GpuUseModel(BaseModel):
-    index: int
+    index: int = Field(description="on its node")
+    node: str = ""
+    gpu_name: str = Field(default="", description='node and index, as "b/3"')
     uuid: str
     mean_percent: float = Field(description="since the service started")
     peak_percent: int

@@ -43,7 +43,7 @@ class NodeGpuModel(BoundedModel):
 
 
 class NodeModel(_Model):
-    """A machine. Jobs run on the `local` one; an `agent`'s reports."""
+    """A machine. The service looks after a `local` one itself; an `agent`'s is told of."""
 
     name: str
     state: str  # "online" or "offline"
@@ -59,11 +59,13 @@ class NodeModel(_Model):
     last_seen_at: str | None
     gpus: list[NodeGpuModel]
     labels: dict[str, str] = {}
+    engine: str = ""  # what runs jobs there; empty: nothing does
+    no_jobs: str | None = None  # why no job is placed there, where none is
     gpu_fence: str = ""  # of the local one: how jobs are kept from others' GPUs, or "no: …" and why
 
 
 class NodeList(_Model):
-    nodes: list[NodeModel]  # the local one first, then by name
+    nodes: list[NodeModel]  # local ones first, then those of agents by name
 
 
 class AgentRegistration(BoundedModel):

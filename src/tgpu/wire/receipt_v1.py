@@ -11,7 +11,9 @@ class AttemptUseModel(BaseModel):
     ended_at: str | None
     run_seconds: float
     gpu_hours: float
-    gpus: list[int]
+    gpus: list[int] = Field(description="indexes on the node of its first worker")
+    gpu_names: list[str] = Field(default=[], description='of all its workers, as "b/3"')
+    gpu_text: str = Field(default="", description='for people: "0-1", or "a/0-1,b/0"')
     failure: str | None = Field(description="whose fault it was that it did not end well")
     paused_seconds: float = Field(default=0, description="of its run it stood still")
 

@@ -27,7 +27,9 @@ LONGEST_COUNT = 64
 GpuIndex = Annotated[int, Field(ge=0, le=1_000_000)]
 GpuType = Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]
 NodeName = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
-GpuIndexes = Annotated[list[GpuIndex], Field(max_length=1024), FailFast()]
+# An index, or a name with its node as "b/3"; the conversion has better words for what is neither.
+GpuWord = GpuIndex | Annotated[str, Field(max_length=300, pattern=NO_NUL)]
+GpuWords = Annotated[list[GpuWord], Field(max_length=1024), FailFast()]
 NodeNames = Annotated[list[NodeName], Field(max_length=1024), FailFast()]
 GpuCount = (
     Annotated[float, WithJsonSchema({"type": "number", **_Count})]
@@ -118,8 +120,8 @@ class SubmitRequest(RequestModel):
     max_runtime_minutes: Annotated[float | None, Field(gt=0, le=WIDEST)] = None
     max_runtime: Annotated[float | None, Field(gt=0, le=WIDEST)] = None  # seconds
     gang_scheduling: bool = False
-    allowed_gpus: GpuIndexes = []
-    excluded_gpus: GpuIndexes = []
+    allowed_gpus: GpuWords = []
+    excluded_gpus: GpuWords = []
     nodes: NodeNames = []
     excluded_nodes: NodeNames = []
     labels: Labels = {}  # its nodes carry all of these
@@ -203,8 +205,8 @@ class ConstraintsModel(_Model):
 
     gpu_types: list[str] = []
     gpu_memory_each_mb: int = 0
-    allowed_gpus: list[int] = []
-    excluded_gpus: list[int] = []
+    allowed_gpus: list[int | str] = []  # an index, or with its node "b/3"
+    excluded_gpus: list[int | str] = []
     nodes: list[str] = []
     excluded_nodes: list[str] = []
     labels: dict[str, str] = {}
@@ -253,8 +255,10 @@ class JobModel(_Model):
     submitted_at: str
     started_at: str | None
     ended_at: str | None
-    gpus: list[int]  # indexes on its node, of the newest attempt
-    node: str | None
+    gpus: list[int]  # indexes on `node`, of all its workers there; of the newest attempt
+    node: str | None  # of its first worker
+    gpu_names: list[str] = []  # of all its workers, as "b/3": the node and the index there
+    gpu_text: str = ""  # the same for people: "0-1", or with several nodes "a/0-1,b/0"
     pid: int | None
     exit_code: int | None
     signal: int | None
@@ -319,6 +323,7 @@ class BlockerModel(_Model):
     gpu_count: float
     node: str | None  # where it is in the way
     gpus: list[int]  # its GPUs there
+    gpu_names: list[str] = []  # all of its GPUs, also those of workers on other nodes
     ends_by: str | None  # by its time limit; null where it has none
     paused: bool = False  # it stands still, with what it has
 
@@ -375,7 +380,7 @@ class GpuReservationModel(_Model):
 
 
 class GpuModel(_Model):
-    index: int
+    index: int  # on its node
     uuid: str
     name: str
     gpu_type: str
@@ -396,13 +401,17 @@ class GpuModel(_Model):
     mps: bool | None = None  # whether an MPS server shares it between programs
     processes: list[GpuProcessModel]
     reservations: list[GpuReservationModel] = []  # by start
+    node: str = ""
+    gpu_name: str = ""  # node and index, as "b/3"
 
 
 class GpuList(_Model):
+    """The GPUs that jobs can have, by node, then index."""
+
     provider: str
     simulated: bool
     problem: str | None
-    node: str
+    node: str  # the first of them; what is said above is of this one
     gpus: list[GpuModel]
 
 

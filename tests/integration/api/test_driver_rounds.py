@@ -42,7 +42,7 @@ async def test_looks_at_the_same_time_are_one_round() -> None:
     provider = CountingProvider("sim:8xA100")
     async with an_api(provider=provider) as api:
         before = provider.rounds
-        looks = [api.box.service._watch.read() for _ in range(CLIENTS)]
+        looks = [api.box.service.machines[0].watch.read() for _ in range(CLIENTS)]
         found = await asyncio.gather(*looks)
         assert provider.rounds - before <= 2  # those that came while one was out share the next
         assert len({id(snapshot) for snapshot in found}) <= 2

@@ -52,6 +52,7 @@ def path_for(method: str, path: str, tenant: str) -> str:
         "queue_id": f"{tenant}:night",
         "reservation_id": f"{tenant}-r",
         "index": "0",
+        "node": "local",
         "key_id": "nokeyatall",
         "name": "local",
     }

@@ -4,12 +4,16 @@ import pytest
 from google.protobuf.message import Message
 from pydantic import BaseModel
 
-from tgpu.api.grpc.messages import fields_of, fill
+from tests.unit.api_grpc.conftest import serving
+from tests.unit.service.world import a_box
+from tgpu.api.grpc.messages import fields_of, fill, submit_fields_of
 from tgpu.wire import nodes_v1, tenants_v1, v1
 from tgpu.wire import scheduler_pb2 as pb
 
+# REST has them in one list with the indexes; lists of protobuf have one type.
+GPU_NAMES = {"allowed_gpu_names", "excluded_gpu_names"}
 PAIRS: list[tuple[type[Message], type[BaseModel], set[str]]] = [
-    (pb.SubmitJobRequest, v1.SubmitRequest, set()),
+    (pb.SubmitJobRequest, v1.SubmitRequest, GPU_NAMES),
     (pb.After, v1.AfterModel, set()),
     (pb.ArrayRequest, v1.ArrayRequest, set()),
     (pb.SubmitJobReply, v1.SubmitAnswer, set()),
@@ -82,3 +86,24 @@ def test_facts_of_a_reason_keep_texts_and_numbers_apart():
     facts: dict[str, int | str] = {"requested": 4000, "gpu_type": "4000"}
     reason = fill(pb.Reason(), v1.ReasonModel(code="x", message="y", facts=facts))
     assert (reason.facts["requested"], reason.facts["gpu_type"]) == (4000, "4000")
+
+
+def test_gpus_by_name_have_a_list_of_their_own_and_are_one_with_the_indexes_in_rest():
+    request = pb.SubmitJobRequest(allowed_gpus=[0], allowed_gpu_names=["b/3"])
+    assert submit_fields_of(request) == {"allowed_gpus": [0, "b/3"]}
+    assert submit_fields_of(pb.SubmitJobRequest(excluded_gpu_names=["b/3"])) == {
+        "excluded_gpus": ["b/3"]
+    }
+
+
+async def test_a_job_has_the_gpus_that_it_names_over_grpc_too():
+    async with a_box(gpus="sim:1xA100", nodes={"b": "sim:2xA100"}) as box, serving(box) as served:
+        reply = await served.scheduler.SubmitJob(
+            pb.SubmitJobRequest(command=["t"], allowed_gpu_names=["b/1", "b/0"], gpu_count=2)
+        )
+        await box.run(reply.job_id)
+        job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=reply.job_id))
+        assert list(job.gpu_names) == ["b/0", "b/1"]
+        assert job.gpu_text == "b/0-1"
+        assert list(job.constraints.allowed_gpus) == []
+        assert list(job.constraints.allowed_gpu_names) == ["b/0", "b/1"]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.unit.cli.builders import a_gpu
 from tests.unit.cli.fake_service import FakeService
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
 from tgpu.wire.v1 import ClusterStatus
@@ -71,21 +70,23 @@ class ScreenService(FakeService):
             if path == "nodes":
                 return httpx.Response(200, json={"nodes": [_an_agent("box-3")]})
             if path.startswith("gpus/") and request.method == "POST":
-                _, index, action = path.split("/")
-                return self._gpu(index, action, request.content)
+                name, _, action = path.removeprefix("gpus/").rpartition("/")
+                return self._gpu(name, action, request.content)
             if request.method == "PATCH":
                 self.changes.append(f"{path} {request.content.decode()}")
             if request.method in ("POST", "DELETE"):
                 self.changes.append(f"{request.method} {path}")
         return super().answer(request)
 
-    def _gpu(self, index: str, action: str, content: bytes) -> httpx.Response:
-        self.changes.append(f"{action} {index}")
+    def _gpu(self, name: str, action: str, content: bytes) -> httpx.Response:
+        self.changes.append(f"{action} {name}")
         paused = "paused by an operator" if action == "pause" else None
         if content:
             paused = json.loads(content).get("reason", paused)
-        changed = a_gpu(int(index), paused=paused, status="paused" if paused else "free")
-        gpus = [changed if gpu.index == int(index) else gpu for gpu in self.gpus.gpus]
+        now = {"paused": paused, "status": "paused" if paused else "free"}
+        old = next(gpu for gpu in self.gpus.gpus if name in (str(gpu.index), gpu.gpu_name))
+        changed = old.model_copy(update=now)
+        gpus = [changed if gpu is old else gpu for gpu in self.gpus.gpus]
         self.gpus = self.gpus.model_copy(update={"gpus": gpus})
         return httpx.Response(200, json=changed.model_dump())
 

@@ -38,7 +38,7 @@ def test_a_gpu_goes_by_index_uuid_or_its_node(tgpu, service, words, paused):
     [
         ("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"),
         ("fast-one", "no GPU and no"),
-        ("1-0", "write them like 0-3"),
+        ("1-0", "1 is above 0; write 0-1"),
     ],
 )
 def test_a_word_that_names_none_or_several_changes_nothing(tgpu, service, word, complaint):
@@ -89,3 +89,60 @@ def test_a_node_without_jobs_cannot_be_drained(tgpu, service, node, complaint):
     assert outcome.code == 2
     assert complaint in outcome.err
     assert service.changes == []
+
+
+# -- several nodes --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nodes(service: ScreenService) -> ScreenService:
+    """Two of two GPUs each."""
+    service.gpus = some_gpus(
+        *(
+            a_gpu(index, uuid=f"GPU-{node}{index}", node=node, gpu_name=f"{node}/{index}")
+            for node in ("local", "b")
+            for index in (0, 1)
+        )
+    )
+    return service
+
+
+@pytest.mark.parametrize(
+    ("word", "paused"),
+    [
+        ("b/1", ["pause b/1"]),
+        ("b/0-1", ["pause b/0", "pause b/1"]),
+        ("b/0,local/1", ["pause b/0", "pause local/1"]),
+        ("GPU-b1", ["pause b/1"]),
+        ("b", ["pause b/0", "pause b/1"]),
+    ],
+)
+def test_a_gpu_of_a_node_goes_by_its_name(tgpu, nodes, word, paused):
+    outcome = tgpu("pause-gpu", word)
+    assert outcome.code == 0, outcome.err
+    assert nodes.changes == paused
+    name = paused[0].removeprefix("pause ")
+    assert outcome.out.splitlines()[0] == f"GPU {name} is paused: paused by an operator"
+    assert "tgpu resume-gpu " + " ".join(p.removeprefix("pause ") for p in paused) in outcome.err
+
+
+def test_a_node_among_several_must_be_named_to_be_drained(tgpu, nodes):
+    outcome = tgpu("drain")
+    assert outcome.code == 2
+    assert "jobs run on several nodes" in outcome.err
+    assert "name the one to drain: local, b" in outcome.err
+    assert nodes.changes == []
+    outcome = tgpu("drain", "b")
+    assert outcome.out == "node b takes no new jobs: 2 of 2 GPUs\n"
+    assert "tgpu drain b --undo" in outcome.err
+    assert nodes.changes == ["pause b/0", "pause b/1"]
+    assert tgpu("drain", "b", "--undo").out.splitlines() == [
+        "GPU b/0 takes jobs again (now free)",
+        "GPU b/1 takes jobs again (now free)",
+    ]
+
+
+def test_a_word_that_names_nothing_is_told_the_nodes(tgpu, nodes):
+    outcome = tgpu("pause-gpu", "fast-one")
+    assert outcome.code == 2
+    assert "or one of the nodes local, b" in outcome.err

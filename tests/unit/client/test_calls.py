@@ -71,6 +71,8 @@ EXAMPLES: list[Call[object]] = [
     calls.gpus(),
     calls.pause_gpu(0, "hot"),
     calls.resume_gpu(0),
+    calls.pause_gpu("b/3", "fan"),
+    calls.resume_gpu("b/3"),
     calls.adopt(4711, "default", "default", ""),
     calls.nodes(),
     calls.get_node("box"),

@@ -46,7 +46,7 @@ def test_a_job_that_ran_once_has_its_wait_and_its_gpu_time() -> None:
     assert (found.wait_ms, found.run_ms, found.gpu_millis_ms) == (1_000, 4_000, 8_000_000)
     assert found.complete
     (attempt,) = found.attempts
-    assert (attempt.attempt, attempt.gpus, attempt.ended_at) == (1, (0, 1), 5_101)
+    assert (attempt.attempt, attempt.gpus, attempt.ended_at) == (1, (("n0", 0), ("n0", 1)), 5_101)
     assert attempt.fault is None
 
 

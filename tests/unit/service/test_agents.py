@@ -43,7 +43,7 @@ def now() -> Ticking:
 
 @pytest.fixture
 def agents(box: Box, now: Ticking) -> Agents:
-    return Agents(box.service.writer, box.service.store, 30, now)
+    return Agents(box.service.writer, box.service.store, 30, now, own=["local"])
 
 
 async def test_a_node_is_online_until_it_was_silent_for_long(agents, now):

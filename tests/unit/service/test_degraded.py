@@ -65,8 +65,9 @@ async def test_a_driver_that_keeps_failing_starts_no_jobs_until_it_answers() -> 
         await box.submit(a_submission(job_id="waits"))
         assert await box.tick() == []
         driver.broken = None
-        breaker = box.service._watch.breaker
-        box.service._watch.breaker = type(breaker)(breaker.state, 3, -(10**9), breaker.problem)
+        watch = box.service.machines[0].watch
+        breaker = watch.breaker
+        watch.breaker = type(breaker)(breaker.state, 3, -(10**9), breaker.problem)
         await box.service.lookout.look()
         assert problems_of_gpus(box) == {None}
         assert box.service.problems() == []
@@ -81,9 +82,12 @@ async def test_by_old_readings_nobody_is_idle() -> None:
         await box.run("j")
         driver.broken = "Unknown Error"
         looked: list[object] = []
-        box.service.lookout.jobs.observe = lambda *given: looked.append(given)  # type: ignore[method-assign, assignment]  # only counted
+        box.service.lookout.jobs._steps = lambda *given: looked.append(given) or ()  # type: ignore[method-assign, func-returns-value]  # only counted
         await box.service.lookout.look()
         assert looked == []
+        driver.broken = None
+        await box.service.lookout.look()
+        assert len(looked) == 1
 
 
 async def test_ends_are_recorded_while_the_driver_fails() -> None:

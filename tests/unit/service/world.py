@@ -1,6 +1,6 @@
 """Services for tests: real commands, a store in memory, simulated GPUs, a clock that is told."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -24,6 +24,7 @@ from tgpu.service.attempt_key import attempt_key
 from tgpu.service.attempts import LaunchSettings
 from tgpu.service.clock import Clock, ManualClock
 from tgpu.service.hardware import Hardware, HardwareRules
+from tgpu.service.machines import Machine
 from tgpu.service.observer import Observer
 from tgpu.service.predictions import Predictions
 from tgpu.service.sealing import Sealer
@@ -76,10 +77,17 @@ class FailingStore(MemoryStore):
 class Box:
     """One open service, and short words for what tests do with it."""
 
-    def __init__(self, service: Service, engine: FakeEngine | None, gpus: SimulatedProvider):
+    def __init__(
+        self,
+        service: Service,
+        engine: FakeEngine | None,
+        gpus: SimulatedProvider,
+        others: Mapping[str, SimulatedProvider],
+    ) -> None:
         self.service = service
         self.engine_or_none = engine
         self.gpus = gpus
+        self.gpus_of = {NODE: gpus, **others}  # by node
 
     @property
     def engine(self) -> FakeEngine:
@@ -128,18 +136,22 @@ async def a_box(
     observers: Sequence[Observer] = (),
     hardware_rules: HardwareRules | None = None,
     predictions: Predictions | None = None,
+    nodes: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Box]:
-    """A service on a clock that stands still; `leases`: without an engine."""
+    """A service on a clock that stands still; `leases`: without an engine. `nodes` are other
+    machines on which the engine runs jobs: their names, and GPUs as `sim:2xA100`."""
     clock = clock or ManualClock()
     scheduling = {name: settings.pop(name) for name in _SCHEDULING if name in settings}
     fake = None if leases else engine or FakeEngine(clock=clock.now)
     provider = provider or SimulatedProvider(gpus)
+    others = {name: SimulatedProvider(spec) for name, spec in (nodes or {}).items()}
     service = Service(
         store=store or MemoryStore(),
         engine=_as_engine(fake),
         watch=DeviceWatch(provider),
         hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True, rules=hardware_rules),
+        machines=[a_machine(name, gpus, hardware_rules) for name, gpus in others.items()],
         clock=clock,
         observers=observers,
         predictions=predictions,
@@ -159,9 +171,23 @@ async def a_box(
     )
     await service.open()
     try:
-        yield Box(service, fake, provider)
+        yield Box(service, fake, provider, others)
     finally:
         await service.close()
+
+
+def a_machine(name: str, gpus: SimulatedProvider, rules: HardwareRules | None = None) -> Machine:
+    """Another machine than the service's own, with simulated GPUs, where the engine runs jobs."""
+    hardware = Hardware(
+        NodeId(name),
+        256_000,
+        2_000_000,
+        simulated=True,
+        rules=rules,
+        engine=FakeEngine.name,
+        is_here=False,
+    )
+    return Machine(hardware, DeviceWatch(gpus))
 
 
 def _as_engine(fake: FakeEngine | None) -> Engine | None:

@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 from tests.contract.store.builders import a_job, started
 from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request
+from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request, Where
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
-from tgpu.core.node import Gpu, Node
+from tgpu.core.node import Gpu, GpuName, Node
 from tgpu.core.tenant import Tenant, Tier
 from tgpu.store import codec
 
@@ -25,8 +26,25 @@ def test_progress_always_names_the_state() -> None:
 def test_a_node_without_and_with_gpus_comes_back() -> None:
     bare = Node(NodeId('"gpus":[]'), (), 1, 2)
     full = Node(NodeId("n"), (Gpu(0, "u", "A100", 1), Gpu(1, "v", "A100", 1, 3)), 1, 2, True)
-    for node in (bare, full):
+    reporting = Node(NodeId("b"), (Gpu(0, "u", "A100", 1),), 1, 2, engine="")
+    for node in (bare, full, reporting):
         assert codec.decode_node(codec.node_text(node)) == node
+
+
+def test_a_node_of_an_older_version_runs_jobs_through_the_local_engine() -> None:
+    found = codec.decode_node('{"node_id":"local","gpus":[],"cpu_millis":1,"mem_mib":2}')
+    assert found == Node(NodeId("local"), (), 1, 2)
+    assert found.engine == "local"
+
+
+def test_gpus_that_a_job_names_come_back_with_and_without_nodes() -> None:
+    where = Where(gpus=(0, GpuName(NodeId("b"), 1)), not_gpus=(GpuName(NodeId("c"), 2),))
+    job = replace(a_job("a"), request=Request(1000, where=where))
+    text = codec.facts_text(job)
+    assert json.loads(text)["request"]["where"] == {"gpus": [0, ["b", 1]], "not_gpus": [["c", 2]]}
+    found = codec.SharedValues().job(JobId("a"), "t", 1, text)
+    assert found.request.where == where
+    assert isinstance(found.request.where.gpus[1], GpuName)
 
 
 def test_equal_texts_become_the_same_objects() -> None:

@@ -75,6 +75,7 @@ def test_a_start_says_on_which_gpus_after_what_wait(said):
             "node": "n0",
             "gpu_type": "A100",
             "gpu_ids": [0, 3],
+            "gpu_names": ["n0/0", "n0/3"],
             "required_gpus": 1.5,
             "waited_seconds": 60.0,
         }

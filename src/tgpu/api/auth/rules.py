@@ -64,6 +64,8 @@ RULES: Final[dict[tuple[str, str], Permission]] = {
     ("GET", "/api/v1/gpus"): _READ,
     ("POST", "/api/v1/gpus/{index}/pause"): Permission.CONTROL_GPUS,
     ("POST", "/api/v1/gpus/{index}/resume"): Permission.CONTROL_GPUS,
+    ("POST", "/api/v1/gpus/{node}/{index}/pause"): Permission.CONTROL_GPUS,
+    ("POST", "/api/v1/gpus/{node}/{index}/resume"): Permission.CONTROL_GPUS,
     ("POST", "/api/v1/adopt"): Permission.CONTROL_GPUS,
     ("GET", "/api/v1/nodes"): Permission.SEE_CLUSTER,
     ("GET", "/api/v1/nodes/{name}"): Permission.SEE_CLUSTER,

@@ -10,7 +10,6 @@ from tgpu.api.grpc.messages import fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
 from tgpu.api.nodes import readings_of, registration_of
 from tgpu.api.rest.view import iso
-from tgpu.service.agents import Agents
 from tgpu.service.clock import WallClock
 from tgpu.service.service import Service
 from tgpu.wire import scheduler_pb2 as pb
@@ -26,9 +25,11 @@ class AgentServicer(rpc.AgentServiceServicer):
     async def RegisterAgent(
         self, request: pb.RegisterAgentRequest, context: Context
     ) -> pb.RegisterAgentReply:
-        agents = self._agents()
+        service = self._service()
+        agents = service.agents
         body = AgentRegistration.model_validate(fields_of(request))
         await agents.register(registration_of(body, _address(context.peer())), body.instance)
+        await service.agent_nodes.observe(body.name)
         return pb.RegisterAgentReply(
             name=body.name, offline_after_seconds=agents.offline_after_seconds
         )
@@ -40,31 +41,36 @@ class AgentServicer(rpc.AgentServiceServicer):
         with ExitStack() as stack:
             is_first = True
             async for request in requests:
-                beat = _take(self._agents(), decoded(request))
+                beat = await _take(self._service(), decoded(request))
                 if is_first:
                     is_first = False
-                    stack.enter_context(self._agents().streaming(beat.name, beat.instance))
+                    agents = self._service().agents
+                    stack.enter_context(agents.streaming(beat.name, beat.instance))
                 await context.write(pb.HeartbeatReply(at=iso(WallClock().now())))
 
     @answering
     async def ReportMetrics(
         self, request: pb.ReportMetricsRequest, context: Context
     ) -> pb.ReportMetricsReply:
-        _take(self._agents(), request)
+        await _take(self._service(), request)
         return pb.ReportMetricsReply()
 
-    def _agents(self) -> Agents:
+    def _service(self) -> Service:
         service = self._find_service()
         if service is None:
             raise NotReady
-        return service.agents
+        return service
 
 
-def _take(agents: Agents, request: pb.HeartbeatRequest | pb.ReportMetricsRequest) -> AgentBeat:
+async def _take(
+    service: Service, request: pb.HeartbeatRequest | pb.ReportMetricsRequest
+) -> AgentBeat:
     content: dict[str, Any] = fields_of(request)
     beat = AgentBeat.model_validate(content)
     readings = None if beat.readings is None else readings_of(beat.readings)
-    agents.hear(beat.name, beat.instance, readings)
+    service.agents.hear(beat.name, beat.instance, readings)
+    if readings is not None:
+        await service.agent_nodes.observe(beat.name)
     return beat
 
 

@@ -13,6 +13,7 @@ from tgpu.wire.grpc_v1 import REQUESTS
 # More than any field may have; the models say how many each does. Making objects of a million
 # entries that nobody will take would hold everybody else up.
 _MOST_ENTRIES: Final = 100_000
+_GPU_LISTS: Final = ("allowed", "excluded")
 _M = TypeVar("_M", bound=Message)
 
 
@@ -24,6 +25,16 @@ def fields_of(message: Message) -> dict[str, Any]:
     return {field.name: _plain(field, value) for field, value in message.ListFields()}
 
 
+def submit_fields_of(message: Message) -> dict[str, Any]:
+    """The same of a submission, where REST has one list for indexes and for names of GPUs."""
+    fields = fields_of(message)
+    for which in _GPU_LISTS:
+        names = fields.pop(f"{which}_gpu_names", [])
+        if names:
+            fields[f"{which}_gpus"] = [*fields.get(f"{which}_gpus", []), *names]
+    return fields
+
+
 def check_bounds(request: Message) -> None:
     """pydantic's ValidationError for what is too long, too many or too large."""
     REQUESTS[request.DESCRIPTOR.name].model_validate(fields_of(request))
@@ -32,7 +43,19 @@ def check_bounds(request: Message) -> None:
 def fill(message: _M, model: BaseModel) -> _M:
     """The message with what the model says. What the message has no field for is left out."""
     content = model.model_dump(mode="json", exclude_none=True)
+    if "constraints" in content:
+        content["constraints"] |= _gpus_apart(content["constraints"])
     return ParseDict(content, message, ignore_unknown_fields=True)
+
+
+def _gpus_apart(constraints: dict[str, Any]) -> dict[str, Any]:
+    """Indexes and names each in a list of their own."""
+    apart: dict[str, Any] = {}
+    for which in _GPU_LISTS:
+        words = constraints.get(f"{which}_gpus", [])
+        apart[f"{which}_gpus"] = [word for word in words if isinstance(word, int)]
+        apart[f"{which}_gpu_names"] = [word for word in words if isinstance(word, str)]
+    return apart
 
 
 def _plain(field: FieldDescriptor, value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Final
 from google.protobuf.json_format import ParseDict
 
 from tgpu.api.auth.grpc_gate import grpc_caller
-from tgpu.api.grpc.messages import check_bounds, fields_of, fill
+from tgpu.api.grpc.messages import check_bounds, fields_of, fill, submit_fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
 from tgpu.api.nodes import node_models
 from tgpu.api.rest.access import checked_submission, looking, visible_job
@@ -53,7 +53,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     @answering
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobReply:
         service = self._service()
-        wanted = submission_of(SubmitRequest.model_validate(fields_of(request)))
+        wanted = submission_of(SubmitRequest.model_validate(submit_fields_of(request)))
         submitted = await service.jobs.submit(
             await checked_submission(service, grpc_caller(), wanted)
         )

@@ -1,28 +1,32 @@
 """/api/v1: health, cluster status, GPUs."""
 
 import os
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from fastapi import Path, Request
 
 from tgpu import __version__
+from tgpu.api.nodes import is_online, job_nodes
 from tgpu.api.rest.access import caller_of, service_of, sight, tenant_for, visible_counts
+from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.problem import Problem
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso, job_model
 from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId
+from tgpu.core.ids import JobId, NodeId
 from tgpu.core.ledger import NodeUse
 from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.core.node import Gpu
+from tgpu.core.node import Gpu, GpuChoice, GpuName
 from tgpu.core.units import GPU
 from tgpu.devices.api import GpuProcess, GpuReading
 from tgpu.service.audit import concerns
 from tgpu.service.bookings import bookings_of
-from tgpu.service.hardware import GpuProcesses
+from tgpu.service.hardware import GpuProcesses, Hardware
 from tgpu.service.identity import Permission, Principal
 from tgpu.service.processes import Who
 from tgpu.service.service import Service
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import mask_text
 from tgpu.wire.v1 import (
     AdoptRequest,
@@ -83,13 +87,14 @@ def _in_outline(service: Service, caller: Principal, status: ClusterStatus) -> C
 def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
     state = service.state
     uses = list(state.ledger.nodes.values())
-    agents = service.agents.all()
+    agents = [a for a in service.agents.all() if a.registration.name not in state.ledger.nodes]
     snapshot = service.hardware.snapshot
     counts = {str(name): state.counts[name] for name in JobState}
     running = sum(state.counts[name] for name in PLACED)
     return ClusterStatus(
         total_nodes=len(uses) + len(agents),
-        online_nodes=len(uses) + sum(map(service.agents.is_online, agents)),
+        online_nodes=sum(is_online(service, use.node.node_id) for use in uses)
+        + sum(map(service.agents.is_online, agents)),
         total_gpus=sum(len(use.node.gpus) for use in uses)
         + sum(len(agent.registration.gpus) for agent in agents),
         # Of those that jobs can have: the GPUs of agents are only shown.
@@ -154,10 +159,17 @@ def _without_job(problem: str | None) -> str | None:
 
 @router.post("/api/v1/gpus/{index}/pause")
 async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = None) -> GpuModel:
-    """Give a GPU no new jobs; what runs on it goes on."""
-    service = service_of(request)
-    await service.pause_gpu(index, (body or PauseRequest()).reason)
-    return _one(service, index)
+    """Give a GPU no new jobs; what runs on it goes on. Where jobs run on one node alone."""
+    return await _pause(request, index, (body or PauseRequest()).reason)
+
+
+@router.post("/api/v1/gpus/{node}/{index}/pause")
+async def pause_named(
+    request: Request, node: Name, index: GpuIndex, body: PauseRequest | None = None
+) -> GpuModel:
+    """Give a GPU of this node no new jobs; what runs on it goes on."""
+    name = GpuName(NodeId(node), index)
+    return await _pause(request, name, (body or PauseRequest()).reason)
 
 
 @router.post("/api/v1/adopt", status_code=201)
@@ -173,43 +185,66 @@ async def adopt(request: Request, body: AdoptRequest) -> JobModel:
 @router.post("/api/v1/gpus/{index}/resume")
 async def resume(request: Request, index: GpuIndex) -> GpuModel:
     """Give a paused GPU jobs again, or one that is on probation after an error."""
+    return await _pause(request, index, None)
+
+
+@router.post("/api/v1/gpus/{node}/{index}/resume")
+async def resume_named(request: Request, node: Name, index: GpuIndex) -> GpuModel:
+    """The same of a GPU of this node."""
+    return await _pause(request, GpuName(NodeId(node), index), None)
+
+
+async def _pause(request: Request, choice: GpuChoice, reason: str | None) -> GpuModel:
     service = service_of(request)
-    await service.pause_gpu(index, None)
-    return _one(service, index)
-
-
-def _one(service: Service, index: int) -> GpuModel:
+    name = await service.pause_gpu(choice, reason)
     for gpu in _gpu_list(service).gpus:
-        if gpu.index == index:
+        if (gpu.node, gpu.index) == name:
             return gpu
-    raise Problem(404, "NOT_FOUND", f"no GPU {index}")
+    raise Problem(404, "NOT_FOUND", f"no GPU {gpu_name(*name)}")  # it went meanwhile
 
 
 def _gpu_list(service: Service) -> GpuList:
     snapshot = service.hardware.snapshot
-    readings = {g.index: g for g in snapshot.gpus} if snapshot is not None else {}
-    use = service.state.ledger.nodes.get(service.hardware.node_id)
-    models = []
-    for gpu in use.node.gpus if use is not None else ():
-        if use is not None:
-            models.append(_gpu_model(service, use, gpu, readings.get(gpu.index)))
+    jobs = _jobs_by_gpu(service)
     return GpuList(
         provider=snapshot.provider if snapshot is not None else "",
         simulated=service.hardware.simulated,
         problem=snapshot.problem if snapshot is not None else None,
         node=service.hardware.node_id,
-        gpus=models,
+        gpus=[
+            model
+            for node in job_nodes(service)
+            for model in _gpu_models(service, service.state.ledger.node(node.node_id), jobs)
+        ],
     )
 
 
-def _gpu_model(service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None) -> GpuModel:
+def _jobs_by_gpu(service: Service) -> dict[GpuName, list[str]]:
+    found: dict[GpuName, list[str]] = {}
+    for entry in service.state.placed():
+        placement = entry.progress.placement
+        for name in placement.gpus() if placement is not None else ():
+            found.setdefault(name, []).append(entry.job.job_id)
+    return found
+
+
+def _gpu_models(
+    service: Service, use: NodeUse, jobs: Mapping[GpuName, list[str]]
+) -> Iterator[GpuModel]:
+    node_id = use.node.node_id
+    hardware = service.hardware_of(node_id)
+    snapshot = hardware.snapshot if hardware is not None else None
+    readings = {g.index: g for g in snapshot.gpus} if snapshot is not None else {}
+    for gpu in use.node.gpus:
+        held = jobs.get(GpuName(node_id, gpu.index), [])
+        yield _gpu_model(service, use, gpu, readings.get(gpu.index), held)
+
+
+def _gpu_model(
+    service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None, jobs: list[str]
+) -> GpuModel:
     taken = use.gpu_millis.get(gpu.index, 0)
-    jobs: list[str] = [
-        entry.job.job_id
-        for entry in service.state.placed()
-        if entry.progress.placement is not None
-        and any(share.gpu_index == gpu.index for share in entry.progress.placement.shares)
-    ]
+    hardware = service.hardware_of(use.node.node_id)
     return GpuModel(
         index=gpu.index,
         uuid=gpu.uuid,
@@ -227,11 +262,13 @@ def _gpu_model(service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | N
         paused=gpu.paused,
         problem=gpu.problem,
         foreign=gpu.foreign,
-        slow=service.hardware.slow.get(gpu.index),
+        slow=None if hardware is None else hardware.slow.get(gpu.index),
         slice_of=gpu.slice_of,
         mps=reading.mps if reading is not None else None,
-        processes=_processes(service, gpu, reading),
+        processes=_processes(service, hardware, gpu, reading),
         reservations=_reservations(service, use, gpu),
+        node=use.node.node_id,
+        gpu_name=gpu_name(use.node.node_id, gpu.index),
     )
 
 
@@ -262,9 +299,12 @@ def _status(gpu: Gpu, taken: int) -> str:
     return "busy" if taken == GPU else "shared"
 
 
-def _processes(service: Service, gpu: Gpu, reading: GpuReading | None) -> list[GpuProcessModel]:
+def _processes(
+    service: Service, hardware: Hardware | None, gpu: Gpu, reading: GpuReading | None
+) -> list[GpuProcessModel]:
     """Who is on it, as the kernel told when it was last read."""
-    there = service.hardware.processes.get(gpu.index, GpuProcesses())
+    known = hardware.processes if hardware is not None else {}
+    there = known.get(gpu.index, GpuProcesses())
     whos = {who.pid: who for who in there.whos}
     now = service.clock.now()
     return [

@@ -3,12 +3,12 @@
 import math
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import (
     ANYWHERE,
     Dependency,
@@ -18,9 +18,11 @@ from tgpu.core.job import (
     Request,
     Where,
 )
+from tgpu.core.node import GpuChoice, GpuName
 from tgpu.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from tgpu.service.submission import RunIn, SizeBy, Submission, parse_indexes
 from tgpu.wire.bounds import LONGEST_ARGUMENT, WIDEST
+from tgpu.wire.gpu_names import GPU_REMEDY, as_word, in_order, read_gpu
 from tgpu.wire.masking import MASK
 from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import LONGEST_COUNT, SubmitRequest
@@ -30,7 +32,7 @@ _PARAMETER = re.compile(r"[A-Za-z0-9_.-]+")
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 # No program can be told by these: nothing but the kernel acts on them.
 _UNHEARD: Final = (signal.SIGKILL, signal.SIGSTOP)
-_T = TypeVar("_T", int, str)
+_T = TypeVar("_T")
 _LONGEST_SECONDS = 100 * 365 * 86_400  # a hundred years: a typing error, not a limit
 
 
@@ -131,12 +133,21 @@ def _where(body: SubmitRequest) -> Where:
         if not _LABEL.fullmatch(name):
             remedy = "a label is letters, digits, '_', '.', '/' and '-', as in rack=r1"
             raise InvalidRequest("labels", f"{name}={value}", remedy)
+    gpus, not_gpus = (
+        _gpus(field, words)
+        for field, words in (
+            ("allowed_gpus", body.allowed_gpus),
+            ("excluded_gpus", body.excluded_gpus),
+        )
+    )
+    _refuse_both("nodes", body.nodes, body.excluded_nodes)
+    _refuse_both("allowed_gpus", map(as_word, gpus), map(as_word, not_gpus))
     where = Where(
         gpu_types=tuple(body.gpu_types) if len(body.gpu_types) > 1 else (),
         gpu_mem_each_mib=body.gpu_memory_each_mb,
-        gpus=_allowed("allowed_gpus", body.allowed_gpus, body.excluded_gpus),
-        not_gpus=tuple(sorted(set(body.excluded_gpus))),
-        nodes=_allowed("nodes", body.nodes, body.excluded_nodes),
+        gpus=gpus,
+        not_gpus=not_gpus,
+        nodes=tuple(sorted(set(body.nodes))),
         not_nodes=tuple(sorted(set(body.excluded_nodes))),
         labels=tuple(sorted(body.labels.items())),
         exclusive=body.exclusive,
@@ -146,12 +157,23 @@ def _where(body: SubmitRequest) -> Where:
     return ANYWHERE if where == ANYWHERE else where  # one object for the many that do not care
 
 
-def _allowed(field: str, allowed: Sequence[_T], excluded: Sequence[_T]) -> tuple[_T, ...]:
-    """Those that may be; the same both allowed and excluded is a slip."""
-    both = sorted(set(allowed) & set(excluded))
+def _gpus(field: str, words: Sequence[int | str]) -> tuple[GpuChoice, ...]:
+    found: set[int | tuple[str, int]] = set()
+    for word in words:
+        try:
+            found.add(read_gpu(word) if isinstance(word, str) else word)
+        except ValueError:
+            raise InvalidRequest(field, word, GPU_REMEDY) from None
+    return tuple(
+        one if isinstance(one, int) else GpuName(NodeId(one[0]), one[1]) for one in in_order(found)
+    )
+
+
+def _refuse_both(field: str, allowed: Iterable[_T], excluded: Iterable[_T]) -> None:
+    """The same both allowed and excluded is a slip."""
+    both = sorted(set(allowed) & set(excluded), key=str)
     if both:
         raise InvalidRequest(field, both[0], "is both allowed and excluded; leave it out of one")
-    return tuple(sorted(set(allowed)))
 
 
 def _refuse_twice(field: str, names: Sequence[str]) -> None:

@@ -17,13 +17,14 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
 from tgpu.api.streams import HeldStream, Streams, streams_of
 from tgpu.core.errors import InvalidRequest, SchedulerError
-from tgpu.core.ids import JobId
+from tgpu.core.ids import JobId, NodeId
 from tgpu.devices.api import Snapshot
 from tgpu.service.feed import SlowReader, Subscription
 from tgpu.service.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.identity import Permission
 from tgpu.service.service import Service
 from tgpu.wire.events_v1 import EventList, EventModel
+from tgpu.wire.gpu_names import gpu_name
 
 router = APIRouter(tags=["events"])
 
@@ -173,9 +174,12 @@ class _Telling:
                 task.cancel()
 
     async def _tell_readings(self, send: Send) -> None:
+        newest = self.service.newest_readings
+        position = newest.position
         while True:
-            snapshot = await self.service.hardware.next_reading()
-            await send([_text(_reading(self.service, snapshot))])
+            found = await newest.after(position)
+            position = newest.position
+            await send([_text(_reading(self.service, *each)) for each in found])
 
 
 async def _lines(telling: _Telling, subscription: Subscription) -> AsyncIterator[bytes]:
@@ -288,10 +292,11 @@ def _model(event: FeedEvent) -> EventModel:
     )
 
 
-def _reading(service: Service, snapshot: Snapshot) -> EventModel:
+def _reading(service: Service, node_id: NodeId, snapshot: Snapshot) -> EventModel:
     gpus = [
         {
             "index": gpu.index,
+            "gpu_name": gpu_name(node_id, gpu.index),
             "uuid": gpu.uuid,
             "temperature_c": gpu.temperature_c,
             "utilisation_percent": gpu.utilisation_percent,
@@ -304,5 +309,5 @@ def _reading(service: Service, snapshot: Snapshot) -> EventModel:
         seq=service.feed.last_seq,
         at=iso(service.clock.now()),
         kind="gpu_reading",
-        data={"node": service.hardware.node_id, "gpus": gpus, "problem": snapshot.problem},
+        data={"node": node_id, "gpus": gpus, "problem": snapshot.problem},
     )

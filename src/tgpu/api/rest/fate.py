@@ -11,13 +11,14 @@ _Sentence = tuple[str, str]  # and the command to go on with
 def fate_of(
     stored: StoredJob,
     cause: str | None,
+    gpus: str,
     standing: Observation | None = None,
     place: Place | None = None,
 ) -> ReasonModel:
-    """`standing`: what the engine says of one that it has not started, or cannot reach. `place`:
-    where it has put one that it bound itself."""
+    """`gpus`: the names of those that it has. `standing`: what the engine says of one that it has
+    not started, or cannot reach. `place`: where it has put one that it bound itself."""
     progress, job_id = stored.progress, stored.job.job_id
-    gpus = _gpus(progress, place)
+    gpus = f"GPU {gpus}" if place is None else _place_text(place)
     sentences = {
         JobState.SCHEDULED: (f"is being started on {gpus}", f"tgpu show {job_id}"),
         JobState.RUNNING: _runs(progress, job_id, gpus),
@@ -33,11 +34,7 @@ def fate_of(
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
 
 
-def _gpus(progress: Progress, place: Place | None) -> str:
-    if place is None:
-        placement = progress.placement
-        shares = () if placement is None else placement.shares
-        return "GPU " + ", ".join(str(share.gpu_index) for share in shares)
+def _place_text(place: Place) -> str:
     parts = []
     for part in place.parts:
         gpus = ", ".join(str(share.gpu_index) for share in part.shares)

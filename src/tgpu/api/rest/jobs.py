@@ -26,7 +26,7 @@ from tgpu.api.rest.prediction import predicted_job_model
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.selection import cancel_array
 from tgpu.api.rest.standing import highest_priority
-from tgpu.api.rest.view import job_model, shown_cause
+from tgpu.api.rest.view import gpu_text, job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
 from tgpu.core.ids import JobId, TenantId
@@ -226,6 +226,7 @@ async def why(request: Request, job: Name) -> WhyAnswer:
             reason=fate_of(
                 stored,
                 shown_cause(service, stored),
+                gpu_text(service, stored.progress.placement),
                 service.standing_of(job_id),
                 service.place_of(job_id),
             ),

@@ -50,7 +50,7 @@ async def _lines(
         last_seq=last_seq,
         after=after,
         settings=service.settings.recorded or None,
-        nodes=[codec.node_text(ledger.node(node_id).node) for node_id in ledger.node_ids()],
+        nodes=[codec.node_text(node) for node in ledger.known_nodes()],
         tenants=[codec.tenant_text(ledger.tenants[key].tenant) for key in sorted(ledger.tenants)],
     )
     seq, count = after, 0

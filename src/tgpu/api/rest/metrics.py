@@ -5,6 +5,7 @@ from statistics import fmean, median
 
 from fastapi import APIRouter, Request
 
+from tgpu.api.nodes import job_nodes
 from tgpu.api.rest.access import (
     caller_of,
     service_of,
@@ -17,6 +18,7 @@ from tgpu.core.units import SECOND
 from tgpu.service.identity import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
 
 router = APIRouter(tags=["cluster"])
@@ -74,16 +76,18 @@ def _runs(ended: Sequence[StoredJob]) -> RunsModel:
 
 
 def _gpus(service: Service) -> list[GpuUseModel]:
-    use = service.state.ledger.nodes.get(service.hardware.node_id)
     return [
         GpuUseModel(
             index=gpu.index,
+            node=node.node_id,
+            gpu_name=gpu_name(node.node_id, gpu.index),
             uuid=gpu.uuid,
             mean_percent=round(busy.mean_percent, 1),
             peak_percent=busy.peak_percent,
             readings=busy.readings,
             paused=gpu.paused,
         )
-        for gpu in (use.node.gpus if use is not None else ())
-        for busy in (service.gpu_use.of(gpu.uuid),)
+        for node in job_nodes(service)
+        for gpu in node.gpus
+        for busy in (service.gpu_use.of(node.node_id, gpu.uuid),)
     ]

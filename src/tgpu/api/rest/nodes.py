@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from tgpu.api.nodes import node_model, node_models, refuse_local
+from tgpu.api.nodes import node_model, node_models, refuse_own
 from tgpu.api.rest.access import service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.wire.nodes_v1 import NodeList, NodeModel
@@ -26,6 +26,6 @@ async def get_node(request: Request, name: Name) -> NodeModel:
 async def forget_node(request: Request, name: Name) -> Response:
     """Forget an offline machine; its agent can register again."""
     service = service_of(request)
-    refuse_local(service, name)
-    await service.agents.forget(name)
+    refuse_own(service, name)
+    await service.agent_nodes.forget(name)
     return Response(status_code=204)

@@ -7,11 +7,13 @@ from fastapi import APIRouter, Request
 from tgpu.api.rest.access import caller_of, service_of, visible_job
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.shown import shown_detail
-from tgpu.api.rest.view import iso, shown_cause
+from tgpu.api.rest.view import gpus_text, iso, shown_cause
 from tgpu.core.estimate import Announced
 from tgpu.core.receipt import AttemptUse
 from tgpu.core.units import GPU, GPU_HOUR, SECOND
 from tgpu.service.job_receipt import job_receipt
+from tgpu.service.service import Service
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 router = APIRouter(tags=["jobs"])
@@ -43,12 +45,12 @@ async def receipt(request: Request, job: Name) -> ReceiptModel:
         lost_gpu_hours=_hours(progress.lost_gpu_millis_ms),
         peak_gpu_memory_mb=service.lookout.peaks.of_job(told.job_id),
         cost=_cost(service.settings.cost_per_gpu_hour, used.gpu_millis_ms),
-        attempts=[_attempt(each) for each in used.attempts],
+        attempts=[_attempt(service, each) for each in used.attempts],
         complete=used.complete,
     )
 
 
-def _attempt(use: AttemptUse) -> AttemptUseModel:
+def _attempt(service: Service, use: AttemptUse) -> AttemptUseModel:
     return AttemptUseModel(
         attempt=use.attempt,
         started_at=iso(use.started_at),
@@ -56,7 +58,9 @@ def _attempt(use: AttemptUse) -> AttemptUseModel:
         run_seconds=use.run_ms / SECOND,
         paused_seconds=use.paused_ms / SECOND,
         gpu_hours=_hours(use.gpu_millis_ms),
-        gpus=list(use.gpus),
+        gpus=[gpu.gpu_index for gpu in use.gpus if gpu.node_id == use.gpus[0].node_id],
+        gpu_names=[gpu_name(*gpu) for gpu in use.gpus],
+        gpu_text=gpus_text(service, use.gpus),
         failure=use.fault,
     )
 

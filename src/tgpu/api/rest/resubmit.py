@@ -9,6 +9,7 @@ from tgpu.core.ids import DEFAULT_QUEUE
 from tgpu.core.job import Detail, Job, Where
 from tgpu.core.stages.place import gpus_touched
 from tgpu.core.units import CPU, GPU, SECOND, gpus_text
+from tgpu.wire.gpu_names import as_word
 
 _GIB = 1024
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -55,7 +56,7 @@ def _resources(job: Job) -> Iterator[str]:
 def _where(where: Where) -> Iterator[str]:
     for option, indexes in (("--gpu-ids", where.gpus), ("--not-gpu-ids", where.not_gpus)):
         if indexes:
-            yield from (option, ",".join(map(str, indexes)))
+            yield from (option, ",".join(map(str, map(as_word, indexes))))
     for option, names in (("--node", where.nodes), ("--not-node", where.not_nodes)):
         if names:
             yield from (option, ",".join(names))

@@ -1,5 +1,6 @@
 """From stored jobs and readings to the answers of /api/v1."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from tgpu.api.rest.convert import signal_name
@@ -9,7 +10,7 @@ from tgpu.core import lifecycle
 from tgpu.core.estimate import Estimate
 from tgpu.core.job import ANYWHERE, Where
 from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.core.node import Placement
+from tgpu.core.node import GpuName, Placement
 from tgpu.core.preemption_cause import named_in, without_names
 from tgpu.core.reasons import Reason
 from tgpu.core.tenant import MembersSee
@@ -21,6 +22,7 @@ from tgpu.service.ownership import members_see
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
 from tgpu.wire.estimates_v1 import EstimateModel
+from tgpu.wire.gpu_names import as_word, gpu_name, names_text
 from tgpu.wire.v1 import (
     AfterModel,
     ArrayModel,
@@ -60,7 +62,9 @@ def job_model(service: Service, stored: StoredJob, waits: Reason | None) -> JobM
         submitted_at=iso(job.submitted_at),
         started_at=None if progress.started_at is None else iso(progress.started_at),
         ended_at=None if progress.ended_at is None else iso(progress.ended_at),
-        gpus=[share.gpu_index for share in placement.shares] if placement is not None else [],
+        gpus=placement.first_indexes() if placement is not None else [],
+        gpu_names=gpu_names(placement),
+        gpu_text=gpu_text(service, placement),
         node=placement.node_id if placement is not None else None,
         pid=progress.pid,
         exit_code=progress.exit_code,
@@ -142,8 +146,8 @@ def _constraints(where: Where) -> ConstraintsModel | None:
     return ConstraintsModel(
         gpu_types=list(where.gpu_types),
         gpu_memory_each_mb=where.gpu_mem_each_mib,
-        allowed_gpus=list(where.gpus),
-        excluded_gpus=list(where.not_gpus),
+        allowed_gpus=list(map(as_word, where.gpus)),
+        excluded_gpus=list(map(as_word, where.not_gpus)),
         nodes=list(where.nodes),
         excluded_nodes=list(where.not_nodes),
         labels=dict(where.labels),
@@ -151,6 +155,19 @@ def _constraints(where: Where) -> ConstraintsModel | None:
         same_island=where.same_island,
         spread=where.spread,
     )
+
+
+def gpu_names(placement: Placement | None) -> list[str]:
+    return [] if placement is None else [gpu_name(*gpu) for gpu in placement.gpus()]
+
+
+def gpu_text(service: Service, placement: Placement | None) -> str:
+    """ "0-1", or with several nodes "a/0-1,b/0"."""
+    return "" if placement is None else gpus_text(service, placement.gpus())
+
+
+def gpus_text(service: Service, gpus: Iterable[GpuName]) -> str:
+    return names_text(gpus, several_nodes=service.state.ledger.has_several_nodes)
 
 
 def _placements(placement: Placement) -> list[PlacementModel]:

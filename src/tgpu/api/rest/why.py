@@ -17,6 +17,7 @@ from tgpu.service.ownership import Sight
 from tgpu.service.service import Service
 from tgpu.service.why import Told
 from tgpu.store.api import StoredJob
+from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import MASK
 from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyAnswer
 
@@ -57,6 +58,7 @@ def _blocker(service: Service, one: Blocker, sight: Sight) -> BlockerModel:
         gpu_count=one.gpu_millis / GPU,
         node=one.node_id,
         gpus=list(one.gpus),
+        gpu_names=[gpu_name(*gpu) for gpu in one.held],
         ends_by=None if one.ends_by is None else iso(one.ends_by),
         paused=entry is not None and entry.progress.paused_at is not None,
     )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tgpu.core.errors import quoted
 from tgpu.wire.complaints import remedy_of
+from tgpu.wire.gpu_names import GPU_REMEDY
 from tgpu.wire.json_words import json_words
 from tgpu.wire.masking import MASK
 
@@ -23,8 +24,8 @@ _EXAMPLES: Final = {
     "params": 'like {"lr": ["0.1", "0.01"]}',
     "environment": 'like {"SEED": "1"}',
     "secrets": 'like {"HF_TOKEN": "…"}',
-    "allowed_gpus": "like [0, 1]",
-    "excluded_gpus": "like [0, 1]",
+    "allowed_gpus": 'like [0, 1] or ["b/0"]',
+    "excluded_gpus": 'like [0, 1] or ["b/0"]',
     "gpu_types": 'like ["H100", "A100"]',
     "nodes": 'like ["node-1"]',
     "excluded_nodes": 'like ["node-1"]',
@@ -35,6 +36,7 @@ _SHAPES: Final = frozenset({"list_type", "dict_type", "model_type", "model_attri
 _UNIONS: Final = ("gpu_count", "gpus", "num_gpus", "checkpoint_signal")
 # Where a value may be of several kinds, and naming the first of them would mislead.
 _INSTEAD: Final = {"checkpoint_signal": "must be a signal: USR1 or 10"}
+_GPU_LISTS: Final = ("allowed_gpus", "excluded_gpus")
 _PART: Final = 64  # characters of a name that somebody made up
 _PLACES: Final = ("body", "query", "path")
 
@@ -82,6 +84,8 @@ def _complaint(error: Mapping[str, Any]) -> dict[str, object]:
     if field.split(".", maxsplit=1)[0] == "secrets":
         value = MASK  # said without it, also to whoever sent it: answers are kept
     remedy = _INSTEAD.get(field) or remedy_of(error)
+    if field.partition(".")[0] in _GPU_LISTS and "." in field and not isinstance(value, int):
+        remedy = GPU_REMEDY  # a number is told what is wrong with it
     if kind in _SHAPES and field in _EXAMPLES:
         remedy += f", {_EXAMPLES[field]}"
     return {"field": field, "value": "" if kind == "missing" else quoted(value), "remedy": remedy}
@@ -92,6 +96,8 @@ def _field(place: Sequence[Any]) -> str:
     named = parts[1:] if parts and parts[0] in _PLACES else parts
     if named and named[0] in _UNIONS:
         named = named[:1]  # each member complains for itself, with its type's name at the end
+    elif named and named[0] in _GPU_LISTS:
+        named = named[:2]
     return ".".join(named) or "body"
 
 

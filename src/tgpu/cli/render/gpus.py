@@ -1,6 +1,7 @@
 """GPUs and the cluster's summary as tables and facts."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from tgpu.cli.durations import duration_text
@@ -37,12 +38,23 @@ _HOT_CELSIUS: Final = 85  # where data-centre GPUs begin to slow themselves down
 def gpu_grid(found: GpuList, now: int | None = None, *, allocated: bool = False) -> Grid:
     """With reservations where `now` says from when to look at them; `allocated`: how much of each
     jobs have."""
-    grid = Grid(_COLUMNS, tuple(_row(gpu, now) for gpu in found.gpus))
+    names = shown_names(found.gpus)
+    rows = zip(found.gpus, names, strict=True)
+    grid = Grid(_COLUMNS, tuple(_row(gpu, name, now) for gpu, name in rows))
     if not allocated:
         return grid
     shares = [Cell(f"{gpu.allocated:.0%}") for gpu in found.gpus]
-    rows = ((*row[:_AT], share, *row[_AT:]) for row, share in zip(grid.rows, shares, strict=True))
-    return Grid((*_COLUMNS[:_AT], _ALLOCATED, *_COLUMNS[_AT:]), tuple(rows))
+    both = zip(grid.rows, shares, strict=True)
+    return Grid(
+        (*_COLUMNS[:_AT], _ALLOCATED, *_COLUMNS[_AT:]),
+        tuple((*row[:_AT], share, *row[_AT:]) for row, share in both),
+    )
+
+
+def shown_names(gpus: Sequence[GpuModel]) -> list[str]:
+    """Their indexes, or with several nodes the names."""
+    several = len({gpu.node for gpu in gpus}) > 1
+    return [clean(gpu.gpu_name) if several else str(gpu.index) for gpu in gpus]
 
 
 def gpu_counts(found: GpuList) -> str:
@@ -55,15 +67,17 @@ def gpu_counts(found: GpuList) -> str:
 def provider_line(found: GpuList) -> str:
     """Where the figures come from, and what is wrong with the source."""
     source = "simulated" if found.simulated else f"through {clean(found.provider)}"
-    line = f"{gpu_counts(found).replace('simulated ', '')} on {clean(found.node)}, {source}"
+    nodes = list(dict.fromkeys([found.node, *(gpu.node for gpu in found.gpus if gpu.node)]))
+    on = clean(found.node) if len(nodes) == 1 else f"{len(nodes)} nodes ({clean(', '.join(nodes))})"
+    line = f"{gpu_counts(found).replace('simulated ', '')} on {on}, {source}"
     return line + (f": {sentence_text(found.problem)}" if found.problem else "")
 
 
 def process_lines(found: GpuList) -> list[Line]:
     """Every process on every GPU, ours and others'."""
     return [
-        (Cell(f"GPU {gpu.index}: {_process(process)}"),)
-        for gpu in found.gpus
+        (Cell(f"GPU {name}: {_process(process)}"),)
+        for gpu, name in zip(found.gpus, shown_names(found.gpus), strict=True)
         for process in gpu.processes
     ]
 
@@ -93,10 +107,10 @@ def status_details(status: ClusterStatus) -> list[Line]:
     return facts(pairs)
 
 
-def _row(gpu: GpuModel, now: int | None) -> tuple[Cell, ...]:
+def _row(gpu: GpuModel, name: str, now: int | None) -> tuple[Cell, ...]:
     use = "" if gpu.utilisation_percent is None else f"{gpu.utilisation_percent}%"
     return (
-        Cell(str(gpu.index)),
+        Cell(name),
         Cell(clean(gpu.gpu_type)),
         Cell(_status(gpu), _STYLES.get(gpu.status, "")),
         Cell(memory_bar(gpu.memory_used_mb, gpu.memory_mb)),

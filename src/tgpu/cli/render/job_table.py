@@ -22,7 +22,7 @@ from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.jobs import (
     STATE_STYLES,
     count_text,
-    gpu_indexes,
+    gpus_held,
 )
 from tgpu.cli.render.words import instant_ms, since
 from tgpu.wire.v1 import ClusterStatus, JobModel
@@ -70,7 +70,7 @@ _FIELDS: Final = {
     ),
     "on": _Field(
         Column("ON", least=3, leave_out=8, extra=True),
-        lambda job, _: gpu_indexes(job) if job.started_at and not _is_folded(job) else "",
+        lambda job, _: gpus_held(job) if job.started_at and not _is_folded(job) else "",
     ),
     "tenant": _Field(
         Column("TENANT", least=6, leave_out=6, want=10, extra=True),

@@ -23,6 +23,7 @@ from tgpu.cli.render.words import (
     sentence_text,
     since,
 )
+from tgpu.wire.gpu_names import names_text, words_text
 from tgpu.wire.masking import given_values, mask_values
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
 
@@ -241,8 +242,7 @@ def _place(job: JobModel) -> str:
             f"worker {rank}: GPU {index_ranges(part.gpus)} of {clean(part.node)}"
             for rank, part in enumerate(job.placements)
         )
-    node = f" of {clean(job.node)}" if job.node else ""
-    return f"GPU {index_ranges(job.gpus)}{node}"
+    return held_line(job)
 
 
 def count_text(job: JobModel) -> str:
@@ -252,13 +252,18 @@ def count_text(job: JobModel) -> str:
     return number_text(job.gpu_count)
 
 
-def gpu_indexes(job: JobModel) -> str:
-    """The GPUs of one machine, or how many machines a gang is on."""
-    nodes = {part.node for part in job.placements}
-    if len(nodes) > 1:
-        return f"{len(nodes)} nodes"
-    parts = [index for part in job.placements for index in part.gpus]
-    return index_ranges(parts or job.gpus)
+def held_line(job: JobModel) -> str:
+    """ "GPU 0-1 of local", "GPU a/0-1,b/0"."""
+    held = gpus_held(job)
+    return f"GPU {held}" if "/" in held or not job.node else f"GPU {held} of {clean(job.node)}"
+
+
+def gpus_held(job: JobModel) -> str:
+    """Those of all its workers: "0-3", or with several nodes "a/0-3,b/0-3"."""
+    if job.gpu_text or not job.placements:
+        return clean(job.gpu_text) or index_ranges(job.gpus)
+    held = ((part.node, index) for part in job.placements for index in part.gpus)
+    return clean(names_text(held, several_nodes=False))  # an older service's
 
 
 def _constraints(job: JobModel) -> str:
@@ -269,8 +274,8 @@ def _constraints(job: JobModel) -> str:
     pairs = (
         (asked.gpu_types, f"on {' or '.join(asked.gpu_types)}"),
         (asked.gpu_memory_each_mb, f"GPUs of {mebibytes_text(asked.gpu_memory_each_mb)} or more"),
-        (asked.allowed_gpus, f"only GPU {index_ranges(asked.allowed_gpus)}"),
-        (asked.excluded_gpus, f"not GPU {index_ranges(asked.excluded_gpus)}"),
+        (asked.allowed_gpus, f"only GPU {words_text(asked.allowed_gpus)}"),
+        (asked.excluded_gpus, f"not GPU {words_text(asked.excluded_gpus)}"),
         (asked.nodes, f"only on {', '.join(asked.nodes)}"),
         (asked.excluded_nodes, f"not on {', '.join(asked.excluded_nodes)}"),
         (asked.labels, " ".join(f"{name}={value}" for name, value in asked.labels.items())),

@@ -67,4 +67,7 @@ def _seen(node: NodeModel) -> str:
 def _note(node: NodeModel) -> str:
     problems = [f"GPU {gpu.index}: {gpu.problem}" for gpu in node.gpus if gpu.problem]
     problems = [node.problem, *problems] if node.problem else problems
-    return sentence_text("; ".join(problems)) or ("reports only" if node.source == "agent" else "")
+    found = sentence_text("; ".join(problems))
+    if node.no_jobs is None and (node.source == "local" or node.engine):
+        return found
+    return found or f"reports only: {sentence_text(node.no_jobs or 'no job is placed there')}"

@@ -60,7 +60,7 @@ def _row(use: AttemptUseModel, now_ms: int) -> tuple[Cell, ...]:
         Cell(str(use.attempt)),
         Cell(clock_text(use.started_at, now_ms)),
         Cell(duration_text(use.run_seconds)),
-        Cell(f"GPU {index_ranges(use.gpus)}" if use.gpus else ""),
+        Cell(f"GPU {clean(use.gpu_text) or index_ranges(use.gpus)}" if use.gpus else ""),
         Cell(_hours(use.gpu_hours)),
         Cell(clean(use.failure or "")),
     )

@@ -6,7 +6,8 @@ from typing import Final
 from tgpu.cli.durations import duration_text
 from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
-from tgpu.cli.render.words import index_ranges, number_text, plural, sentence_text
+from tgpu.cli.render.why import blocker_place
+from tgpu.cli.render.words import number_text, plural, sentence_text
 from tgpu.wire.replay_v1 import ReplayAnswer, ReplayJob, ReplayOfJob, ReplayPassage
 
 _SHOWN: Final = 8  # ids in one line
@@ -71,7 +72,7 @@ def _job_lines(answer: ReplayAnswer, told: ReplayOfJob) -> list[Line]:
             ("  in the line", text + (", …" if told.ahead > len(told.ahead_first) else ""))
         )
     for one in told.blockers:
-        where = f"GPU {index_ranges(one.gpus)} of {clean(one.node)}" if one.node else "waited too"
+        where = blocker_place(one) or "waited too"
         pairs.append(("  in its way", f"job {clean(one.job_id or '')}, {where}"))
     if told.passed_by:
         passed = ", ".join(clean(one) for one in told.passed_by[:_SHOWN])

@@ -45,7 +45,7 @@ def detailed_lines(look: Look, now_ms: int, width: int | None) -> list[Line]:
 
 
 def metrics_lines(found: MetricsAnswer, width: int | None = None) -> list[Line]:
-    runs, grid = found.runs, Grid(_USE_COLUMNS, tuple(_use_row(gpu) for gpu in found.gpus))
+    runs, grid = found.runs, _use_grid(found)
     told = "none has ended yet"
     if runs.mean_seconds is not None and runs.median_seconds is not None:
         mean, median = _seconds(runs.mean_seconds), _seconds(runs.median_seconds)
@@ -98,10 +98,15 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < _MINUTE else duration_text(seconds)
 
 
-def _use_row(gpu: GpuUseModel) -> tuple[Cell, ...]:
+def _use_grid(found: MetricsAnswer) -> Grid:
+    several = len({gpu.node for gpu in found.gpus}) > 1
+    return Grid(_USE_COLUMNS, tuple(_use_row(gpu, several=several) for gpu in found.gpus))
+
+
+def _use_row(gpu: GpuUseModel, *, several: bool) -> tuple[Cell, ...]:
     told = gpu.readings > 0
     return (
-        Cell(str(gpu.index)),
+        Cell(clean(gpu.gpu_name) if several else str(gpu.index)),
         Cell(f"{gpu.mean_percent:.1f}%" if told else "not told"),
         Cell(f"{gpu.peak_percent:.1f}%" if told else "not told"),
         Cell(f"paused: {clean(gpu.paused)}" if gpu.paused else "", "magenta"),

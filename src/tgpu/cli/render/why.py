@@ -6,6 +6,7 @@ from typing import Final
 from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, lay_out
 from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural, sentence_text
+from tgpu.wire.gpu_names import compact_text
 from tgpu.wire.v1 import AheadModel, BlockerModel, WhyAnswer
 
 _COLUMNS: Final = (
@@ -71,7 +72,7 @@ def _blockers(answer: WhyAnswer, now_ms: int) -> Grid:
                 Cell(clean(one.tenant_id or "") if tenants else ""),
                 Cell(clean(one.user or "") if users else ""),
                 Cell(number_text(one.gpu_count)),
-                Cell(_on(one)),
+                Cell(blocker_place(one) or "waits itself"),
                 Cell(_end(one, now_ms)),
             )
             for one in answer.blockers
@@ -79,9 +80,12 @@ def _blockers(answer: WhyAnswer, now_ms: int) -> Grid:
     )
 
 
-def _on(one: BlockerModel) -> str:
+def blocker_place(one: BlockerModel) -> str:
+    """Where a job in the way is; empty where it waits itself."""
     if not one.node:
-        return "waits itself"
+        return ""
+    if len(one.gpu_names) > len(one.gpus):  # a gang, with workers on other nodes too
+        return f"GPU {clean(compact_text(one.gpu_names))}"
     return f"GPU {index_ranges(one.gpus)} of {clean(one.node)}" if one.gpus else clean(one.node)
 
 

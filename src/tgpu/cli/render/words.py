@@ -1,13 +1,14 @@
 """Small pieces of text: counts, commands, sizes, instants."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 from tgpu.cli.durations import duration_text, roughly_text
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.render.grid import clean
+from tgpu.wire.gpu_names import index_ranges as index_ranges
 from tgpu.wire.plurals import plural as plural
 
 _GIB: Final = 1024
@@ -32,17 +33,6 @@ def command_text(command: Sequence[str]) -> str:
 def _one_line(word: str) -> str:
     first, newline, _ = word.strip().partition("\n")
     return f"{first} …" if newline else word
-
-
-def index_ranges(indexes: Iterable[int]) -> str:
-    """0, 1, 2, 5 is "0-2,5"."""
-    runs: list[list[int]] = []
-    for index in sorted(set(indexes)):
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def mebibytes_text(mebibytes: int) -> str:

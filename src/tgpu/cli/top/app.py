@@ -15,6 +15,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from tgpu.cli import environment
 from tgpu.cli.render.folded import id_text, progress_of, target
+from tgpu.cli.render.gpus import shown_names
 from tgpu.cli.top import changes
 from tgpu.cli.top.panels import Ask, Help, Rows
 from tgpu.cli.top.rows import (
@@ -235,9 +236,11 @@ class Top(App[None]):
             self._do(lambda: changes.rerank(self._client, job, by))
 
     def action_pause(self) -> None:
-        gpu = self._chosen_gpu
-        if gpu is not None:
-            self._ask(changes.pause_question(gpu), lambda: changes.pause(self._client, gpu))
+        chosen = self._chosen_gpu
+        if chosen is not None:
+            gpu, name = chosen
+            question = changes.pause_question(gpu, name)
+            self._ask(question, lambda: changes.pause(self._client, gpu, name))
 
     def action_stream(self) -> None:
         self._stream = "stderr" if self._stream == "stdout" else "stdout"
@@ -293,6 +296,8 @@ class Top(App[None]):
         return next((job for job in self._look.jobs if row_name(job) == chosen), None)
 
     @property
-    def _chosen_gpu(self) -> GpuModel | None:
-        chosen = self._gpus.chosen
-        return next((gpu for gpu in self._look.gpus.gpus if str(gpu.index) == chosen), None)
+    def _chosen_gpu(self) -> tuple[GpuModel, str] | None:
+        """And what it is called."""
+        gpus, chosen = self._look.gpus.gpus, self._gpus.chosen
+        named = zip(gpus, shown_names(gpus), strict=True)
+        return next((both for both in named if both[1] == chosen), None)

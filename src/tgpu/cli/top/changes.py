@@ -43,17 +43,19 @@ def rerank(client: Client, job: JobModel, by: int) -> str:
     return action_line(client.rerank_job(job.job_id, priority))
 
 
-def pause_question(gpu: GpuModel) -> str:
+def pause_question(gpu: GpuModel, name: str) -> str:
     if gpu.paused:
-        return f"Let jobs start on GPU {gpu.index} again?"
-    return f"Start no further jobs on GPU {gpu.index}?"
+        return f"Let jobs start on GPU {name} again?"
+    return f"Start no further jobs on GPU {name}?"
 
 
-def pause(client: Client, gpu: GpuModel) -> str:
-    """Or use it again."""
+def pause(client: Client, gpu: GpuModel, name: str) -> str:
+    """Or use it again. The name is as the service takes it."""
     if gpu.paused:
-        return f"GPU {client.resume_gpu(gpu.index).index} takes jobs again"
-    return f"GPU {client.pause_gpu(gpu.index, _PAUSE_REASON).index} is paused"
+        client.resume_gpu(name)
+        return f"GPU {name} takes jobs again"
+    client.pause_gpu(name, _PAUSE_REASON)
+    return f"GPU {name} is paused"
 
 
 def _on_array(

@@ -7,7 +7,7 @@ from typing import Final
 from rich.text import Text
 
 from tgpu.cli.render.folded import is_about, row_key, row_state
-from tgpu.cli.render.gpus import gpu_counts, memory_bar
+from tgpu.cli.render.gpus import gpu_counts, memory_bar, shown_names
 from tgpu.cli.render.grid import clean, fit, shorten
 from tgpu.cli.render.job_table import job_grid
 from tgpu.cli.render.jobs import title
@@ -41,12 +41,12 @@ class Table:
     rows: list[NamedRow]
 
 
-def gpu_cells(gpu: GpuModel) -> Cells:
+def gpu_cells(gpu: GpuModel, name: str) -> Cells:
     shared = gpu.status == "shared" and 0 < gpu.allocated < 1
     status = f"shared {gpu.allocated:.0%}" if shared else gpu.status
     note = gpu.problem or gpu.paused or gpu.foreign or gpu.slow or ""
     return (
-        Text(str(gpu.index), justify="right"),
+        Text(name, justify="right"),
         Text(clean(gpu.gpu_type)),
         Text(status, _GPU_STYLES.get(gpu.status, "")),
         Text(memory_bar(gpu.memory_used_mb, gpu.memory_mb)),
@@ -58,7 +58,8 @@ def gpu_cells(gpu: GpuModel) -> Cells:
 
 
 def gpu_table(gpus: Sequence[GpuModel]) -> Table:
-    return Table(GPU_COLUMNS, [(str(gpu.index), gpu_cells(gpu)) for gpu in gpus])
+    names = zip(gpus, shown_names(gpus), strict=True)
+    return Table(GPU_COLUMNS, [(name, gpu_cells(gpu, name)) for gpu, name in names])
 
 
 def use_bar(percent: int | None) -> str:

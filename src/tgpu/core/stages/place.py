@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heapreplace, merge
 from typing import Final, NamedTuple
 
 from tgpu.core.ids import NodeId
-from tgpu.core.job import ANYWHERE, JobClass, Request, Where
+from tgpu.core.job import ANYWHERE, JobClass, Request
 from tgpu.core.ledger import Ledger, NodeUse, TenantUse
 from tgpu.core.node import Gpu, Node, Part, Placement, Share
 from tgpu.core.node_index import (
@@ -133,7 +133,7 @@ def eligible(node: Node, job_class: JobClass) -> dict[str, list[Gpu]]:
     if allows_node(node, request):
         shape = shape_of(request)
         for gpu in node.gpus:
-            if allows_type(request, gpu.gpu_type) and _allows_gpu(gpu, request, shape):
+            if allows_type(request, gpu.gpu_type) and _allows_gpu(node, gpu, request, shape):
                 found.setdefault(gpu.gpu_type, []).append(gpu)
     return found
 
@@ -205,20 +205,16 @@ def _allowed(node: Node, request: Request, gpu_type: str) -> list[Gpu]:
     return [
         gpu
         for gpu in node.gpus
-        if gpu.gpu_type == gpu_type and gpu.is_usable and _allows_gpu(gpu, request, shape)
+        if gpu.gpu_type == gpu_type and gpu.is_usable and _allows_gpu(node, gpu, request, shape)
     ]
 
 
-def _allows_gpu(gpu: Gpu, request: Request, shape: Shape) -> bool:
-    if not _allows_index(request.where, gpu.index):
+def _allows_gpu(node: Node, gpu: Gpu, request: Request, shape: Shape) -> bool:
+    if not request.where.allows_gpu(node.node_id, gpu.index):
         return False
     if gpu.mem_mib < shape.mem_each_mib:
         return False
     return gpu.slice_of is None or shape.millis <= GPU  # a program sees one MIG slice at most
-
-
-def _allows_index(where: Where, index: int) -> bool:
-    return (not where.gpus or index in where.gpus) and index not in where.not_gpus
 
 
 def _beside_gpus(use: NodeUse, request: Request, most: int) -> int:
@@ -349,7 +345,7 @@ class _Search:
                 continue
             gpus = self._index.usable(node_id, gpu_type)
             if self._picks_gpus:
-                gpus = [one for one in gpus if _allows_index(self._where, one[1])]
+                gpus = [one for one in gpus if self._where.allows_gpu(node_id, one[1])]
             cells, _ = cells_of(gpus, use.gpu_millis)
             group = groups.get(cells)
             if group is None:

@@ -7,7 +7,7 @@ from tgpu.core.cohort import borrowed
 from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import JobClass, class_of
 from tgpu.core.ledger import Holding, Trial
-from tgpu.core.node import Placement
+from tgpu.core.node import GpuName, Placement
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.stages.place import eligible, workers_that_fit
 from tgpu.core.stages.reserve import opening
@@ -34,6 +34,7 @@ class Blocker(NamedTuple):
     node_id: NodeId | None = None  # where it is in the way
     gpus: tuple[int, ...] = ()  # its GPUs there
     ends_by: int | None = None  # at the latest; None: nobody knows
+    held: tuple[GpuName, ...] = ()  # all its GPUs, also those on other nodes
 
 
 def in_the_way(
@@ -109,6 +110,7 @@ def _of(holding: Holding, node_id: NodeId) -> Blocker:
         node_id,
         tuple(gpus),
         holding.until,
+        holding.placement.gpus(),
     )
 
 

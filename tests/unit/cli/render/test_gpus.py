@@ -109,3 +109,14 @@ def test_the_status_counts_jobs_in_words():
     assert "jobs       2 waiting, 1 running" in text
     assert "GPUs       2.5 of 4 free (simulated)" in text
     assert "up 1m01s" in text
+
+
+def test_gpus_of_several_nodes_have_their_names() -> None:
+    here, there = (a_gpu(1, node=node, gpu_name=f"{node}/1") for node in ("local", "b"))
+    assert [line.split()[0] for line in table(here, there).splitlines()] == [
+        "GPU",
+        "local/1",
+        "b/1",
+    ]
+    assert [line.split()[0] for line in table(there).splitlines()] == ["GPU", "1"]
+    assert provider_line(some_gpus(here, there)) == "2 A100 on 2 nodes (local, b), through nvml"

@@ -51,7 +51,7 @@ def test_a_gang_has_its_workers_and_nodes():
     places = [{"node": "a", "gpus": [0, 1]}, {"node": "b", "gpus": [2, 3]}]
     job = a_running_job(gpus=[0, 1], workers=2, gpus_per_worker=2.0, placements=places)
     (row,) = job_grid([job], NOW_MS, ("gpus", "on")).rows
-    assert [cell.text for cell in row] == ["2x2", "2 nodes"]
+    assert [cell.text for cell in row] == ["2x2", "a/0-1,b/2-3"]
 
 
 def test_instants_beyond_every_calendar_have_a_place_in_the_order():

@@ -97,3 +97,8 @@ def test_a_long_reason_is_wrapped_to_the_width_and_nothing_of_it_is_lost():
     lines = text.splitlines()
     assert all(len(line) <= 40 for line in lines)
     assert " ".join(" ".join(lines[:-1]).split()) == f"job 12 waits: {message}"
+
+
+def test_a_gang_in_the_way_is_shown_with_all_its_workers() -> None:
+    gang = a_blocker("3", node="b", gpus=[0, 1], gpu_names=["a/0", "a/1", "b/0", "b/1"])
+    assert "GPU a/0-1,b/0-1" in text_of(an_answer(blockers=[gang], blocker_count=1))

@@ -27,7 +27,7 @@ def test_use_is_a_bar_with_its_number(percent: int | None, bar: str) -> None:
 
 @pytest.mark.parametrize(("celsius", "style"), [(50, ""), (75, "yellow"), (90, "red")])
 def test_heat_has_a_colour(celsius: int, style: str) -> None:
-    assert str(gpu_cells(a_gpu(temperature_c=celsius))[5].style) == style
+    assert str(gpu_cells(a_gpu(temperature_c=celsius), "0")[5].style) == style
 
 
 def test_a_progress_bar_shows_only_how_it_is_now() -> None:

@@ -22,7 +22,7 @@ def test_those_are_named_whose_end_makes_room_and_who_end_first() -> None:
         start(state, job_id, index)
     blockers = ask(state).blockers
     assert ids(blockers) == ["soon", "late"]
-    assert tuple(blockers[0]) == ("soon", "default", "ann", 1000, "n0", (1,), 1000)
+    assert tuple(blockers[0]) == ("soon", "default", "ann", 1000, "n0", (1,), 1000, (("n0", 1),))
 
 
 def test_who_ends_first_but_would_not_help_is_left_out() -> None:
