@@ -130,13 +130,17 @@ _DIGEST = """
 import hashlib
 from tgpu.core.policies import order_policy
 from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.synthetic import synthetic
 cluster = read_cluster("a=3x8,b=2x4")
 jobs = Jobs(synthetic(400, cluster, 3), cluster).arrivals
-setting = Setting(order_policy("fairshare"), Rules(Passing.EASY, preemption=PreemptionRules()))
+scheduling = SchedulingConfig(
+    order_policy("fairshare"), Rules(Passing.EASY, preemption=PreemptionRules())
+)
+setting = Setting(scheduling)
 print(hashlib.sha256(repr(simulate(jobs, cluster, setting)).encode()).hexdigest())
 """
 
