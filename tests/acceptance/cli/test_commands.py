@@ -83,7 +83,7 @@ def test_arrays_and_sweeps_are_one_id_to_wait_for(shared_box: Box):
     array_id = max(
         (job["array"]["array_id"] for job in jobs if job["array"]), key=lambda text: int(text)
     )
-    assert shared_box.tgpu("wait", array_id).returncode == 1
+    assert shared_box.tgpu("wait", array_id).returncode == 2  # the highest
     run = shared_box.tgpu("submit", "--wait", "-q", "--param", "lr=1,2", "--", "echo", '{lr}{"a"}')
     assert run.returncode == 0
     assert shared_box.ok("logs", "last") in ('1{"a"}\n', '2{"a"}\n')

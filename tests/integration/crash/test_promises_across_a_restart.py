@@ -91,7 +91,8 @@ def test_a_paused_gpu_stays_paused(start: StartService) -> None:
     service.post("/gpus/0/pause", {"reason": "fan is loud"})
     service.restart()
     paused = service.get("/gpus")["gpus"][0]
-    assert (paused["status"], paused["paused"]) == ("paused", "fan is loud")
+    assert paused["status"] == "paused"
+    assert paused["paused"].startswith("fan is loud (by ")
     first = service.submit(gate())
     assert service.running(first)["gpus"] == [1]
     second = service.submit(gate())
