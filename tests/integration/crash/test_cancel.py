@@ -5,6 +5,7 @@ import signal
 
 from tests.integration.crash.conftest import StartService
 from tests.real_service import RealService, eventually, kill_and_wait
+from tgpu.engines.local.paths import JOURNAL
 
 # Deaf to TERM, with a child in the background and a daemon that cut all ties. What is ignored
 # stays ignored across exec, so the sleeps are deaf too.
@@ -79,6 +80,9 @@ def test_a_launch_under_way_when_its_job_was_cancelled_keeps_the_gpu_until_it_is
         os.kill(runner, signal.SIGSTOP)  # as slow as a disk can make a start
     job_id = service.submit("sleep 300")
     service.in_state(job_id, "scheduled")
+    handed_over = service.data_dir / "engine" / JOURNAL
+    # Before that a stop is the end of it: it leaves a tombstone, and the launch comes too late.
+    eventually(lambda: '["launch"' in handed_over.read_text(), "the supervisor to have the launch")
     service.cancel(job_id)
     service.restart()
     assert service.busy_gpus() != []  # for it may still be started
