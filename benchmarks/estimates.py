@@ -23,7 +23,7 @@ from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
 from tgpu.core.projection import Projection, Run
-from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
@@ -44,28 +44,28 @@ class Case:
     trace: str
     cluster: str  # a file of the directory, or words
     policy: str
-    passing: Passing
+    backfill: BackfillMode
     every: int  # one of so many that wait is told; the simulator would take days for all
     nodes: str | None = None
 
     @property
     def setting(self) -> str:
-        return f"{self.policy}, {self.passing}"
+        return f"{self.policy}, {self.backfill}"
 
 
 VENUS = ("Venus, one pool of 100 nodes", "helios_venus_2020_09_jobs.csv.gz", "100x8")
 TWO = ("Venus, two VCs", "helios_venus_2vc_2020_09_jobs.csv.gz", "vcvGl=20x8,vcvlY=2x8")
 PHILLY = ("Philly, 11 VCs, 352 nodes", "philly_2017_jobs.csv.gz", "philly_2017_vcs.csv")
 CASES = (
-    Case(*VENUS, "priority", Passing.EASY, 3),
-    Case(*VENUS, "shortest", Passing.GREEDY, 3),
-    Case(*VENUS, "fifo", Passing.STRICT, 20),
-    Case(*TWO, "priority", Passing.EASY, 1),
-    Case(*TWO, "shortest", Passing.GREEDY, 1),
-    Case(*TWO, "fifo", Passing.STRICT, 2),
-    Case(*PHILLY, "priority", Passing.EASY, 8),
-    Case(*PHILLY, "shortest", Passing.GREEDY, 8),
-    Case(*PHILLY, "fifo", Passing.STRICT, 40),
+    Case(*VENUS, "priority", BackfillMode.EASY, 3),
+    Case(*VENUS, "shortest", BackfillMode.GREEDY, 3),
+    Case(*VENUS, "fifo", BackfillMode.STRICT, 20),
+    Case(*TWO, "priority", BackfillMode.EASY, 1),
+    Case(*TWO, "shortest", BackfillMode.GREEDY, 1),
+    Case(*TWO, "fifo", BackfillMode.STRICT, 2),
+    Case(*PHILLY, "priority", BackfillMode.EASY, 8),
+    Case(*PHILLY, "shortest", BackfillMode.GREEDY, 8),
+    Case(*PHILLY, "fifo", BackfillMode.STRICT, 40),
 )
 
 
@@ -91,7 +91,7 @@ class Watching:
     def __init__(self, case: Case, run_ms: dict[JobId, int]) -> None:
         options = OrderOptions(predicted=self._predicted)
         self._inner: OrderPolicy = order_policy(case.policy, 60, options)
-        self._rules = Rules(case.passing)
+        self._rules = Rules(case.backfill)
         self._every = case.every
         self._run_ms = run_ms
         self._here: Partition | None = None

@@ -20,7 +20,7 @@ from benchmarks.calibration import calibration
 from benchmarks.estimates import section as estimates
 from benchmarks.packing import packings
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.predictors import load_predictor
 from tgpu.simulate.clusters import read_cluster
@@ -119,7 +119,7 @@ class Ours:
 
     name: str
     policy: str
-    passing: Passing
+    backfill: BackfillMode
     placement: PlacementRule
     like: str | None = None
     limits: Limits = Limits.NONE
@@ -130,13 +130,13 @@ class Ours:
 
 # Append a line to have a setting measured on every trace.
 SETTINGS = (
-    Ours("fifo, strict", "fifo", Passing.STRICT, PlacementRule.CONSOLIDATED, "FIFO"),
-    Ours("fifo, greedy", "fifo", Passing.GREEDY, PlacementRule.CONSOLIDATED, "FIFO, skip"),
-    Ours("fifo, greedy", "fifo", Passing.GREEDY, PlacementRule.FRAGMENTATION),
+    Ours("fifo, strict", "fifo", BackfillMode.STRICT, PlacementRule.CONSOLIDATED, "FIFO"),
+    Ours("fifo, greedy", "fifo", BackfillMode.GREEDY, PlacementRule.CONSOLIDATED, "FIFO, skip"),
+    Ours("fifo, greedy", "fifo", BackfillMode.GREEDY, PlacementRule.FRAGMENTATION),
     Ours(
         "quickest, greedy",
         "quickest",
-        Passing.GREEDY,
+        BackfillMode.GREEDY,
         PlacementRule.CONSOLIDATED,
         predictor="history",
         hold_after_days=14,
@@ -144,20 +144,22 @@ SETTINGS = (
     Ours(
         "shortest, greedy, told the future",
         "shortest",
-        Passing.GREEDY,
+        BackfillMode.GREEDY,
         PlacementRule.CONSOLIDATED,
         limits=Limits.TRUE,
     ),
     Ours(
         "tiresias",
         "tiresias",
-        Passing.GREEDY,
+        BackfillMode.GREEDY,
         PlacementRule.CONSOLIDATED,
         "Tiresias",
         restart=NOTICED_LATE,
     ),
-    Ours("las", "las", Passing.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED),
-    Ours("adaptive", "adaptive", Passing.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED),
+    Ours("las", "las", BackfillMode.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED),
+    Ours(
+        "adaptive", "adaptive", BackfillMode.GREEDY, PlacementRule.CONSOLIDATED, restart=PUBLISHED
+    ),
 )
 
 
@@ -172,7 +174,7 @@ def setting_of(ours: Ours) -> Setting:
     if ours.restart is None:
         days = ours.hold_after_days
         rules = Rules(
-            passing=ours.passing, hold_after_ms=None if days is None else days * 86_400_000
+            backfill=ours.backfill, hold_after_ms=None if days is None else days * 86_400_000
         )
         # Told the future, `shortest` needs no bound: that is for those who may be wrong.
         told = OrderOptions(shortest_bound_seconds=10**9)
@@ -186,7 +188,7 @@ def setting_of(ours: Ours) -> Setting:
     return Setting(
         SchedulingConfig(
             order_policy(service_policy_of(ours.policy)),
-            Rules(passing=ours.passing, preemption=giving_way),
+            Rules(backfill=ours.backfill, preemption=giving_way),
             ours.placement,
         ),
         ours.restart,

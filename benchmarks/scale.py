@@ -33,7 +33,7 @@ from tgpu.core.lifecycle import Move, Progress
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.core.plan import Plan
 from tgpu.core.policies import order_policies, order_policy
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 
@@ -161,7 +161,9 @@ def cost_of_what_is_not_used(state: State, sizes: Sizes) -> float:
     """The same starts with reservations, preemption and queues' own orders switched on, a booking
     and a cohort that concern nobody: as a multiple of the plain cycle."""
     starts = sizes.starts[1]
-    rules = Rules(passing=Passing.EASY, preemption=PreemptionRules(margin=10**6, reclaim=False))
+    rules = Rules(
+        backfill=BackfillMode.EASY, preemption=PreemptionRules(margin=10**6, reclaim=False)
+    )
     policies = order_policies(60)
     plain, rich = [], []
     for _ in range(sizes.repetitions):

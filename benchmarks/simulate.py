@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs
@@ -38,7 +38,7 @@ MAX_GROWTH = 1.6
 
 STRICT = Setting(
     SchedulingConfig(
-        order_policy("fifo"), Rules(passing=Passing.STRICT), PlacementRule.CONSOLIDATED
+        order_policy("fifo"), Rules(backfill=BackfillMode.STRICT), PlacementRule.CONSOLIDATED
     )
 )
 

@@ -10,7 +10,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Options
 from tgpu.core.plan import Plan
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.service.clock import ManualClock
 from tgpu.simulate.run import Setting, simulate
@@ -37,17 +37,19 @@ def wishes(seed: int) -> list[Wish]:
 
 SETTINGS = [
     Setting(
-        SchedulingConfig(order_policy("fifo"), Rules(Passing.STRICT), PlacementRule.CONSOLIDATED)
+        SchedulingConfig(
+            order_policy("fifo"), Rules(BackfillMode.STRICT), PlacementRule.CONSOLIDATED
+        )
     ),
-    Setting(SchedulingConfig(order_policy("fifo"), Rules(Passing.GREEDY))),
-    Setting(SchedulingConfig(order_policy("priority"), Rules(Passing.EASY, hold_after_ms=50))),
-    Setting(SchedulingConfig(order_policy("fairshare"), Rules(Passing.CONSERVATIVE))),
+    Setting(SchedulingConfig(order_policy("fifo"), Rules(BackfillMode.GREEDY))),
+    Setting(SchedulingConfig(order_policy("priority"), Rules(BackfillMode.EASY, hold_after_ms=50))),
+    Setting(SchedulingConfig(order_policy("fairshare"), Rules(BackfillMode.CONSERVATIVE))),
     Setting(SchedulingConfig(order_policy("las"))),
     Setting(SchedulingConfig(order_policy("adaptive"))),
 ]
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.scheduling.rules.passing)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.scheduling.rules.backfill)
 async def test_the_simulator_and_the_live_service_make_the_same_plans(setting):
     wanted = wishes(seed=11)
     live, arrivals, cluster = await through_the_service(wanted, setting)

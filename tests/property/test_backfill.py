@@ -1,4 +1,4 @@
-"""Passing around the first job that cannot start: on random worlds, replayed to the end."""
+"""BackfillMode around the first job that cannot start: on random worlds, replayed to the end."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 
@@ -101,12 +101,14 @@ class Box:
         self.state.apply(JobMoved(self.now, job_id, move, progress))
 
 
-@pytest.mark.parametrize("passing", [Passing.EASY, Passing.CONSERVATIVE])
+@pytest.mark.parametrize("backfill", [BackfillMode.EASY, BackfillMode.CONSERVATIVE])
 @given(seed=seeds)
-def test_a_reserved_job_starts_by_the_instant_it_was_promised(passing: Passing, seed: int) -> None:
+def test_a_reserved_job_starts_by_the_instant_it_was_promised(
+    backfill: BackfillMode, seed: int
+) -> None:
     # First come, first served: nobody who comes later is before it in the order.
     rng = Random(seed)
-    box = Box(rng, Rules(passing=passing))
+    box = Box(rng, Rules(backfill=backfill))
     box.submit(12)
     for round_number in range(60):
         box.cycle()
@@ -124,7 +126,7 @@ def test_a_reserved_job_starts_by_the_instant_it_was_promised(passing: Passing, 
 @given(seed=seeds)
 def test_everybody_starts_in_the_end(seed: int) -> None:
     rng = Random(seed)
-    box = Box(rng, Rules(passing=rng.choice(list(Passing)), hold_after_ms=3000), limited=0.5)
+    box = Box(rng, Rules(backfill=rng.choice(list(BackfillMode)), hold_after_ms=3000), limited=0.5)
     box.submit(25)
     for _ in range(200):
         box.cycle()
@@ -138,7 +140,7 @@ def test_everybody_starts_in_the_end(seed: int) -> None:
 def test_nobody_is_passed_for_ever_by_jobs_without_a_time_limit(seed: int) -> None:
     """A stream of small jobs cannot starve a large one once it has waited long enough."""
     rng = Random(seed)
-    box = Box(rng, Rules(passing=Passing.EASY, hold_after_ms=3000), nodes=1, limited=0.0)
+    box = Box(rng, Rules(backfill=BackfillMode.EASY, hold_after_ms=3000), nodes=1, limited=0.0)
     box.submit(4)
     box.cycle()
     large = Job(JobId("large"), US, 500, box.now, Request(4000))
@@ -158,8 +160,8 @@ def test_nobody_is_passed_for_ever_by_jobs_without_a_time_limit(seed: int) -> No
 @given(seed=seeds)
 def test_who_would_start_in_a_strict_line_starts_in_every_other(seed: int) -> None:
     plans = {}
-    for passing in Passing:
-        box = Box(Random(seed), Rules(passing=passing))
+    for backfill in BackfillMode:
+        box = Box(Random(seed), Rules(backfill=backfill))
         box.submit(15)
-        plans[passing] = {start.job_id for start in box.cycle().starts}
-    assert all(plans[Passing.STRICT] <= started for started in plans.values())
+        plans[backfill] = {start.job_id for start in box.cycle().starts}
+    assert all(plans[BackfillMode.STRICT] <= started for started in plans.values())

@@ -16,7 +16,7 @@ from tgpu.core.node import Placement
 from tgpu.core.plan import Plan
 from tgpu.core.plan_events import plan_events
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.state import State
 
 
@@ -45,7 +45,7 @@ wish = st.builds(
 steps = st.lists(st.tuples(st.integers(0, 3), st.lists(wish, max_size=4)), max_size=12)
 rules = st.builds(
     Rules,
-    passing=st.sampled_from(list(Passing)),
+    backfill=st.sampled_from(list(BackfillMode)),
     preemption=st.sampled_from([None, PreemptionRules()]),
 )
 

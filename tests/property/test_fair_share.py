@@ -14,7 +14,7 @@ from tgpu.core.job import Job, Options, Request
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.meter import Meters
 from tgpu.core.policies.fair_share import FairShare
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 
@@ -23,8 +23,8 @@ HOUR = 60 * MINUTE
 USERS = ("ann", "bob", "cem")
 
 # Under greedy whoever has small jobs gets more than their share: large ones find no gap.
-STRICT = Rules(passing=Passing.STRICT)
-EASY = Rules(passing=Passing.EASY)
+STRICT = Rules(backfill=BackfillMode.STRICT)
+EASY = Rules(backfill=BackfillMode.EASY)
 
 
 class Busy:

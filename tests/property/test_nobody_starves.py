@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_node
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.predict import History
-from tgpu.core.rules import Passing, PlacementRule, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.foresight import Foresight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate
@@ -35,16 +35,16 @@ def traces(draw):
 @given(
     traces(),
     st.sampled_from(("shortest", "quickest")),
-    st.sampled_from((Passing.GREEDY, Passing.EASY, Passing.STRICT)),
+    st.sampled_from((BackfillMode.GREEDY, BackfillMode.EASY, BackfillMode.STRICT)),
     st.sampled_from(PlacementRule),
 )
 def test_who_has_waited_the_bound_starts_when_those_before_it_have(
-    trace, policy, passing, placement
+    trace, policy, backfill, placement
 ):
     options = OrderOptions(shortest_bound_seconds=BOUND_S, quickest_bound_seconds=BOUND_S)
     scheduling = SchedulingConfig(
         order_policy(policy, 60, options),
-        Rules(passing=passing, hold_after_ms=BOUND_S * SECOND),
+        Rules(backfill=backfill, hold_after_ms=BOUND_S * SECOND),
         placement,
     )
     foresight = Foresight(History, by_what_is_learned(scheduling, policy, options))

@@ -11,7 +11,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
 from tgpu.core.projection import Projection, Run, Runs, project
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
@@ -43,9 +43,9 @@ def queues(draw: st.DrawFn) -> list[Arrival]:
 
 @st.composite
 def ways(draw: st.DrawFn) -> CycleContext:
-    passing = draw(st.sampled_from(Passing))
-    may_preempt = passing is not Passing.CONSERVATIVE and draw(st.booleans())
-    rules = Rules(passing, preemption=PreemptionRules() if may_preempt else None)
+    backfill = draw(st.sampled_from(BackfillMode))
+    may_preempt = backfill is not BackfillMode.CONSERVATIVE and draw(st.booleans())
+    rules = Rules(backfill, preemption=PreemptionRules() if may_preempt else None)
     name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest")))
     return CycleContext(SchedulingConfig(order_policy(name), rules))
 
@@ -121,7 +121,7 @@ def test_those_taken_along_are_the_next_in_line(
     queue: list[Arrival], context: CycleContext, most: int
 ) -> None:
     """With nobody passing, the first so many start as if the others were not there."""
-    strict = CycleContext(SchedulingConfig(context.config.policy, Rules(Passing.STRICT)))
+    strict = CycleContext(SchedulingConfig(context.config.policy, Rules(BackfillMode.STRICT)))
     state, runs = a_queue_of(queue), true_runs(queue)
     whole = starts_of(state, 0, strict, runs)
     taken = picture(state, 0, strict.config.policy, {}, most)

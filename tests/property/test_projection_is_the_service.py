@@ -15,7 +15,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
 from tgpu.core.projection import Run, project
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 
@@ -81,7 +81,7 @@ booking_wishes = st.builds(
 )
 rules = st.builds(
     Rules,
-    passing=st.sampled_from(Passing),
+    backfill=st.sampled_from(BackfillMode),
     hold_after_ms=st.sampled_from((None, None, 5)),
     preemption=st.none() | st.builds(PreemptionRules, min_run_ms=st.sampled_from((0, 0, 3))),
 )

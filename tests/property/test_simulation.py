@@ -11,7 +11,7 @@ from tests.builders import a_job, a_node
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import History
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.foresight import Foresight, by_what_is_learned
 from tgpu.simulate.restart import PUBLISHED, Restart
@@ -46,14 +46,14 @@ def traces(draw: st.DrawFn) -> list[Arrival]:
 
 @st.composite
 def a_setting(draw: st.DrawFn) -> Setting:
-    passing = draw(st.sampled_from(Passing))
+    backfill = draw(st.sampled_from(BackfillMode))
     # Under `conservative`, who gave way may stand behind a promise to a younger job of its class.
-    may_preempt = passing is not Passing.CONSERVATIVE and draw(st.booleans())
+    may_preempt = backfill is not BackfillMode.CONSERVATIVE and draw(st.booleans())
     name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest", "quickest")))
     foresees = name in ("shortest", "quickest") and draw(st.booleans())
     scheduling = SchedulingConfig(
         order_policy(name),
-        Rules(passing, preemption=PreemptionRules() if may_preempt else None),
+        Rules(backfill, preemption=PreemptionRules() if may_preempt else None),
         draw(st.sampled_from(PlacementRule)),
     )
     foresight = Foresight(History, by_what_is_learned(scheduling, name))
@@ -96,14 +96,14 @@ def test_every_job_ends_after_its_own_duration_and_not_before(
             assert outcome.state is JobState.FAILED  # by its time limit
 
 
-@given(traces(), st.sampled_from(Passing), st.sampled_from(PlacementRule))
+@given(traces(), st.sampled_from(BackfillMode), st.sampled_from(PlacementRule))
 def test_cycles_that_are_left_out_would_have_changed_nothing(
-    trace: list[Arrival], passing: Passing, placement: PlacementRule
+    trace: list[Arrival], backfill: BackfillMode, placement: PlacementRule
 ) -> None:
     for policy in ("fifo", "priority"):
-        setting = Setting(SchedulingConfig(order_policy(policy), Rules(passing), placement))
+        setting = Setting(SchedulingConfig(order_policy(policy), Rules(backfill), placement))
         thorough = Setting(
-            SchedulingConfig(order_policy(policy), Rules(passing), placement), every_cycle=True
+            SchedulingConfig(order_policy(policy), Rules(backfill), placement), every_cycle=True
         )
         quick, slow = (simulate(trace, CLUSTER, each) for each in (setting, thorough))
         assert quick.outcomes == slow.outcomes
@@ -119,7 +119,7 @@ def test_the_order_in_which_a_trace_is_written_does_not_matter(trace, setting, r
 
 @given(traces())
 def test_strict_first_come_never_starts_a_later_job_before_an_earlier_one(trace) -> None:
-    setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(Passing.STRICT)))
+    setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(BackfillMode.STRICT)))
     outcomes = simulate(trace, CLUSTER, setting).outcomes
     starts = [outcome.started_at for outcome in outcomes if outcome.started_at is not None]
     assert len(starts) == len(trace)
@@ -129,7 +129,7 @@ def test_strict_first_come_never_starts_a_later_job_before_an_earlier_one(trace)
 _DIGEST = """
 import hashlib
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs
@@ -138,7 +138,7 @@ from tgpu.simulate.synthetic import synthetic
 cluster = read_cluster("a=3x8,b=2x4")
 jobs = Jobs(synthetic(400, cluster, 3), cluster).arrivals
 scheduling = SchedulingConfig(
-    order_policy("fairshare"), Rules(Passing.EASY, preemption=PreemptionRules())
+    order_policy("fairshare"), Rules(BackfillMode.EASY, preemption=PreemptionRules())
 )
 setting = Setting(scheduling)
 print(hashlib.sha256(repr(simulate(jobs, cluster, setting)).encode()).hexdigest())

@@ -27,7 +27,7 @@ from tgpu.core.node import Gpu, Node
 from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.plan_events import job_preempted, plan_events
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
 
@@ -42,7 +42,7 @@ class Yard:
         self.now = 10_000
         self.state = State()
         self.rules = Rules(
-            passing=rng.choice(list(Passing)),
+            backfill=rng.choice(list(BackfillMode)),
             hold_after_ms=rng.choice((None, None, 3000)),
             preemption=PreemptionRules() if rng.random() < 0.4 else None,
         )

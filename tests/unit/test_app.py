@@ -23,7 +23,7 @@ from tgpu.app.listen import (
 from tgpu.core.policies import Backfill
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.shortest import Shortest
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.devices.detect import detect
 from tgpu.engines.api import NO_LIMITS, Limits
 from tgpu.engines.local.engine import LocalEngine
@@ -229,25 +229,29 @@ def rules_of(directory: Path, **scheduler: Any) -> Rules:
 
 
 def test_the_settings_decide_who_may_pass(tmp_path: Path) -> None:
-    assert rules_of(tmp_path) == Rules(Passing.EASY, 100, 3_600_000, None)
-    chosen = rules_of(tmp_path, passing="conservative", reservation_depth=5, hold_after_seconds=0)
-    assert chosen == Rules(Passing.CONSERVATIVE, 5, None, None)
+    assert rules_of(tmp_path) == Rules(BackfillMode.EASY, 100, 3_600_000, None)
+    chosen = rules_of(tmp_path, backfill="conservative", reservation_depth=5, hold_after_seconds=0)
+    assert chosen == Rules(BackfillMode.CONSERVATIVE, 5, None, None)
 
 
 @pytest.mark.parametrize(
-    ("passing", "expected"),
-    [("greedy", Passing.EASY), ("easy", Passing.EASY), ("conservative", Passing.CONSERVATIVE)],
+    ("backfill", "expected"),
+    [
+        ("greedy", BackfillMode.EASY),
+        ("easy", BackfillMode.EASY),
+        ("conservative", BackfillMode.CONSERVATIVE),
+    ],
 )
 def test_the_policy_backfill_passes_only_around_reservations(
-    tmp_path: Path, passing: str, expected: Passing
+    tmp_path: Path, backfill: str, expected: BackfillMode
 ) -> None:
-    assert rules_of(tmp_path, policy="backfill", passing=passing).passing is expected
+    assert rules_of(tmp_path, policy="backfill", backfill=backfill).backfill is expected
 
 
 @pytest.mark.parametrize("policy", ["las", "adaptive"])
 def test_under_policies_with_ranks_whoever_fits_passes(tmp_path: Path, policy: str) -> None:
-    rules = rules_of(tmp_path, policy=policy, passing="strict", hold_after_seconds=60)
-    assert (rules.passing, rules.hold_after_ms) == (Passing.GREEDY, None)
+    rules = rules_of(tmp_path, policy=policy, backfill="strict", hold_after_seconds=60)
+    assert (rules.backfill, rules.hold_after_ms) == (BackfillMode.GREEDY, None)
 
 
 def test_a_policy_of_simulations_alone_is_refused_with_what_to_take(tmp_path: Path) -> None:

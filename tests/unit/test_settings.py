@@ -76,7 +76,7 @@ def test_every_key_can_be_set_by_its_variable(key):
         "data_dir": "/elsewhere",
         "scheduler.policy": "fifo",
         "scheduler.backfill_over": "fairshare",
-        "scheduler.passing": "conservative",
+        "scheduler.backfill": "conservative",
         "scheduler.placement": "consolidated",
         "scheduler.enable_preemption": "true",
         "scheduler.clock": "manual",

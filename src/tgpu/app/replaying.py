@@ -23,7 +23,7 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.predict import Predictor
-from tgpu.core.rules import Passing
+from tgpu.core.rules import BackfillMode
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, SECOND
@@ -62,7 +62,7 @@ from tgpu.wire.v1 import BlockerModel
 
 _SHOWN_BLOCKERS: Final = 20
 _MOST_RANKED: Final = 100  # jobs whose place in the line is told: each costs a look at all classes
-_SHOWN_SETTINGS: Final = ("policy", "passing", "placement", "enable_preemption")
+_SHOWN_SETTINGS: Final = ("policy", "backfill", "placement", "enable_preemption")
 
 
 class NoSuchMoment(ValueError):
@@ -114,9 +114,9 @@ def in_force(rebuilt: Rebuilt) -> InForce:
 
 def _doubts(settings: Settings, scheduling: SchedulingConfig) -> Iterator[str]:
     """What decided then and is not on record."""
-    if scheduling.rules.passing is Passing.CONSERVATIVE:
+    if scheduling.rules.backfill is BackfillMode.CONSERVATIVE:
         yield (
-            "what earlier cycles had promised (passing conservative) is not on record: they were "
+            "what earlier cycles had promised (backfill conservative) is not on record: they were "
             "made again too, at the instants of the events, from where the journal begins"
         )
     if settings.quota.provider != "local":
@@ -210,7 +210,7 @@ class Promising:
         if self._settings is not rebuilt.settings:
             self._settings = rebuilt.settings
             force = in_force(rebuilt)
-            is_kept = force.scheduling.rules.passing is Passing.CONSERVATIVE
+            is_kept = force.scheduling.rules.backfill is BackfillMode.CONSERVATIVE
             self._scheduling = force.scheduling if is_kept else None
         if self._scheduling is None:
             return ()

@@ -11,11 +11,12 @@ from tgpu.core.job import Job, JobClass
 from tgpu.core.policies import OrderOptions, order_policies, rules_under
 from tgpu.core.policies.quickest import Tells
 from tgpu.core.policy import Policy
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.units import SECOND
 from tgpu.policies import load_policy
 from tgpu.settings import Settings
+from tgpu.settings.setting_aliases import RENAMED
 
 RecordedValues = Mapping[str, Scalar | tuple[Scalar, ...]]
 
@@ -82,6 +83,7 @@ def recorded_values(settings: Settings) -> RecordedValues:
     return values
 
 
+_OLD_NAMES: Final = {key.name: key.to for key in RENAMED if key.is_old}
 # Policies that services had once, with the one that decides in their place where the past does.
 _FORMER_POLICIES: Final = {"tiresias": "las"}
 
@@ -107,7 +109,7 @@ def settings_of(values: RecordedValues) -> tuple[Settings, tuple[str, ...]]:
     found: dict[str, dict[str, object]] = {}
     unknown = []
     for key, value in values.items():
-        section, _, name = key.partition(".")
+        section, _, name = _OLD_NAMES.get(key, key).partition(".")
         model = Settings.model_fields.get(section)
         fields = getattr(model.annotation, "model_fields", {}) if model is not None else {}
         if name in fields:
@@ -147,7 +149,7 @@ def _order_options(settings: Settings, foresight: Foresight) -> OrderOptions:
 def _rules(settings: Settings, foresight: Foresight) -> Rules:
     scheduler = settings.scheduler
     rules = Rules(
-        passing=Passing(scheduler.passing),
+        backfill=BackfillMode(scheduler.backfill),
         depth=scheduler.reservation_depth,
         hold_after_ms=scheduler.hold_after_seconds * SECOND or None,
         preemption=_preemption(settings, foresight) if scheduler.enable_preemption else None,

@@ -59,7 +59,7 @@ from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.metrics import NoticeMetrics
 from tgpu.service.service import Service
 from tgpu.service.writer import StateApart
-from tgpu.settings import NO_EFFECT, Settings, WithoutEffect
+from tgpu.settings import NO_EFFECT, OldName, Settings, WithoutEffect
 from tgpu.store.api import StoreAway, StoreUnavailable
 from tgpu.telemetry.counts import Counts
 from tgpu.telemetry.disk import DiskMetrics
@@ -76,10 +76,15 @@ _APART_SECONDS = 3  # to send answers, where the service ends by itself
 MUST_RESTART = 70  # the exit code then; sysexits(3) calls it an internal software error
 
 
-def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> None:
+def serve(
+    settings: Settings,
+    without_effect: Sequence[WithoutEffect] = (),
+    old_names: Sequence[OldName] = (),
+) -> None:
     """Run the service until it is told to end. Raises CannotServe and EndedItself.
 
-    `without_effect` are settings that were given and change nothing; the log names them once.
+    `without_effect` are settings that were given and change nothing, `old_names` those that were
+    given by a name of before; the log names them once.
     """
     try:
         set_up_logging(settings.logging)
@@ -109,6 +114,8 @@ def serve(settings: Settings, without_effect: Sequence[WithoutEffect] = ()) -> N
             raise CannotServe(f"devices.gpus: {error}") from None
         _log.info("gpus", found=detected.sentence)
         _warn_of_settings(settings, detected, without_effect)
+        for old in old_names:
+            _log.warning("setting has a new name", old=old.name, new=old.to, source=old.origin)
         keep_memory_private()  # environments of jobs are in it, and keys
         raise_limit()  # a connection is a descriptor, and there may be thousands
         try:

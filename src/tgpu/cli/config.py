@@ -166,4 +166,5 @@ def _shown(value: object) -> str:
 def _idle_lines(loaded: "Loaded") -> list[str]:
     from tgpu.settings import NO_EFFECT
 
-    return [f"{idle.origin}: {idle.name}: {NO_EFFECT}" for idle in loaded.without_effect]
+    idle = [f"{one.origin}: {one.name}: {NO_EFFECT}" for one in loaded.without_effect]
+    return [*idle, *(f"{old.origin}: {old.sentence()}" for old in loaded.old_names)]

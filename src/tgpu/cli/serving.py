@@ -28,7 +28,7 @@ def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
     try:
         if config is not None:
             app.check_secret_files(loaded.settings, config, loaded.secrets_from(config))
-        app.serve(loaded.settings, loaded.without_effect)
+        app.serve(loaded.settings, loaded.without_effect, loaded.old_names)
     except app.CannotServeYet as error:
         # Not the code of bad input, after which systemd would not try again.
         raise Failure(str(error), exit_code=ExitCode.NO_SERVICE, code="UNAVAILABLE") from error

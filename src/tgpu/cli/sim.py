@@ -28,7 +28,7 @@ EPILOG = examples(
 _RUN_EPILOG = examples(
     "tgpu sim run --trace jobs.csv --cluster 100x8 --policy fifo",
     "tgpu sim run --trace jobs.csv.gz --cluster a=20x8xA100,b=2x8xH100 --html out.html",
-    "tgpu sim run --trace philly.csv.gz --cluster vcs.csv --nodes nodes_tight75 --passing strict",
+    "tgpu sim run --trace philly.csv.gz --cluster vcs.csv --nodes nodes_tight75 --backfill strict",
     "tgpu sim run --trace synthetic:10000 --cluster 50x8 --seed 7 --json > easy.json",
     "tgpu sim run --trace jobs.csv --cluster 100x8 --config gpu-scheduler.yaml",
 )
@@ -49,11 +49,15 @@ app = typer.Typer(
 app.command("pack", epilog=PACK_EPILOG)(pack)
 
 
-class Passing(StrEnum):
+class BackfillMode(StrEnum):
     GREEDY = "greedy"
     EASY = "easy"
     CONSERVATIVE = "conservative"
     STRICT = "strict"
+
+
+# Its name in earlier versions.
+OldBackfill = Annotated[BackfillMode | None, typer.Option("--passing", hidden=True)]
 
 
 class Placing(StrEnum):
@@ -97,28 +101,29 @@ def run(
         ),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Order of the jobs, as scheduler.policy.")
+        str | None, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = None,
-    passing: Annotated[
-        Passing | None,
-        typer.Option(help="Who may pass a job that cannot start, as scheduler.passing."),
+    backfill: Annotated[
+        BackfillMode | None,
+        typer.Option(help="Backfill mode, as scheduler.backfill."),
     ] = None,
+    passing: OldBackfill = None,
     placement: Annotated[
-        Placing | None, typer.Option(help="Which place a job gets, as scheduler.placement.")
+        Placing | None, typer.Option(help="Placement strategy, as scheduler.placement.")
     ] = None,
     hold_after: Annotated[
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Who waited this long is passed by nobody, as scheduler.hold_after_seconds; 0 "
-            "for never.",
+            help="Jobs that waited this long are not overtaken any more, as "
+            "scheduler.hold_after_seconds; 0 for never.",
         ),
     ] = None,
     preemption: Annotated[
         bool | None,
         typer.Option(
             "--preemption/--no-preemption",
-            help="Running jobs give way to more important ones, or as the policy says, as "
+            help="Preempt running jobs for more important ones, or as the policy says, as "
             "scheduler.enable_preemption.",
         ),
     ] = None,
@@ -179,7 +184,7 @@ def run(
 ) -> None:
     """Simulate a list of jobs on a cluster.
 
-    Who starts when and where is decided by the code of the service, with its defaults or with the
+    The service's own code decides who starts when and where, with its defaults or with the
     settings of --config. The same input gives the same result.
     """
     from time import perf_counter
@@ -195,11 +200,12 @@ def run(
     from tgpu.simulate.report import Run, report
     from tgpu.simulate.run import simulate
 
+    backfill = backfill or passing
     service = simulated_service(
         config,
         {
             "scheduler.policy": policy,
-            "scheduler.passing": None if passing is None else passing.value,
+            "scheduler.backfill": None if backfill is None else backfill.value,
             "scheduler.placement": None if placement is None else placement.value,
             "scheduler.hold_after_seconds": _hold_seconds(hold_after),
             "scheduler.enable_preemption": preemption,
@@ -235,7 +241,7 @@ def run(
         trace=rows.file,
         cluster=_cluster_name(cluster, nodes),
         policy=service.policy,
-        passing=setting.scheduling.rules.passing.value,
+        backfill=setting.scheduling.rules.backfill.value,
         placement=setting.scheduling.placement.value,
         limits=limits.value,
         seed=seed if rows.format == "synthetic" else None,
@@ -399,4 +405,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not is_report(found):
         raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
     assert isinstance(found, dict)
+    run = found["run"]
+    run.setdefault("backfill", run.pop("passing", ""))  # its name in earlier versions
     return found

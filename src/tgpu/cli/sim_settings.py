@@ -20,7 +20,7 @@ TRUTH: Final = "truth"  # the name of the predictor that is told the future
 _FORESEEING: Final = ("shortest", "quickest")  # policies that go by predictions
 _OPTIONS: Final = {
     "scheduler.policy": "--policy",
-    "scheduler.passing": "--passing",
+    "scheduler.backfill": "--backfill",
     "scheduler.placement": "--placement",
     "scheduler.hold_after_seconds": "--hold-after",
     "prediction.predictor": "--predictor",

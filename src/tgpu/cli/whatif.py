@@ -17,7 +17,7 @@ from tgpu.cli.journals import (
     reading,
 )
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
-from tgpu.cli.sim import Passing, Placing
+from tgpu.cli.sim import BackfillMode, OldBackfill, Placing
 
 if TYPE_CHECKING:
     from tgpu.core.events import Scalar
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "tgpu whatif --quota vision.A100=4",
     "tgpu whatif --add-node 8xH100 --since 30d",
-    "tgpu whatif --policy fairshare --passing easy",
+    "tgpu whatif --policy fairshare --backfill easy",
     "tgpu whatif journal.ndjson.gz --remove-node gpu-07",
     "tgpu whatif --set scheduler.hold_after_seconds=600",
 )
@@ -65,9 +65,10 @@ def whatif(
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = None,
-    passing: Annotated[
-        Passing | None, typer.Option(help="Who may pass whom, as scheduler.passing.")
+    backfill: Annotated[
+        BackfillMode | None, typer.Option(help="Backfill mode, as scheduler.backfill.")
     ] = None,
+    passing: OldBackfill = None,
     placement: Annotated[
         Placing | None, typer.Option(help="Placement strategy, as scheduler.placement.")
     ] = None,
@@ -107,7 +108,7 @@ def whatif(
     now = now_ms()
     begin = None if since == "all" else read_option("--since", lambda t: parse_past(t, now), since)
     end = None if until is None else read_option("--until", lambda t: parse_past(t, now), until)
-    overrides = _overrides(policy, passing, placement, preemption, set_ or [])
+    overrides = _overrides(policy, backfill or passing, placement, preemption, set_ or [])
     try:
         again.check_overrides(overrides)
     except (CannotServe, ValueError) as error:
@@ -148,7 +149,7 @@ def _show(found: object, as_json: bool) -> None:
 
 def _overrides(
     policy: str | None,
-    passing: Passing | None,
+    backfill: BackfillMode | None,
     placement: Placing | None,
     preemption: bool | None,
     settings: list[str],
@@ -157,7 +158,7 @@ def _overrides(
 
     named: dict[str, Scalar] = {
         "scheduler.policy": policy,
-        "scheduler.passing": None if passing is None else passing.value,
+        "scheduler.backfill": None if backfill is None else backfill.value,
         "scheduler.placement": None if placement is None else placement.value,
         "scheduler.enable_preemption": preemption,
     }

@@ -20,7 +20,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.plan import Plan, Preemption
 from tgpu.core.preemption_cause import reason_of, whose, without_names
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import Entry, State
 
 # When the work of a job that gives way now was last saved.
@@ -84,8 +84,8 @@ def may_find_more(plan: Plan, rules: Rules) -> bool:
     """
     if frees_something(plan):
         return True
-    keeps_free = rules.passing in (Passing.EASY, Passing.CONSERVATIVE) or (
-        rules.passing is Passing.GREEDY and rules.hold_after_ms is not None
+    keeps_free = rules.backfill in (BackfillMode.EASY, BackfillMode.CONSERVATIVE) or (
+        rules.backfill is BackfillMode.GREEDY and rules.hold_after_ms is not None
     )
     return bool(plan.starts) and (keeps_free or rules.preemption is not None)
 

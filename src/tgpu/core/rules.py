@@ -12,13 +12,13 @@ from tgpu.core.job import Job
 Left = Callable[[Job, int, int], int | None]
 
 
-class Passing(StrEnum):
-    """Who may start while somebody before them in the order cannot."""
+class BackfillMode(StrEnum):
+    """Which jobs may start before others that come first and cannot start yet."""
 
-    GREEDY = "greedy"  # whoever fits
-    EASY = "easy"  # who does not delay the first that cannot
-    CONSERVATIVE = "conservative"  # who delays none of those before them
-    STRICT = "strict"  # nobody
+    GREEDY = "greedy"  # every job that fits
+    EASY = "easy"  # those that do not delay the first of them
+    CONSERVATIVE = "conservative"  # those that delay none of them
+    STRICT = "strict"  # none
 
 
 class PlacementRule(StrEnum):
@@ -45,9 +45,9 @@ class PreemptionRules:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    passing: Passing = Passing.GREEDY
+    backfill: BackfillMode = BackfillMode.GREEDY
     depth: int = 100  # jobs that get a reservation under `conservative`
-    # Who has waited this long is passed by nobody on the GPUs it will have. None: no bound.
+    # Jobs that waited this long are not overtaken on the GPUs they will get. None: no bound.
     hold_after_ms: int | None = None
     preemption: PreemptionRules | None = None  # None: nobody gives way
 

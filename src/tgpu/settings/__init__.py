@@ -8,6 +8,7 @@ from tgpu.settings.json_schema import json_schema
 from tgpu.settings.keys import Key, all_keys
 from tgpu.settings.load import (
     Loaded,
+    OldName,
     WithoutEffect,
     load_settings,
     load_with_origins,
@@ -50,6 +51,7 @@ __all__ = [
     "LoggingSettings",
     "MapRuleSettings",
     "NoticeSettings",
+    "OldName",
     "QuotaSettings",
     "SchedulerSettings",
     "Settings",

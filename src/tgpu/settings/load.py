@@ -65,12 +65,25 @@ class WithoutEffect:
 
 
 @dataclass(frozen=True, slots=True)
+class OldName:
+    """A setting that was given by the name it had in earlier versions."""
+
+    name: str
+    to: str
+    origin: str
+
+    def sentence(self) -> str:
+        return f"{self.name} is the old name of {self.to}"
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """The settings, and where each came from."""
 
     settings: Settings
     origins: Mapping[str, str]  # by dotted key; a key that is not there has its default
     without_effect: tuple[WithoutEffect, ...]
+    old_names: tuple[OldName, ...] = ()
 
     def secrets_from(self, file: Path) -> list[str]:
         """The keys of secrets that this file holds."""
@@ -111,7 +124,8 @@ def load_with_origins(
     settings = merged.settings()
     if settings.data_dir is None:
         settings = settings.model_copy(update={"data_dir": default_data_dir(environ)})
-    return Loaded(settings, merged.origins(settings), tuple(merged.without_effect))
+    idle, old = tuple(merged.without_effect), tuple(merged.old_names)
+    return Loaded(settings, merged.origins(settings), idle, old)
 
 
 class _Merged:
@@ -120,6 +134,7 @@ class _Merged:
     def __init__(self) -> None:
         self.content: dict[str, Any] = {}
         self.without_effect: list[WithoutEffect] = []
+        self.old_names: list[OldName] = []
         self._origin: dict[str, str] = {}
         self._file = ""
         self._lines: Mapping[Place, int] = {}
@@ -218,6 +233,8 @@ class _Merged:
             )
         elif meant is not KEEP:
             self.put(key.to, meant, f"{origin} ({key.name})")
+            if key.is_old:
+                self.old_names.append(OldName(key.name, key.to, origin))
 
     def _clear_alias_sections(self) -> None:
         """What is left of sections that are not ours at all: keys that nobody knows."""

@@ -109,11 +109,11 @@ class SchedulerSettings(Section):
         description="GPU time this long ago counts half in the fair share; 0 counts only the GPUs "
         "held now.",
     )
-    passing: Literal["greedy", "easy", "conservative", "strict"] = Field(
+    backfill: Literal["greedy", "easy", "conservative", "strict"] = Field(
         default="easy",
-        description="Who may start while somebody before them cannot: greedy, whoever fits; easy, "
-        "who does not delay the first of those; conservative, who delays none of them; strict, "
-        "nobody.",
+        description="Which jobs may start before others that come first and cannot start yet: "
+        "greedy, all that fit; easy, those that do not delay the first of them; conservative, "
+        "those that delay none of them; strict, none.",
     )
     placement: Literal["fragmentation", "consolidated"] = Field(
         default="fragmentation",
@@ -122,7 +122,7 @@ class SchedulerSettings(Section):
         "nodes as if all were free.",
     )
     reservation_depth: Annotated[int, Field(ge=1, le=100_000), NOT_BOOL] = Field(
-        default=100, description="Jobs that get a reservation under the passing conservative."
+        default=100, description="Jobs that get a reservation where backfill is conservative."
     )
     hold_after_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,

@@ -31,6 +31,7 @@ class Renamed:
     name: str
     to: str
     convert: Callable[[Any], object] = lambda value: value
+    is_old: bool = False  # ours once, and not another scheduler's: who uses it is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ _Count = Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL]
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 RENAMED: Final = (
+    Renamed("scheduler.passing", "scheduler.backfill", is_old=True),
     Renamed("scheduler.num_gpus", "devices.expected_gpus"),
     Renamed("scheduler.graceful_shutdown_timeout_s", "api.shutdown_seconds"),
     Renamed("scheduler.job_timeout_s", "jobs.time_limit_s"),

@@ -49,7 +49,7 @@ def _what(document: Mapping[str, Any]) -> str:
     nodes = plural(f"{document['nodes']:,}", "node")
     return (
         f"{jobs}{never}{skipped} on {nodes} with "
-        f"{document['gpus']:,} GPUs; passing {run['passing']}, placement {run['placement']}, "
+        f"{document['gpus']:,} GPUs; backfill {run['backfill']}, placement {run['placement']}, "
         f"time limits {run['limits']}; "
         f"{_settings(run)}. Simulated."
     )

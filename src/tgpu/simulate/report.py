@@ -21,7 +21,7 @@ class Run:
     trace: str
     cluster: str
     policy: str
-    passing: str
+    backfill: str
     placement: str
     limits: str = "given"
     predictor: str = ""  # empty: nothing goes by one

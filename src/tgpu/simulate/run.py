@@ -30,7 +30,7 @@ from tgpu.core.plan_events import (
     plan_events,
 )
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import Passing
+from tgpu.core.rules import BackfillMode
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
@@ -494,6 +494,6 @@ def _keeps_its_head(setting: Setting) -> bool:
     rules = setting.scheduling.rules
     return (
         isinstance(setting.scheduling.policy, Fifo)
-        and rules.passing is Passing.STRICT
+        and rules.backfill is BackfillMode.STRICT
         and rules.preemption is None
     )

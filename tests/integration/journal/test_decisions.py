@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.integration.journal.history import BEGIN, Player, a_service, lines_of
 from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app.replaying import replay
-from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.journal.cut import cut
@@ -237,7 +236,12 @@ def test_a_journal_that_the_version_before_wrote_is_replayed() -> None:
         assert answer.agrees
         assert answer.cycle_seq == (first, last)
     state = rebuild(Journal("before", lines)).state
-    assert digest(state) == "0e89b16d11729e4327965b112966058940836506a4e6ed9ce3ddfbc614f5b26e"
+    left = sorted(
+        (one.job.job_id, one.progress.state, one.progress.attempt) for one in state.entries()
+    )
+    assert left == [("long", "running", 2), ("small", "running", 2)]
+    assert list(state.ledger.tenants) == ["vision", "speech", "free"]
+    assert [len(use.node.gpus) for use in state.ledger.nodes.values()] == [4]
 
 
 def test_who_decided_is_read_from_the_number_and_never_from_the_words() -> None:

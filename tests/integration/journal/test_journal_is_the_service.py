@@ -17,18 +17,18 @@ from tgpu.journal.replay import Step, Target, Walk, decided, differences, record
 
 SETTINGS = {
     "usual": {},
-    "strict": {"scheduler.policy": "fifo", "scheduler.passing": "strict"},
+    "strict": {"scheduler.policy": "fifo", "scheduler.backfill": "strict"},
     "fair": {"scheduler.policy": "fairshare", "scheduler.fair_share_half_life_hours": 0.1},
     "shortest": {"scheduler.policy": "shortest", "scheduler.placement": "consolidated"},
-    "quickest": {"scheduler.policy": "quickest", "scheduler.passing": "greedy"},
-    "conservative": {"scheduler.passing": "conservative"},
+    "quickest": {"scheduler.policy": "quickest", "scheduler.backfill": "greedy"},
+    "conservative": {"scheduler.backfill": "conservative"},
     "adaptive": {"scheduler.policy": "adaptive", "scheduler.enable_preemption": True},
     "ranked": {"scheduler.policy": "las", "scheduler.enable_preemption": True},
     "preempting": {
         "scheduler.enable_preemption": True,
         "scheduler.preempt_min_run_seconds": 0,
         "scheduler.preempt_spare_seconds": 0,
-        "scheduler.passing": "greedy",
+        "scheduler.backfill": "greedy",
     },
 }
 
@@ -86,7 +86,7 @@ async def test_a_part_of_a_journal_goes_on_from_where_it_begins(settings, tmp_pa
     assert journal.header.after > 0
     assert len(part) < len(lived.lines)
     assert digest(rebuild(journal).state) == lived.digest
-    if settings.get("scheduler.passing") != "conservative":  # what was promised before is gone
+    if settings.get("scheduler.backfill") != "conservative":  # what was promised before is gone
         assert len(replayed(part)) > 2
 
 

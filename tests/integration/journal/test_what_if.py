@@ -14,9 +14,9 @@ from tgpu.journal.resimulate import Changes, Resimulated, resimulate
 
 EXACT = {
     "fifo": {"scheduler.policy": "fifo"},
-    "strict": {"scheduler.policy": "fifo", "scheduler.passing": "strict"},
-    "greedy": {"scheduler.passing": "greedy"},
-    "conservative": {"scheduler.policy": "fifo", "scheduler.passing": "conservative"},
+    "strict": {"scheduler.policy": "fifo", "scheduler.backfill": "strict"},
+    "greedy": {"scheduler.backfill": "greedy"},
+    "conservative": {"scheduler.policy": "fifo", "scheduler.backfill": "conservative"},
 }
 MEMORY = {"database.kind": "memory"}
 
@@ -126,7 +126,7 @@ async def test_another_policy_is_tried_with_the_code_of_the_service(tmp_path):
     lived = await a_history(tmp_path, {**MEMORY, **EXACT["strict"]}, seed=2)
     past = past_of(Journal("test", lived.lines), None, None)
     assert past is not None
-    found = compare(past, overrides={"scheduler.passing": "greedy"})
+    found = compare(past, overrides={"scheduler.backfill": "greedy"})
     assert found.changed is not None
     assert found.changed.wait_s.mean < found.simulated.wait_s.mean
 
@@ -149,6 +149,6 @@ async def test_jobs_that_gave_way_and_never_ended_are_not_over_at_once(tmp_path)
 
 
 def test_a_setting_that_is_none_is_refused_by_name():
-    for name, value in (("scheduler.no_such", 1), ("scheduler.passing", "sideways")):
+    for name, value in (("scheduler.no_such", 1), ("scheduler.backfill", "sideways")):
         with pytest.raises(ValueError, match=name):
             whatif.check_overrides({name: value})

@@ -26,7 +26,7 @@ DAY = 86_400_000
 def test_a_replay_shows_what_started_who_waited_and_that_it_agrees(tgpu, tmp_path):
     outcome = tgpu("replay", str(a_file(tmp_path)), "--at", "8")
     assert outcome.code == 0, outcome.err
-    assert "policy fifo, passing greedy" in outcome.out
+    assert "policy fifo, backfill greedy" in outcome.out
     assert "agrees with event 8" in outcome.out
     started = next(line for line in outcome.out.splitlines() if line.startswith("hers"))
     assert "n0:1" in started
@@ -209,7 +209,7 @@ def test_options_of_an_export_that_do_not_go_together_are_named(tgpu, arguments,
 
 def test_the_simulator_reads_a_journal_and_brings_its_cluster_along(tgpu, tmp_path):
     path = str(a_file(tmp_path))
-    outcome = tgpu("sim", "run", "--trace", path, "--policy", "fifo", "--passing", "greedy")
+    outcome = tgpu("sim", "run", "--trace", path, "--policy", "fifo", "--backfill", "greedy")
     assert outcome.code == 0, outcome.err
     assert "journal.ndjson on its own cluster: 1 node, 2 GPUs" in outcome.out
     outcome = tgpu("sim", "run", "--trace", path, "--cluster", "2x2", "--json")

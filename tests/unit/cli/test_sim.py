@@ -27,7 +27,7 @@ def test_a_run_prints_the_figures(tgpu, tmp_path):
 
 
 def test_a_run_prints_json_with_the_setting_and_the_summary(tgpu, tmp_path):
-    arguments = ("--policy", "fifo", "--passing", "strict", "--placement", "consolidated")
+    arguments = ("--policy", "fifo", "--backfill", "strict", "--placement", "consolidated")
     outcome = tgpu(
         "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
     )
@@ -40,13 +40,13 @@ def test_policies_that_rank_those_who_run_make_them_give_way(tgpu, tmp_path):
     config = a_config(
         tmp_path, "scheduler: {preempt_min_run_seconds: 0, preempt_spare_seconds: 0}\n"
     )
-    given = ("--policy", "las", "--preemption", "--keep-work", "--passing", "strict")
+    given = ("--policy", "las", "--preemption", "--keep-work", "--backfill", "strict")
     arguments = (*given, "--config", config)
     outcome = tgpu(
         "sim", "run", "--trace", a_trace(tmp_path), "--cluster", "1x8", *arguments, "--json"
     )
     found = json.loads(outcome.out)
-    assert found["run"]["passing"] == "greedy"  # whatever was asked for
+    assert found["run"]["backfill"] == "greedy"  # whatever was asked for
     assert found["summary"]["preemptions"] >= 2
     assert found["summary"]["unfinished"] == 0
 
@@ -110,9 +110,9 @@ def test_unknown_names_say_what_there_is(tgpu, tmp_path):
 
 def test_results_are_compared_side_by_side(tgpu, tmp_path):
     files = []
-    for passing in ("strict", "greedy"):
-        out = tmp_path / f"{passing}.json"
-        arguments = ("--cluster", "1x8", "--policy", "fifo", "--passing", passing)
+    for backfill in ("strict", "greedy"):
+        out = tmp_path / f"{backfill}.json"
+        arguments = ("--cluster", "1x8", "--policy", "fifo", "--backfill", backfill)
         tgpu("sim", "run", "--trace", a_trace(tmp_path), *arguments, "--out", str(out))
         files.append(str(out))
     outcome = tgpu("sim", "compare", *files)
@@ -120,7 +120,7 @@ def test_results_are_compared_side_by_side(tgpu, tmp_path):
     header = outcome.out.splitlines()[0].split()
     assert header == ["strict", "greedy"]
     found = json.loads(tgpu("sim", "compare", *files, "--json").out)
-    assert [one["run"]["passing"] for one in found["runs"]] == ["strict", "greedy"]
+    assert [one["run"]["backfill"] for one in found["runs"]] == ["strict", "greedy"]
 
 
 def test_what_is_no_result_cannot_be_compared(tgpu, tmp_path):
@@ -255,24 +255,26 @@ def test_without_a_file_the_defaults_are_those_of_the_service(tgpu, tmp_path):
 
 
 def test_a_settings_file_is_the_service_that_is_simulated(tgpu, tmp_path):
-    config = a_config(tmp_path, "scheduler: {policy: fifo, passing: strict, max_running_jobs: 1}\n")
+    config = a_config(
+        tmp_path, "scheduler: {policy: fifo, backfill: strict, max_running_jobs: 1}\n"
+    )
     text = "job_id,submit_s,duration_s,gpus\n1,0,60,1\n2,1,30,1\n"
     arguments = ("--trace", a_trace(tmp_path, text), "--cluster", "1x8", "--config", config)
     found = json.loads(tgpu("sim", "run", *arguments, "--json").out)
     assert found["summary"]["wait_s"]["max"] == 59  # one at a time
-    assert (found["run"]["config"], found["run"]["passing"]) == ("service.yaml", "strict")
+    assert (found["run"]["config"], found["run"]["backfill"]) == ("service.yaml", "strict")
     assert found["run"]["settings"]["scheduler.max_running_jobs"] == 1
     assert "settings of service.yaml" in tgpu("sim", "run", *arguments).out
 
 
 def test_options_change_what_the_file_says(tgpu, tmp_path):
     config = a_config(
-        tmp_path, "scheduler: {policy: fifo, passing: strict, placement: consolidated}\n"
+        tmp_path, "scheduler: {policy: fifo, backfill: strict, placement: consolidated}\n"
     )
     arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--config", config)
-    changes = ("--passing", "greedy", "--hold-after", "2h", "--no-preemption")
+    changes = ("--backfill", "greedy", "--hold-after", "2h", "--no-preemption")
     run = json.loads(tgpu("sim", "run", *arguments, *changes, "--json").out)["run"]
-    assert (run["policy"], run["passing"], run["placement"]) == ("fifo", "greedy", "consolidated")
+    assert (run["policy"], run["backfill"], run["placement"]) == ("fifo", "greedy", "consolidated")
     assert run["settings"]["scheduler.hold_after_seconds"] == 7200
 
 
@@ -286,8 +288,8 @@ def test_quotas_of_a_settings_file_hold(tgpu, tmp_path):
 
 def test_a_settings_file_that_cannot_be_is_named(tgpu, tmp_path):
     arguments = ("--trace", a_trace(tmp_path), "--cluster", "1x8", "--config")
-    wrong = tgpu("sim", "run", *arguments, a_config(tmp_path, "scheduler: {passing: often}\n"))
-    assert (wrong.code, "scheduler.passing" in wrong.err) == (2, True)
+    wrong = tgpu("sim", "run", *arguments, a_config(tmp_path, "scheduler: {backfill: often}\n"))
+    assert (wrong.code, "scheduler.backfill" in wrong.err) == (2, True)
     policy = tgpu("sim", "run", *arguments, a_config(tmp_path, "scheduler: {policy: luck}\n"))
     assert policy.code == 2
     assert "scheduler.policy: no scheduling policy 'luck'" in policy.err

@@ -15,7 +15,7 @@ from tgpu.core.plan_events import (
     plan_events,
     stop_finished,
 )
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.state import State
 
 NOW = 10_000
@@ -75,10 +75,10 @@ def test_who_was_asked_to_end_on_hold_waits_on_hold() -> None:
 
 
 def test_after_starts_alone_another_cycle_is_made_where_it_may_find_more() -> None:
-    assert not may_find_more(STARTS, Rules(Passing.GREEDY))
-    assert not may_find_more(STARTS, Rules(Passing.STRICT, hold_after_ms=1))
-    assert may_find_more(STARTS, Rules(Passing.GREEDY, hold_after_ms=1))
-    assert may_find_more(STARTS, Rules(Passing.EASY))
-    assert may_find_more(STARTS, Rules(Passing.STRICT, preemption=PreemptionRules()))
-    assert not may_find_more(Plan(), Rules(Passing.EASY))
+    assert not may_find_more(STARTS, Rules(BackfillMode.GREEDY))
+    assert not may_find_more(STARTS, Rules(BackfillMode.STRICT, hold_after_ms=1))
+    assert may_find_more(STARTS, Rules(BackfillMode.GREEDY, hold_after_ms=1))
+    assert may_find_more(STARTS, Rules(BackfillMode.EASY))
+    assert may_find_more(STARTS, Rules(BackfillMode.STRICT, preemption=PreemptionRules()))
+    assert not may_find_more(Plan(), Rules(BackfillMode.EASY))
     assert may_find_more(Plan(released=(("r-1", "over"),)), Rules())

@@ -23,7 +23,7 @@ from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.projection import Run, project
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State
 
@@ -204,12 +204,12 @@ def with_a_booking(*jobs: Job) -> State:
     return state
 
 
-@pytest.mark.parametrize("passing", Passing)
+@pytest.mark.parametrize("backfill", BackfillMode)
 def test_who_waits_for_a_booking_that_nobody_uses_starts_when_it_is_given_back(
-    passing: Passing,
+    backfill: BackfillMode,
 ) -> None:
     state = with_a_booking(a_job("a"))
-    context = CycleContext(SchedulingConfig(order_policy("fifo"), Rules(passing)))
+    context = CycleContext(SchedulingConfig(order_policy("fifo"), Rules(backfill)))
     assert starts(state, context=context) == {"a": 10 * MINUTE}
 
 

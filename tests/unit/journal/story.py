@@ -20,7 +20,7 @@ from tgpu.core.node import Placement, Share
 from tgpu.journal.lines import end_line, header_line, row_line
 from tgpu.store import codec, event_codec
 
-SETTINGS = {"scheduler.policy": "fifo", "scheduler.passing": "greedy"}
+SETTINGS = {"scheduler.policy": "fifo", "scheduler.backfill": "greedy"}
 NODE = a_node("n0", gpus=2)
 TENANT = a_tenant("default")
 

@@ -14,7 +14,7 @@ from tgpu.core.job import Options
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.service import estimates as module
 from tgpu.service.asking import ask
@@ -307,12 +307,12 @@ async def test_a_question_changes_nothing() -> None:
         assert await box.submit(a_submission()) == "1"  # no number was spent on it
 
 
-@pytest.mark.parametrize("passing", Passing)
+@pytest.mark.parametrize("backfill", BackfillMode)
 async def test_a_reservation_that_nobody_uses_is_given_back_in_estimates_as_in_truth(
-    passing: Passing,
+    backfill: BackfillMode,
 ) -> None:
     minutes = 60_000
-    async with a_box(gpus=ONE_GPU, leases=True, rules=Rules(passing)) as box:
+    async with a_box(gpus=ONE_GPU, leases=True, rules=Rules(backfill)) as box:
         wish = Wish(TenantId("default"), 1, 60 * minutes, unused_ms=10 * minutes)
         await box.service.bookings.reserve(wish)
         await box.submit(a_submission(job_id="a"))

@@ -9,13 +9,13 @@ from tgpu.core.job import Options
 from tgpu.core.plan import Plan
 from tgpu.core.policy import ChoicePolicy, Policy
 from tgpu.core.reasons import ReasonCode
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.tenant import Tenant
 from tgpu.core.why.changes import ChangeKind
 from tgpu.service.ownership import Sight
 from tgpu.service.why import Told
 
-EASY = Rules(passing=Passing.EASY)
+EASY = Rules(backfill=BackfillMode.EASY)
 RED, BLUE = Tenant(TenantId("red")), Tenant(TenantId("blue"))
 
 

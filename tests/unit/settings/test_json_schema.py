@@ -42,7 +42,7 @@ def test_every_other_name_has_its_place(name):
         {"api": {"port": 1}},
         {"security": {"allowed_script_paths": "/tmp"}},
         {"security": {"max_memory_per_job_gb": 0}},
-        {"scheduler": {"passing": "slow"}},
+        {"scheduler": {"backfill": "slow"}},
         {"logging": {"structured": "maybe"}},
         {"nothing": {}},
     ],

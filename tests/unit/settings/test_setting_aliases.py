@@ -194,3 +194,22 @@ def test_the_reference_names_every_foreign_key_and_what_is_said_of_it():
         name for name in (*setting_aliases(), *IDLE_OWN) if f"- `{name}`" not in reference
     ] == []
     assert NO_EFFECT in reference
+
+
+def test_an_old_name_is_accepted_and_said_to_be_old(tmp_path):
+    file = tmp_path / "old.yaml"
+    file.write_text("scheduler:\n  passing: strict\n")
+    loaded = load_with_origins(file, {}, NOBODY)
+    assert loaded.settings.scheduler.backfill == "strict"
+    assert [old.sentence() for old in loaded.old_names] == [
+        "scheduler.passing is the old name of scheduler.backfill"
+    ]
+    environ = NOBODY | {"GPU_SCHEDULER_SCHEDULER_PASSING": "greedy"}
+    assert load_settings(None, {}, environ).scheduler.backfill == "greedy"
+
+
+def test_the_old_name_beside_the_new_one_is_refused(tmp_path):
+    file = tmp_path / "both.yaml"
+    file.write_text("scheduler:\n  passing: strict\n  backfill: easy\n")
+    with pytest.raises(SettingsError, match=r"passing is another name for scheduler\.backfill"):
+        load_settings(file, {}, NOBODY)

@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.durations import span
@@ -41,7 +41,7 @@ class Checker(HTMLParser):
 def a_document(jobs=200, trace="t.csv"):
     cluster = read_cluster("a=2x8,b=1x8")
     found = Jobs(synthetic(jobs, cluster, seed=3), cluster)
-    setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(passing=Passing.STRICT)))
+    setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(backfill=BackfillMode.STRICT)))
     result = simulate(found.arrivals, cluster, setting)
     return report(Run(trace, "c", "fifo", "strict", "fragmentation"), cluster, result), result
 

@@ -5,7 +5,7 @@ import pytest
 from tests.builders import a_job, a_node
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import Passing, PlacementRule, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate import run
 from tgpu.simulate.restart import PUBLISHED, Restart
@@ -14,7 +14,7 @@ from tgpu.simulate.side_by_side import side_by_side
 from tgpu.simulate.world import Arrival, Cluster
 
 FIFO = order_policy("fifo")
-STRICT = Setting(SchedulingConfig(FIFO, Rules(passing=Passing.STRICT)))
+STRICT = Setting(SchedulingConfig(FIFO, Rules(backfill=BackfillMode.STRICT)))
 GREEDY = Setting(SchedulingConfig(FIFO))
 
 

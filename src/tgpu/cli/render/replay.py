@@ -13,7 +13,7 @@ from tgpu.wire.replay_v1 import ReplayAnswer, ReplayJob, ReplayOfJob, ReplayPass
 _SHOWN: Final = 8  # ids in one line
 _NAMES: Final = {
     "scheduler.policy": "policy",
-    "scheduler.passing": "passing",
+    "scheduler.backfill": "backfill",
     "scheduler.placement": "placement",
     "scheduler.enable_preemption": "preemption",
 }

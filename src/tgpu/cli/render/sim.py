@@ -11,7 +11,7 @@ _SPREADS: Final = (
     ("wait", "wait_s"),
     ("wait, more than 8 GPUs", "large_wait_s"),
 )
-_TOLD: Final = {f"scheduler.{name}" for name in ("policy", "passing", "placement")}
+_TOLD: Final = {f"scheduler.{name}" for name in ("policy", "backfill", "placement")}
 _PARTS: Final = (
     ("mean", "mean"),
     ("median", "median"),
@@ -29,7 +29,7 @@ def headline(document: Mapping[str, Any]) -> str:
     whose = f"; settings of {config}" if config else ""
     return (
         f"{run['trace']} on {run['cluster']}: {machines}; policy "
-        f"{run['policy']}, passing {run['passing']}, placement {run['placement']}{whose}"
+        f"{run['policy']}, backfill {run['backfill']}, placement {run['placement']}{whose}"
     )
 
 
@@ -52,7 +52,7 @@ def _rows(documents: Sequence[Mapping[str, Any]], *, is_several: bool) -> list[t
 
     found = []
     if is_several:
-        for key in ("trace", "cluster", "policy", "passing", "placement"):
+        for key in ("trace", "cluster", "policy", "backfill", "placement"):
             found.append((Cell(key), *(Cell(str(one["run"][key])) for one in documents)))
         for key in _other_settings(documents):
             told = (one["run"].get("settings", {}).get(key, "") for one in documents)

@@ -12,7 +12,7 @@ from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.quickest import Quickest, Tells
 from tgpu.core.policies.shortest import Predicted, Shortest
 from tgpu.core.policy import Order, OrderPolicy
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 
 BASE_NAMES: Final = ("priority", "fifo", "fairshare", "shortest")  # what `backfill` can be over
@@ -98,7 +98,7 @@ def rules_under(name: str, rules: Rules) -> Rules:
     if name in RANKED_NAMES:
         # Whoever cannot start is passed by whoever fits: others give way to it where it is its
         # turn, and these orders have a bound of their own.
-        return replace(rules, passing=Passing.GREEDY, hold_after_ms=None)
-    if name == "backfill" and rules.passing is not Passing.CONSERVATIVE:
-        return replace(rules, passing=Passing.EASY)
+        return replace(rules, backfill=BackfillMode.GREEDY, hold_after_ms=None)
+    if name == "backfill" and rules.backfill is not BackfillMode.CONSERVATIVE:
+        return replace(rules, backfill=BackfillMode.EASY)
     return rules

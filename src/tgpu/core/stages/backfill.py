@@ -10,7 +10,7 @@ from typing import Final
 from tgpu.core.ids import JobId
 from tgpu.core.plan import BackfillReservation
 from tgpu.core.queue import ClassQueue
-from tgpu.core.rules import Passing
+from tgpu.core.rules import BackfillMode
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.place import could_ever_hold
 from tgpu.core.stages.reserve import Opening, opening
@@ -39,7 +39,7 @@ class Backfill:
 
     def keep(self, promises: Sequence[BackfillReservation]) -> None:
         """What a cycle before told a job is held for it, whatever comes out this time."""
-        if not promises or self._rules.passing is not Passing.CONSERVATIVE:
+        if not promises or self._rules.backfill is not BackfillMode.CONSERVATIVE:
             return
         draft = self._draft
         for promise in promises:
@@ -69,11 +69,11 @@ class Backfill:
         entry = draft.entry(job_id)
         waited = draft.now - entry.job.submitted_at
         is_overdue = rules.hold_after_ms is not None and waited >= rules.hold_after_ms
-        if rules.passing is Passing.GREEDY and not is_overdue:
+        if rules.backfill is BackfillMode.GREEDY and not is_overdue:
             return
         if draft.is_refused(queue.job_class):
             return  # not for want of room: nobody behind it makes it wait
-        if rules.passing is Passing.STRICT:
+        if rules.backfill is BackfillMode.STRICT:
             # What can never start would keep everybody waiting for ever.
             self.is_over = self._could_ever_hold(queue)
             draft.stopped_by = job_id if self.is_over else None
@@ -96,7 +96,7 @@ class Backfill:
         return known
 
     def _most_reservations(self) -> int:
-        return self._rules.depth if self._rules.passing is Passing.CONSERVATIVE else 1
+        return self._rules.depth if self._rules.backfill is BackfillMode.CONSERVATIVE else 1
 
     def _opening(
         self, queue: ClassQueue, promise: BackfillReservation | None, is_overdue: bool

@@ -8,13 +8,13 @@ from tests.builders import a_job, a_node, a_placement, a_state, a_tenant, entry_
 from tests.unit.core.stages.drafts import a_draft
 from tgpu.core.ids import JobId
 from tgpu.core.plan import BackfillReservation
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State
 
-CONSERVATIVE = Rules(Passing.CONSERVATIVE)
+CONSERVATIVE = Rules(BackfillMode.CONSERVATIVE)
 
 
 def a_busy_box(limit: int | None = 1000, **large: Any) -> State:
@@ -35,39 +35,39 @@ def after_large(state: State, rules: Rules, now: int = 10) -> tuple[Draft, Backf
 
 
 @pytest.mark.parametrize(
-    ("passing", "told", "is_over"),
+    ("mode", "told", "is_over"),
     [
-        (Passing.GREEDY, [], False),
-        (Passing.EASY, [("large", 1000)], False),
-        (Passing.CONSERVATIVE, [("large", 1000)], False),
-        (Passing.STRICT, [], True),
+        (BackfillMode.GREEDY, [], False),
+        (BackfillMode.EASY, [("large", 1000)], False),
+        (BackfillMode.CONSERVATIVE, [("large", 1000)], False),
+        (BackfillMode.STRICT, [], True),
     ],
 )
-def test_the_rule_decides(passing: Passing, told: list[tuple[str, int]], is_over: bool) -> None:
-    draft, backfill = after_large(a_busy_box(), Rules(passing))
+def test_the_rule_decides(mode: BackfillMode, told: list[tuple[str, int]], is_over: bool) -> None:
+    draft, backfill = after_large(a_busy_box(), Rules(mode))
     assert [(one.job_id, one.at) for one in draft.reservations] == told
     assert (backfill.is_over, draft.stopped_by) == (is_over, "large" if is_over else None)
 
 
 def test_under_greedy_who_waited_too_long_gets_a_reservation() -> None:
-    rules = Rules(Passing.GREEDY, hold_after_ms=10)
+    rules = Rules(BackfillMode.GREEDY, hold_after_ms=10)
     draft, _ = after_large(a_busy_box(limit=None), rules)
     assert [(one.job_id, one.at) for one in draft.reservations] == [("large", FAR)]
 
 
 def test_who_is_stopped_by_a_limit_is_in_nobodys_way() -> None:
-    for passing in (Passing.EASY, Passing.STRICT):
-        draft, backfill = after_large(a_busy_box(tenant="poor"), Rules(passing))
+    for mode in (BackfillMode.EASY, BackfillMode.STRICT):
+        draft, backfill = after_large(a_busy_box(tenant="poor"), Rules(mode))
         assert (draft.reservations, backfill.is_over) == ([], False)
 
 
 def test_what_can_never_start_stops_nobody() -> None:
-    _, backfill = after_large(a_busy_box(gpus=5), Rules(Passing.STRICT))
+    _, backfill = after_large(a_busy_box(gpus=5), Rules(BackfillMode.STRICT))
     assert not backfill.is_over
 
 
 def test_under_easy_only_the_first_has_a_reservation() -> None:
-    for rules, count in ((Rules(Passing.EASY), 1), (CONSERVATIVE, 2)):
+    for rules, count in ((Rules(BackfillMode.EASY), 1), (CONSERVATIVE, 2)):
         draft, backfill = after_large(a_busy_box(time_limit_ms=500), rules)
         backfill.reserve(entry_of(draft.state, "large").queue, JobId("large"), None)
         assert len(draft.reservations) == count
@@ -109,7 +109,7 @@ def test_who_was_not_reached_keeps_its_word() -> None:
     assert draft.reservations == [promised(500)]
 
 
-@pytest.mark.parametrize("rules", [Rules(Passing.EASY), Rules()])
+@pytest.mark.parametrize("rules", [Rules(BackfillMode.EASY), Rules()])
 def test_only_conservative_gives_its_word(rules: Rules) -> None:
     backfill = Backfill(a_draft(a_busy_box(), 10, rules))
     backfill.keep([promised(500)])

@@ -4,7 +4,7 @@ from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, entry_of, 
 from tests.unit.core.stages.drafts import a_draft, starts
 from tgpu.core.policies import order_policies
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
@@ -48,7 +48,7 @@ def test_under_strict_nobody_is_served_behind_who_cannot_start() -> None:
         nodes=[a_node(gpus=3)],
     )
     start(state, "running", 0)
-    draft = a_draft(state, 5, Rules(Passing.STRICT))
+    draft = a_draft(state, 5, Rules(BackfillMode.STRICT))
     assert serve(draft) == []
     assert draft.stopped_by == "a"
 

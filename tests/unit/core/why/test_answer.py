@@ -20,12 +20,12 @@ from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.core.policy import ChoicePolicy
 from tgpu.core.reasons import Reason, ReasonCode
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.state import State
 from tgpu.core.why.answer import why
 
-EASY = Rules(passing=Passing.EASY)
-STRICT = Rules(passing=Passing.STRICT)
+EASY = Rules(backfill=BackfillMode.EASY)
+STRICT = Rules(backfill=BackfillMode.STRICT)
 
 
 def one_waits_for_all(*others: object, limit: int | None = 5000) -> State:

@@ -5,11 +5,11 @@ import pytest
 from tests.builders import a_gpu, a_job, a_node, a_queue, a_state, a_tenant, hold, start
 from tests.unit.core.why.worlds import help_for
 from tgpu.core.job import Job
-from tgpu.core.rules import PLAIN, Passing, Rules
+from tgpu.core.rules import PLAIN, BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.core.why.changes import ChangeKind, short_of, smaller_counts
 
-EASY = Rules(passing=Passing.EASY)
+EASY = Rules(backfill=BackfillMode.EASY)
 
 
 def changed(state: State, rules: Rules = PLAIN) -> tuple[ChangeKind, Job]:

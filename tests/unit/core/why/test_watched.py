@@ -2,13 +2,13 @@ from tests.builders import a_job, a_node, a_state, submit
 from tgpu.core.cycle import schedule
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.reasons import ReasonCode
-from tgpu.core.rules import Passing, Rules
+from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.core.why.watched import Watched, watch_cycle
 
 
-def watched(state: State, passing: Passing = Passing.GREEDY, most: int = 20) -> Watched:
-    rules = Rules(passing)
+def watched(state: State, backfill: BackfillMode = BackfillMode.GREEDY, most: int = 20) -> Watched:
+    rules = Rules(backfill)
     return watch_cycle(
         state, lambda seen: schedule(state, 0, Fifo(), rules=rules, observer=seen), most
     )
@@ -37,7 +37,7 @@ def test_those_who_start_are_told_apart_from_those_who_wait_in_order():
 def test_those_behind_a_job_that_nobody_may_pass_wait_for_it():
     state = a_crowd()
     submit(state, a_job("j5", gpus=1, submitted_at=5))
-    reasons = {str(one.job_id): one.reason for one in watched(state, Passing.STRICT).waits}
+    reasons = {str(one.job_id): one.reason for one in watched(state, BackfillMode.STRICT).waits}
     assert reasons["j2"].code is ReasonCode.GPUS_BUSY
     assert reasons["j5"].code is ReasonCode.STRICT_LINE
     assert reasons["j5"].fact("job") == "j2"

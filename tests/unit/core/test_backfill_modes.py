@@ -21,11 +21,11 @@ from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.plan import Plan
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.rules import Passing, PreemptionRules, Rules
+from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import State
 
-EASY = Rules(passing=Passing.EASY)
+EASY = Rules(backfill=BackfillMode.EASY)
 HOUR = 3_600_000
 
 
@@ -76,7 +76,7 @@ def test_who_leaves_the_reserved_gpus_alone_passes_however_long_it_runs() -> Non
 
 def test_nobody_passes_in_a_strict_line() -> None:
     short = a_job("short", gpus=1, submitted_at=2, time_limit_ms=5)
-    assert started(plan_of(a_busy_box(short), rules=Rules(passing=Passing.STRICT))) == []
+    assert started(plan_of(a_busy_box(short), rules=Rules(backfill=BackfillMode.STRICT))) == []
 
 
 def test_a_job_kept_back_by_its_quota_is_in_nobodys_way() -> None:
@@ -85,8 +85,8 @@ def test_a_job_kept_back_by_its_quota_is_in_nobodys_way() -> None:
         a_job("other", submitted_at=5),
         tenants=[a_tenant("poor", gpus=1), a_tenant()],
     )
-    for passing in Passing:
-        assert started(plan_of(state, rules=Rules(passing=passing))) == ["other"]
+    for backfill in BackfillMode:
+        assert started(plan_of(state, rules=Rules(backfill=backfill))) == ["other"]
 
 
 def test_conservative_reserves_for_more_than_the_first() -> None:
@@ -100,7 +100,7 @@ def test_conservative_reserves_for_more_than_the_first() -> None:
         nodes=[a_node(gpus=4)],
     )
     start(state, "running", 0, 1)
-    plan = plan_of(state, rules=Rules(passing=Passing.CONSERVATIVE))
+    plan = plan_of(state, rules=Rules(backfill=BackfillMode.CONSERVATIVE))
     assert [(r.job_id, r.at) for r in plan.reservations] == [("large", HOUR), ("second", 2 * HOUR)]
     assert started(plan) == ["third"]
 
@@ -113,7 +113,7 @@ def test_without_time_limits_nobody_knows_and_all_may_pass() -> None:
 
 def test_who_has_waited_long_enough_is_passed_by_nobody() -> None:
     state = a_busy_box(a_job("small", submitted_at=2), running_limit=None)
-    rules = Rules(passing=Passing.EASY, hold_after_ms=1000)
+    rules = Rules(backfill=BackfillMode.EASY, hold_after_ms=1000)
     assert started(plan_of(state, now=1000, rules=rules)) == ["small"]
     plan = plan_of(state, now=1001, rules=rules)
     assert started(plan) == []
@@ -130,7 +130,7 @@ def test_the_hold_is_on_the_emptier_machine() -> None:
     )
     start(state, "r0", 0, 1, 2)
     start(state, "r1", 0, node="n1")
-    plan = plan_of(state, now=2000, rules=Rules(passing=Passing.EASY, hold_after_ms=1000))
+    plan = plan_of(state, now=2000, rules=Rules(backfill=BackfillMode.EASY, hold_after_ms=1000))
     assert plan.reservations[0].placement.node_id == "n1"
     assert [s.placement.node_id for s in plan.starts] == ["n0"]
 
@@ -217,6 +217,6 @@ def test_many_that_cannot_be_served_take_no_reservation_from_who_can() -> None:
     late = [a_job("mid", gpus=3, submitted_at=1), a_job("small", submitted_at=2)]
     state = a_state(a_job("running"), *large, *late, nodes=[a_node(gpus=gpus)])
     start(state, "running", 0)
-    plan = plan_of(state, now=HOUR + 1, rules=Rules(passing=Passing.EASY, hold_after_ms=HOUR))
+    plan = plan_of(state, now=HOUR + 1, rules=Rules(backfill=BackfillMode.EASY, hold_after_ms=HOUR))
     assert [found.job_id for found in plan.reservations] == ["mid"]
     assert started(plan) == []
