@@ -15,6 +15,7 @@ from tgpu.core.heat import Heat
 from tgpu.core.ids import NodeId
 from tgpu.core.job import Where, class_of
 from tgpu.core.lifecycle import JobState
+from tgpu.core.node import GpuName
 from tgpu.core.policies import order_policy
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.stages.place import could_ever_hold
@@ -226,7 +227,8 @@ def _free_the_node(state: State, node_id: NodeId) -> None:
 
 def _add_a_larger_node(state: State, entry: Entry, found: Reason) -> bool:
     request, where = entry.job.request, entry.job.request.where
-    if where.nodes or where.not_gpus or len(where.gpus or range(8)) * 1000 < request.gpu_millis:
+    names_nodes = where.nodes or any(isinstance(gpu, GpuName) for gpu in where.gpus)
+    if names_nodes or where.not_gpus or len(where.gpus or range(8)) * 1000 < request.gpu_millis:
         return False  # its own list of nodes or GPUs is too short
     resource = dict(found.facts).get("resource")
     if request.workers == 1 and resource in ("cpu_millis", "memory_mib"):

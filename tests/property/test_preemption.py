@@ -214,11 +214,18 @@ def test_the_set_that_gives_way_loses_the_least(seed: int) -> None:
         if entry.job.priority < winner.job.priority
         and entry.job.options.preemptible
         and entry.progress.preemptions < MOST_TIMES
+        and not is_time_up(entry, arena.now)
     ]
     sets = [some for size in range(min(4, len(able)) + 1) for some in combinations(able, size)]
     costs = [sum(lost_by(e, arena.now) for e in some) for some in sets if lets(arena, winner, some)]
     if costs:  # sets of more than four are not tried here
         assert sum(p.lost_gpu_millis_ms for p in chosen) <= min(costs)
+
+
+def is_time_up(entry: Entry, now: int) -> bool:
+    """Whether its limit ends it anyhow."""
+    limit, started_at = entry.job.options.time_limit_ms, entry.progress.started_at
+    return limit is not None and started_at is not None and started_at + limit <= now
 
 
 def lets(arena: Arena, winner: Entry, victims: tuple[Entry, ...]) -> bool:
