@@ -62,14 +62,20 @@ class JournalPages:
                 self._kept.move_to_end(number)
                 return kept
             making = self._making.get(number)
-            if making is None:
+            # One that is done is still here until the loop comes to its callback. It does not wait
+            # for anything, so asking it again and again would keep the loop from ever going there.
+            if making is None or making.done():
                 last = min((number + 1) * ROWS, newest)
                 making = self._making[number] = asyncio.create_task(self._make(number, last))
-                making.add_done_callback(lambda _: self._making.pop(number, None))
+                making.add_done_callback(lambda done: self._drop(number, done))
             # One reader that goes away must not take the page from the others.
             page = await asyncio.shield(making)
             if page.read_to > after:
                 return page  # else it was begun before there was more, and is made anew
+
+    def _drop(self, number: int, made: asyncio.Task[Page]) -> None:
+        if self._making.get(number) is made:
+            del self._making[number]
 
     async def told(self, rows: Sequence[JournalRow]) -> list[FeedEvent]:
         """Rows in words. Decoded in the thread; the state is asked on the loop, which owns it."""

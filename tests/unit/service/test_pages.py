@@ -70,6 +70,20 @@ async def test_a_reader_that_goes_away_takes_the_page_from_nobody() -> None:
     assert world.feed.pages.made == ALL // ROWS  # the last few are in the ring
 
 
+@pytest.mark.timeout(20)  # it would never end, nor anything else of the service
+async def test_a_reader_behind_a_page_that_was_just_made_does_not_stop_the_loop() -> None:
+    """The page was begun before there was more, and its task is done but not yet put away."""
+    world = await long_world()
+    pages = world.feed.pages
+    older = await pages.page(0, ROWS // 2)
+    done = asyncio.create_task(asyncio.sleep(0, older))
+    await done
+    pages._making[0] = done
+    page = await pages.page(ROWS // 2, world.last_seq)
+    assert page.read_to == ROWS
+    assert len(page.events) == ROWS
+
+
 async def test_little_is_kept_of_pages_that_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages_module, "_MOST_KEPT", 2 * ROWS)
     world = await long_world()
