@@ -1,6 +1,6 @@
 import pytest
 
-from tgpu.cli.durations import duration_text, parse_duration, roughly_text
+from tgpu.durations import duration_text, parse_duration, roughly_text
 
 
 @pytest.mark.parametrize(
