@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 PROTO := src/tgpu/wire/scheduler.proto
+# The synchronous client is made of the asynchronous one.
+ASYNC_CLIENT := src/tgpu/client/aio.py
+SYNC_CLIENT := src/tgpu/client/http.py
 PROCESSES := $(addprefix tests/integration/,crash engines gateway telemetry) tests/acceptance
 CODE := src tests benchmarks examples
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
@@ -21,7 +24,7 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## Make .venv with the package and every tool in it
+install: $(STAMP) $(SYNC_CLIENT) ## Make .venv with the package and every tool in it
 
 $(RUNS): requirements/base.txt requirements/build.txt pyproject.toml hatch_build.py $(PROTO)
 	@PYTHON="$(PYTHON)" sh scripts/system_packages.sh venv
@@ -34,7 +37,10 @@ $(STAMP): $(RUNS) requirements/dev.txt
 	@$(BIN)/python scripts/install.py requirements/dev.txt
 	@touch $(STAMP)
 
-run: $(RUNS) ## Start the service on embedded defaults (ARGS="--port 8081" for flags)
+$(SYNC_CLIENT): $(ASYNC_CLIENT) scripts/sync_client.py | $(RUNS)
+	@$(BIN)/python scripts/sync_client.py $(ASYNC_CLIENT) $(SYNC_CLIENT)
+
+run: $(RUNS) $(SYNC_CLIENT) ## Start the service on embedded defaults (ARGS="--port 8081" for flags)
 	$(BIN)/tgpu serve $(ARGS)
 
 test: suite check ## Run the whole test suite, then check
@@ -84,5 +90,5 @@ system-packages: ## Install what the tests need (a C compiler, promtool, servers
 
 clean: ## Remove what was made here: .venv, caches, builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -f $(PROTO:.proto=_pb2*.py*)
+	rm -f $(PROTO:.proto=_pb2*.py*) $(SYNC_CLIENT)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,6 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+GENERATED = {  # by hatch_build.py
+    "src/tgpu/client/http.py",
+    "src/tgpu/wire/scheduler_pb2.py",
+    "src/tgpu/wire/scheduler_pb2.pyi",
+    "src/tgpu/wire/scheduler_pb2_grpc.py",
+}
 
 
 @cache
@@ -46,7 +52,7 @@ def name_of(path: Path) -> str:
 
 
 def _is_made_here(path: Path) -> bool:
-    return any(
+    return name_of(path) in GENERATED or any(
         part in (".venv", "__pycache__", "build", "dist") or part.endswith("_cache")
         for part in path.relative_to(ROOT).parts
     )

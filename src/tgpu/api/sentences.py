@@ -6,6 +6,7 @@ from tgpu.api.gpu_words import free_text
 from tgpu.core.instants import utc_text
 from tgpu.core.reasons import Reason, ReasonCode
 from tgpu.core.units import GPU_HOUR, gpus_text, memory_text
+from tgpu.durations import duration_text
 from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import ReasonModel
 
@@ -293,18 +294,14 @@ def _booked(reason: Reason, _: str) -> _Sentence:
 
 
 def _too_long(reason: Reason) -> str:
-    limit = _span(int(reason.fact("limit")))
+    limit = _hours_text(int(reason.fact("limit")))
     requested = int(dict(reason.facts).get("requested", 0))
-    mine = f", and it may run for {_span(requested)}" if requested else ""
+    mine = f", and it may run for {_hours_text(requested)}" if requested else ""
     return f"before that only jobs with a time limit of {limit} or less may have them{mine}"
 
 
-def _span(ms: int) -> str:
-    minutes, seconds = divmod(ms // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{seconds:02}s" if minutes else f"{max(1, seconds)}s"
+def _hours_text(ms: int) -> str:
+    return duration_text(max(1, ms // 1000), largest="h")
 
 
 def _booking_ahead(reason: Reason, _: str) -> _Sentence:

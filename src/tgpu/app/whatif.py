@@ -15,13 +15,13 @@ from tgpu.app.scheduling import (
 from tgpu.core.events import Scalar
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
+from tgpu.durations import rounded_text
 from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.past import Past, read_past
 from tgpu.journal.rebuild import Foresight
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
-from tgpu.simulate.durations import span
 from tgpu.wire.plurals import plural
 
 
@@ -91,7 +91,7 @@ def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
     if waiting:
         found.append(
             f"{_jobs(waiting)} never came to an end: where the simulation starts them, they run "
-            f"for {span(past.guess_ms / 1000)}, as half of the others do at most"
+            f"for {rounded_text(past.guess_ms / 1000)}, as half of the others do at most"
         )
     again = sum(life.preemptions > 0 for life in past.lives.values())
     if again or settings.scheduler.enable_preemption:

@@ -218,9 +218,9 @@ def _among(failed: bool, since: str | None, failure: str | None) -> dict[str, ob
     """Which of the failed jobs --since and --failure choose."""
     from math import ceil
 
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.failures import bad_input
     from tgpu.cli.options import read_option
+    from tgpu.durations import parse_duration
 
     if (since or failure) and not failed:
         raise bad_input("--since and --failure choose among failed jobs", "add --failed")

@@ -53,7 +53,7 @@ def agent(
     scheduler that cannot be reached. If the scheduler requires authentication, put an operator's
     API key in TGPU_API_KEY.
     """
-    from tgpu.cli.durations import parse_duration
+    from tgpu.durations import parse_duration
 
     address = read_option("--server", _address, server)
     seconds = read_option("--interval", parse_duration, interval)

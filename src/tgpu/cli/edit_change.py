@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tgpu.cli import amounts
-from tgpu.cli.durations import parse_duration
 from tgpu.cli.failures import bad_input
 from tgpu.cli.options import read_option
 from tgpu.cli.submission import gpu_memory, parse_deadline
+from tgpu.durations import parse_duration
 from tgpu.wire.v1 import JobModel
 
 _ANY = ("any", "none")

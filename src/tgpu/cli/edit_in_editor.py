@@ -14,6 +14,7 @@ from tgpu.cli.edit_change import Change
 from tgpu.cli.environment import variables
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.job_file import read_job_file
+from tgpu.durations import exact_text
 from tgpu.wire.system_words import system_words
 from tgpu.wire.v1 import JobModel
 
@@ -82,7 +83,7 @@ def job_text(job: JobModel) -> str:
         "not-gpu-ids": where.excluded_gpus if where is not None else None,
         "node": where.nodes if where is not None else None,
         "not-node": where.excluded_nodes if where is not None else None,
-        "time": None if limit is None else _span(round(limit * 60, 3)),
+        "time": None if limit is None else exact_text(limit * 60, largest="h"),
         "deadline": job.deadline,
         "after": [after.job_id for after in job.after if after.kind == "ok"],
         "after-any": [after.job_id for after in job.after if after.kind == "any"],
@@ -134,14 +135,6 @@ def _open_editor(path: Path) -> None:
         ) from error
     if code:
         raise bad_input(f"the editor ended with exit code {code}; nothing was changed")
-
-
-def _span(seconds: float) -> str:
-    """Exact: 2h30m."""
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    parts = ((hours, "h"), (minutes, "m"), (_number(rest), "s"))
-    return "".join(f"{count}{unit}" for count, unit in parts if count)
 
 
 def _number(value: float) -> int | float:

@@ -7,7 +7,7 @@ import re
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Final
 
-from tgpu.cli.durations import parse_duration
+from tgpu.durations import parse_duration
 
 _CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _DAYS: Final = {"today": 0, "tomorrow": 1}

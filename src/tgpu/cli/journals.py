@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tgpu.cli.durations import parse_duration
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir
+from tgpu.durations import parse_duration
 
 if TYPE_CHECKING:
     from tgpu.database import Address

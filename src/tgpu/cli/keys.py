@@ -54,9 +54,9 @@ def create(
 ) -> None:
     """Create an API key and print it. It is shown only once."""
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
     from tgpu.cli.output import note, say, show_json
+    from tgpu.durations import parse_duration
     from tgpu.wire.keys_v1 import KeyCreate
 
     fields: dict[str, object] = {"name": name, "role": role.value}

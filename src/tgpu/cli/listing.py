@@ -118,10 +118,10 @@ def watch(
 ) -> None:
     """Show the list of jobs again and again, with a clock; Ctrl-C ends it."""
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.jobs_query import Filters, Shape, list_frame, read_columns, read_states
     from tgpu.cli.live import repeat
     from tgpu.cli.options import read_option
+    from tgpu.durations import parse_duration
 
     folds = array is None if fold is None else fold
     filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs, folds)

@@ -81,9 +81,9 @@ def wait(
     without a code 1.
     """
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
     from tgpu.cli.reading import wait_for
+    from tgpu.durations import parse_duration
 
     seconds = read_option("--timeout", parse_duration, timeout) if timeout else None
     with connected(api_url) as client:

@@ -258,7 +258,7 @@ def _aims(
     policy: str | None, wait_target: str | None, idle_action: IdleChoice | None
 ) -> dict[str, object]:
     from tgpu.cli import limits
-    from tgpu.cli.durations import parse_duration
+    from tgpu.durations import parse_duration
 
     fields = limits.given_limits(
         {("wait_target_seconds", "--wait-target"): (wait_target, parse_duration)}

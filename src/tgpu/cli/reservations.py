@@ -80,10 +80,10 @@ def reserve(
     """
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
     from tgpu.cli.output import show_json
     from tgpu.client.errors import ClientError
+    from tgpu.durations import parse_duration
     from tgpu.wire.reservations_v1 import ReservationCreate
 
     chosen = own_config.chosen("tenant", tenant)
@@ -196,6 +196,6 @@ def _starts_at(text: str) -> str | None:
 
 
 def _unused_minutes(text: str) -> float:
-    from tgpu.cli.durations import parse_duration
+    from tgpu.durations import parse_duration
 
     return 0 if text.strip().lower() == "never" else parse_duration(text) / 60

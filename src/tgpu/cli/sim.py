@@ -291,8 +291,8 @@ def compare(
 def _hold_seconds(text: str | None) -> int | None:
     from math import ceil
 
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.options import read_option
+    from tgpu.durations import parse_duration
 
     if text in (None, "0"):
         return None if text is None else 0

@@ -40,10 +40,10 @@ def status(
 ) -> None:
     """Show the state of the scheduler: job counts and GPUs."""
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.live import Frame, repeat
     from tgpu.cli.options import read_option
     from tgpu.cli.output import show_json, show_lines, width
+    from tgpu.durations import parse_duration
 
     seconds = read_option("--interval", parse_duration, interval)
     look = _detailed_lines if detailed else _status_lines

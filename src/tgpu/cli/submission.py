@@ -11,13 +11,13 @@ from typing import Final
 from pydantic import ValidationError
 
 from tgpu.cli import amounts
-from tgpu.cli.durations import parse_duration
 from tgpu.cli.failures import Failure, bad_input, of_validation
 from tgpu.cli.instants import parse_instant
 from tgpu.cli.mail_types import parse_mail_types
 from tgpu.cli.one_word import refuse_one_word
 from tgpu.cli.options import read_option
 from tgpu.cli.secrets_given import Ask, read_secrets
+from tgpu.durations import parse_duration
 from tgpu.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
 _NO_COMMAND = (

@@ -1,4 +1,8 @@
-"""The same client for programs with an event loop. What it sends is described in calls.py."""
+"""The REST API as typed calls over TCP or a Unix socket, for programs with an event loop.
+
+Each call is described in calls.py, and what takes several of them in steps.py; here they are sent.
+The synchronous client (http.py) is made of this file by the build: scripts/sync_client.py.
+"""
 
 import asyncio
 import contextlib
@@ -79,14 +83,18 @@ from tgpu.wire.v1 import (
     WhyAnswer,
 )
 
+__all__ = ["AsyncClient", "LogChunk"]
+
 T = TypeVar("T")
 W = TypeVar("W")
 
 
 class AsyncClient:
-    """As Client, of which it takes the same arguments; for one event loop.
+    """One connection pool to one service, for one event loop.
 
-    Every call raises ClientError or one of its kinds.
+    `target` is an address (`http://host:port`, `https://…`, `unix:/path`); without one it is what
+    TGPU_URL names (with the key in TGPU_API_KEY), else the service of this user. `verify` takes a
+    file with certificate authorities too. Every call raises ClientError or one of its kinds.
     """
 
     def __init__(

@@ -48,12 +48,12 @@ class LogChunk:
         return self.complete and self.end >= self.size
 
 
-def a(model: type[M]) -> Reader[M]:
+def decode_as(model: type[M]) -> Reader[M]:
     # A newer service may say more than we know; that is no error.
     return lambda content, _: model.model_validate_json(content, extra="ignore")
 
 
-def nothing(_: bytes, __: Headers) -> None:
+def no_content(_: bytes, __: Headers) -> None:
     """For answers without content."""
 
 
@@ -67,7 +67,7 @@ def log_chunk(content: bytes, headers: Headers) -> LogChunk:
     return LogChunk(content, offset, size, complete, int(left_out) if left_out.isdecimal() else 0)
 
 
-def said(body: BaseModel) -> bytes:
+def encoded(body: BaseModel) -> bytes:
     """Only what was set, so that null in a change lifts a limit and silence leaves it."""
     return body.model_dump_json(exclude_unset=True).encode()
 

@@ -8,11 +8,11 @@ from tgpu.client.call import (
     Headers,
     LogChunk,
     Query,
-    a,
+    decode_as,
+    encoded,
     log_chunk,
-    nothing,
+    no_content,
     path_of,
-    said,
 )
 from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.budgets_v1 import BudgetList
@@ -100,43 +100,45 @@ class JobFilter(TypedDict, total=False):
 
 
 def health() -> Call[Health]:
-    return Call("GET", "/api/v1/health", a(Health))
+    return Call("GET", "/api/v1/health", decode_as(Health))
 
 
 def cluster_status() -> Call[ClusterStatus]:
-    return Call("GET", "/api/v1/cluster/status", a(ClusterStatus))
+    return Call("GET", "/api/v1/cluster/status", decode_as(ClusterStatus))
 
 
 def cluster_metrics() -> Call[MetricsAnswer]:
-    return Call("GET", "/api/v1/cluster/metrics", a(MetricsAnswer))
+    return Call("GET", "/api/v1/cluster/metrics", decode_as(MetricsAnswer))
 
 
 def scheduler_info() -> Call[SchedulerInfo]:
-    return Call("GET", "/api/v1/jobs/scheduler/info", a(SchedulerInfo))
+    return Call("GET", "/api/v1/jobs/scheduler/info", decode_as(SchedulerInfo))
 
 
 def trigger(project_id: str | None) -> Call[TriggerAnswer]:
     body = TriggerRequest() if project_id is None else TriggerRequest(project_id=project_id)
-    return Call("POST", "/api/v1/jobs/scheduler/trigger", a(TriggerAnswer), body=said(body))
+    return Call(
+        "POST", "/api/v1/jobs/scheduler/trigger", decode_as(TriggerAnswer), body=encoded(body)
+    )
 
 
 # -- jobs ----------------------------------------------------------------------------------------
 
 
 def submit(request: SubmitRequest) -> Call[SubmitAnswer]:
-    # Not `said`: the command line sets every field, and most of them to what they are anyway.
+    # Not `encoded`: the command line sets every field, and most of them to what they are anyway.
     body = request.model_dump_json(exclude_defaults=True).encode()
-    return Call("POST", "/api/v1/jobs", a(SubmitAnswer), body=body)
+    return Call("POST", "/api/v1/jobs", decode_as(SubmitAnswer), body=body)
 
 
 def estimate(request: SubmitRequest) -> Call[EstimateAnswer]:
     body = request.model_dump_json(exclude_defaults=True).encode()
-    return Call("POST", "/api/v1/jobs/estimate", a(EstimateAnswer), body=body)
+    return Call("POST", "/api/v1/jobs/estimate", decode_as(EstimateAnswer), body=body)
 
 
 def accuracy(days: float, tenant_id: str | None) -> Call[AccuracyAnswer]:
     query = {"days": days, "tenant_id": tenant_id}
-    return Call("GET", "/api/v1/scheduler/accuracy", a(AccuracyAnswer), query)
+    return Call("GET", "/api/v1/scheduler/accuracy", decode_as(AccuracyAnswer), query)
 
 
 def list_jobs(
@@ -153,88 +155,90 @@ def list_jobs(
         "cursor": cursor,
         "count": "true" if count else None,
     }
-    return Call("GET", "/api/v1/jobs", a(JobList), query)
+    return Call("GET", "/api/v1/jobs", decode_as(JobList), query)
 
 
 def get_job(job_id: str, to: str | None = None) -> Call[JobModel]:
-    return Call("GET", path_of("jobs", job_id), a(JobModel), {"to": to})
+    return Call("GET", path_of("jobs", job_id), decode_as(JobModel), {"to": to})
 
 
 def select(request: SelectionRequest) -> Call[SelectionAnswer]:
     # Thousands of jobs take their time: each that is run again is checked and sealed anew.
-    body = said(request)
-    return Call("POST", "/api/v1/jobs/select", a(SelectionAnswer), body=body, poll_seconds=60)
+    body = encoded(request)
+    return Call(
+        "POST", "/api/v1/jobs/select", decode_as(SelectionAnswer), body=body, poll_seconds=60
+    )
 
 
 def get_array(array_id: str) -> Call[ArraySummary]:
-    return Call("GET", path_of("arrays", array_id, kind="array"), a(ArraySummary))
+    return Call("GET", path_of("arrays", array_id, kind="array"), decode_as(ArraySummary))
 
 
 def wait_array(array_id: str, timeout_seconds: float) -> Call[ArraySummary]:
     path = path_of("arrays", array_id, "wait", kind="array")
     query = {"timeout": timeout_seconds}
-    return Call("GET", path, a(ArraySummary), query, poll_seconds=timeout_seconds)
+    return Call("GET", path, decode_as(ArraySummary), query, poll_seconds=timeout_seconds)
 
 
 def cancel_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("DELETE", path_of("jobs", job_id), a(ActionAnswer))
+    return Call("DELETE", path_of("jobs", job_id), decode_as(ActionAnswer))
 
 
 def edit_job(job_id: str, change: JobChange) -> Call[ActionAnswer]:
-    return Call("PATCH", path_of("jobs", job_id), a(ActionAnswer), body=said(change))
+    return Call("PATCH", path_of("jobs", job_id), decode_as(ActionAnswer), body=encoded(change))
 
 
 def rerank_job(job_id: str, priority: int) -> Call[ActionAnswer]:
-    body = said(JobChange(priority=priority))
-    return Call("PATCH", path_of("jobs", job_id), a(ActionAnswer), body=body)
+    body = encoded(JobChange(priority=priority))
+    return Call("PATCH", path_of("jobs", job_id), decode_as(ActionAnswer), body=body)
 
 
 def hold_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "hold"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "hold"), decode_as(ActionAnswer))
 
 
 def release_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "release"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "release"), decode_as(ActionAnswer))
 
 
 def complete_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "complete"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "complete"), decode_as(ActionAnswer))
 
 
 def pause_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "pause"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "pause"), decode_as(ActionAnswer))
 
 
 def resume_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "resume"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "resume"), decode_as(ActionAnswer))
 
 
 def checkpoint_job(job_id: str) -> Call[ActionAnswer]:
-    return Call("POST", path_of("jobs", job_id, "checkpoint"), a(ActionAnswer))
+    return Call("POST", path_of("jobs", job_id, "checkpoint"), decode_as(ActionAnswer))
 
 
 def preemptions(tenant_id: str | None, limit: int) -> Call[PreemptionList]:
     query = {"tenant_id": tenant_id, "limit": limit}
-    return Call("GET", "/api/v1/preemptions", a(PreemptionList), query)
+    return Call("GET", "/api/v1/preemptions", decode_as(PreemptionList), query)
 
 
 def rerun_job(job_id: str) -> Call[SubmitAnswer]:
-    return Call("POST", path_of("jobs", job_id, "rerun"), a(SubmitAnswer))
+    return Call("POST", path_of("jobs", job_id, "rerun"), decode_as(SubmitAnswer))
 
 
 def receipt(job_id: str) -> Call[ReceiptModel]:
-    return Call("GET", path_of("jobs", job_id, "receipt"), a(ReceiptModel))
+    return Call("GET", path_of("jobs", job_id, "receipt"), decode_as(ReceiptModel))
 
 
 def why(job_id: str) -> Call[WhyAnswer]:
-    return Call("GET", path_of("jobs", job_id, "why"), a(WhyAnswer))
+    return Call("GET", path_of("jobs", job_id, "why"), decode_as(WhyAnswer))
 
 
 def wait_job(job_id: str, timeout_seconds: float) -> Call[JobModel]:
     return Call(
         "GET",
         path_of("jobs", job_id, "wait"),
-        a(JobModel),
+        decode_as(JobModel),
         {"timeout": timeout_seconds},
         poll_seconds=timeout_seconds,
     )
@@ -262,7 +266,7 @@ def read_log(
 
 def job_events(job_id: str, after: int, limit: int) -> Call[EventList]:
     query = {"after": after, "limit": limit}
-    return Call("GET", path_of("jobs", job_id, "events"), a(EventList), query)
+    return Call("GET", path_of("jobs", job_id, "events"), decode_as(EventList), query)
 
 
 def events(
@@ -275,30 +279,30 @@ def events(
         "tenant_id": tenant_id,
         "readings": None if readings else "false",
     }
-    return Call("GET", "/api/v1/events", nothing, query)
+    return Call("GET", "/api/v1/events", no_content, query)
 
 
 def journal(after: int, commands: bool) -> Call[None]:
     """To be read as a stream."""
     query = {"after": after, "commands": "true" if commands else None}
-    return Call("GET", "/api/v1/journal", nothing, query)
+    return Call("GET", "/api/v1/journal", no_content, query)
 
 
 # -- GPUs and machines ---------------------------------------------------------------------------
 
 
 def gpus() -> Call[GpuList]:
-    return Call("GET", "/api/v1/gpus", a(GpuList))
+    return Call("GET", "/api/v1/gpus", decode_as(GpuList))
 
 
 def pause_gpu(gpu: int | str, reason: str | None) -> Call[GpuModel]:
     """By its index, or with several nodes by its name, "b/3"."""
     body = PauseRequest() if reason is None else PauseRequest(reason=reason)
-    return Call("POST", _gpu_path(gpu, "pause"), a(GpuModel), body=said(body))
+    return Call("POST", _gpu_path(gpu, "pause"), decode_as(GpuModel), body=encoded(body))
 
 
 def resume_gpu(gpu: int | str) -> Call[GpuModel]:
-    return Call("POST", _gpu_path(gpu, "resume"), a(GpuModel))
+    return Call("POST", _gpu_path(gpu, "resume"), decode_as(GpuModel))
 
 
 def _gpu_path(gpu: int | str, action: str) -> str:
@@ -307,51 +311,51 @@ def _gpu_path(gpu: int | str, action: str) -> str:
 
 def adopt(pid: int, tenant_id: str | None, queue: str, name: str) -> Call[JobModel]:
     body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name)
-    return Call("POST", "/api/v1/adopt", a(JobModel), body=said(body))
+    return Call("POST", "/api/v1/adopt", decode_as(JobModel), body=encoded(body))
 
 
 def nodes() -> Call[NodeList]:
-    return Call("GET", "/api/v1/nodes", a(NodeList))
+    return Call("GET", "/api/v1/nodes", decode_as(NodeList))
 
 
 def get_node(name: str) -> Call[NodeModel]:
-    return Call("GET", path_of("nodes", name, kind="node"), a(NodeModel))
+    return Call("GET", path_of("nodes", name, kind="node"), decode_as(NodeModel))
 
 
 def forget_node(name: str) -> Call[None]:
-    return Call("DELETE", path_of("nodes", name, kind="node"), nothing)
+    return Call("DELETE", path_of("nodes", name, kind="node"), no_content)
 
 
 # -- tenants -------------------------------------------------------------------------------------
 
 
 def list_tenants() -> Call[TenantList]:
-    return Call("GET", "/api/v1/tenants", a(TenantList))
+    return Call("GET", "/api/v1/tenants", decode_as(TenantList))
 
 
 def create_tenant(tenant: TenantCreate) -> Call[TenantModel]:
-    return Call("POST", "/api/v1/tenants", a(TenantModel), body=said(tenant))
+    return Call("POST", "/api/v1/tenants", decode_as(TenantModel), body=encoded(tenant))
 
 
 def get_tenant(tenant_id: str) -> Call[TenantModel]:
-    return Call("GET", _tenant(tenant_id), a(TenantModel))
+    return Call("GET", _tenant(tenant_id), decode_as(TenantModel))
 
 
 def change_tenant(tenant_id: str, change: TenantPatch) -> Call[TenantModel]:
-    return Call("PATCH", _tenant(tenant_id), a(TenantModel), body=said(change))
+    return Call("PATCH", _tenant(tenant_id), decode_as(TenantModel), body=encoded(change))
 
 
 def deactivate_tenant(tenant_id: str) -> Call[TenantModel]:
-    return Call("DELETE", _tenant(tenant_id), a(TenantModel))
+    return Call("DELETE", _tenant(tenant_id), decode_as(TenantModel))
 
 
 def tenant_usage(tenant_id: str, days: int) -> Call[TenantUsage]:
     path = path_of("tenants", tenant_id, "usage", kind="tenant")
-    return Call("GET", path, a(TenantUsage), {"days": days})
+    return Call("GET", path, decode_as(TenantUsage), {"days": days})
 
 
 def share(tenant_id: str | None) -> Call[ShareList]:
-    return Call("GET", "/api/v1/share", a(ShareList), {"tenant_id": tenant_id})
+    return Call("GET", "/api/v1/share", decode_as(ShareList), {"tenant_id": tenant_id})
 
 
 def _tenant(tenant_id: str) -> str:
@@ -366,80 +370,82 @@ def list_queues(project_id: str | None) -> Call[list[QueueModel]]:
 
 
 def create_queue(queue: QueueCreate) -> Call[QueueModel]:
-    return Call("POST", "/api/v1/queues", a(QueueModel), body=said(queue))
+    return Call("POST", "/api/v1/queues", decode_as(QueueModel), body=encoded(queue))
 
 
 def get_queue(queue_id: str) -> Call[QueueModel]:
-    return Call("GET", path_of("queues", queue_id, kind="queue"), a(QueueModel))
+    return Call("GET", path_of("queues", queue_id, kind="queue"), decode_as(QueueModel))
 
 
 def change_queue(queue_id: str, change: QueuePatch) -> Call[QueueModel]:
     path = path_of("queues", queue_id, kind="queue")
-    return Call("PATCH", path, a(QueueModel), body=said(change))
+    return Call("PATCH", path, decode_as(QueueModel), body=encoded(change))
 
 
 def remove_queue(queue_id: str) -> Call[None]:
-    return Call("DELETE", path_of("queues", queue_id, kind="queue"), nothing)
+    return Call("DELETE", path_of("queues", queue_id, kind="queue"), no_content)
 
 
 def get_quota(project_id: str) -> Call[QuotaModel]:
-    return Call("GET", _quota(project_id), a(QuotaModel))
+    return Call("GET", _quota(project_id), decode_as(QuotaModel))
 
 
 def change_quota(project_id: str, change: QuotaPatch) -> Call[QuotaModel]:
-    return Call("PATCH", _quota(project_id), a(QuotaModel), body=said(change))
+    return Call("PATCH", _quota(project_id), decode_as(QuotaModel), body=encoded(change))
 
 
 def sync_quota(project_id: str) -> Call[QuotaModel]:
-    return Call("POST", f"{_quota(project_id)}/sync", a(QuotaModel))
+    return Call("POST", f"{_quota(project_id)}/sync", decode_as(QuotaModel))
 
 
 def get_users(tenant_id: str) -> Call[UserUseList]:
-    return Call("GET", path_of("tenants", tenant_id, "users", kind="tenant"), a(UserUseList))
+    return Call(
+        "GET", path_of("tenants", tenant_id, "users", kind="tenant"), decode_as(UserUseList)
+    )
 
 
 def change_users(tenant_id: str, change: UserLimitsPatch) -> Call[UserUseList]:
     path = path_of("tenants", tenant_id, "users", kind="tenant")
-    return Call("PATCH", path, a(UserUseList), body=said(change))
+    return Call("PATCH", path, decode_as(UserUseList), body=encoded(change))
 
 
 def budgets(tenant_id: str | None) -> Call[BudgetList]:
-    return Call("GET", "/api/v1/budgets", a(BudgetList), {"tenant_id": tenant_id})
+    return Call("GET", "/api/v1/budgets", decode_as(BudgetList), {"tenant_id": tenant_id})
 
 
 def size(model: str) -> Call[SizeAnswer]:
-    return Call("GET", "/api/v1/sizes", a(SizeAnswer), {"model": model})
+    return Call("GET", "/api/v1/sizes", decode_as(SizeAnswer), {"model": model})
 
 
 def jobs_file() -> Call[JobsFileAnswer]:
-    return Call("GET", "/api/v1/jobs-file", a(JobsFileAnswer))
+    return Call("GET", "/api/v1/jobs-file", decode_as(JobsFileAnswer))
 
 
 def list_notices() -> Call[NoticeList]:
-    return Call("GET", "/api/v1/notices", a(NoticeList))
+    return Call("GET", "/api/v1/notices", decode_as(NoticeList))
 
 
 def try_notice(name: str) -> Call[NoticeTried]:
     path = f"{path_of('notices', name, kind='notice')}/test"
-    return Call("POST", path, a(NoticeTried), poll_seconds=60)
+    return Call("POST", path, decode_as(NoticeTried), poll_seconds=60)
 
 
 def list_reservations(tenant_id: str | None) -> Call[ReservationList]:
-    return Call("GET", "/api/v1/reservations", a(ReservationList), {"tenant_id": tenant_id})
+    return Call("GET", "/api/v1/reservations", decode_as(ReservationList), {"tenant_id": tenant_id})
 
 
 def reserve(wish: ReservationCreate) -> Call[ReservationModel]:
-    return Call("POST", "/api/v1/reservations", a(ReservationModel), body=said(wish))
+    return Call("POST", "/api/v1/reservations", decode_as(ReservationModel), body=encoded(wish))
 
 
 def get_reservation(reservation_id: str) -> Call[ReservationModel]:
     path = path_of("reservations", reservation_id, kind="reservation")
-    return Call("GET", path, a(ReservationModel))
+    return Call("GET", path, decode_as(ReservationModel))
 
 
 def cancel_reservation(reservation_id: str) -> Call[ReservationModel]:
     path = path_of("reservations", reservation_id, kind="reservation")
-    return Call("DELETE", path, a(ReservationModel))
+    return Call("DELETE", path, decode_as(ReservationModel))
 
 
 def _queues(content: bytes, _: Headers) -> list[QueueModel]:
@@ -454,57 +460,57 @@ def _quota(project_id: str) -> str:
 
 
 def whoami() -> Call[WhoAmI]:
-    return Call("GET", "/api/v1/whoami", a(WhoAmI))
+    return Call("GET", "/api/v1/whoami", decode_as(WhoAmI))
 
 
 def list_keys() -> Call[KeyList]:
-    return Call("GET", "/api/v1/keys", a(KeyList))
+    return Call("GET", "/api/v1/keys", decode_as(KeyList))
 
 
 def create_key(request: KeyCreate) -> Call[KeyCreated]:
-    return Call("POST", "/api/v1/keys", a(KeyCreated), body=said(request))
+    return Call("POST", "/api/v1/keys", decode_as(KeyCreated), body=encoded(request))
 
 
 def revoke_key(key_id: str) -> Call[KeyModel]:
-    return Call("DELETE", path_of("keys", key_id, kind="key"), a(KeyModel))
+    return Call("DELETE", path_of("keys", key_id, kind="key"), decode_as(KeyModel))
 
 
 def audit(tenant_id: str | None, limit: int, cursor: int | None) -> Call[AuditList]:
     query = {"tenant_id": tenant_id, "limit": limit, "cursor": cursor}
-    return Call("GET", "/api/v1/audit", a(AuditList), query)
+    return Call("GET", "/api/v1/audit", decode_as(AuditList), query)
 
 
 # -- the paths at the root -----------------------------------------------------------------------
 
 
 def submit_plain(job: PlainJobRequest) -> Call[PlainSubmitAnswer]:
-    return Call("POST", "/jobs", a(PlainSubmitAnswer), body=said(job))
+    return Call("POST", "/jobs", decode_as(PlainSubmitAnswer), body=encoded(job))
 
 
 def submit_batch(jobs: Sequence[PlainJobRequest]) -> Call[LoadAnswer]:
-    body = b"[%s]" % b",".join(said(job) for job in jobs)
-    return Call("POST", "/jobs/batch", a(LoadAnswer), body=body)
+    body = b"[%s]" % b",".join(encoded(job) for job in jobs)
+    return Call("POST", "/jobs/batch", decode_as(LoadAnswer), body=body)
 
 
 def ingest(content: bytes, fmt: Format) -> Call[LoadAnswer]:
     kind = "application/octet-stream"
-    return Call("POST", "/ingest", a(LoadAnswer), {"fmt": fmt}, content, content_type=kind)
+    return Call("POST", "/ingest", decode_as(LoadAnswer), {"fmt": fmt}, content, content_type=kind)
 
 
 def plain_job(job_id: str) -> Call[PlainJobModel]:
-    return Call("GET", _root(path_of("jobs", job_id)), a(PlainJobModel))
+    return Call("GET", _root(path_of("jobs", job_id)), decode_as(PlainJobModel))
 
 
 def complete_plain(job_id: str) -> Call[PlainSubmitAnswer]:
-    return Call("POST", _root(path_of("jobs", job_id, "complete")), a(PlainSubmitAnswer))
+    return Call("POST", _root(path_of("jobs", job_id, "complete")), decode_as(PlainSubmitAnswer))
 
 
 def tick(now: int) -> Call[TickAnswer]:
-    return Call("POST", "/schedule", a(TickAnswer), {"now": now})
+    return Call("POST", "/schedule", decode_as(TickAnswer), {"now": now})
 
 
 def stats() -> Call[Stats]:
-    return Call("GET", "/stats", a(Stats))
+    return Call("GET", "/stats", decode_as(Stats))
 
 
 def _root(path: str) -> str:

@@ -8,6 +8,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.sla import missed_deadline
 from tgpu.core.units import SECOND
+from tgpu.durations import duration_text
 from tgpu.notices.notice import Kind, Notice
 from tgpu.service.feed_event import FeedEvent
 from tgpu.service.spending import Notice as BudgetReached
@@ -170,16 +171,7 @@ def _names(event: FeedEvent) -> tuple[str, ...]:
 def _ran(event: FeedEvent, job: StoredJob | None) -> str:
     if job is None or event.state not in TERMINAL or job.progress.started_at is None:
         return ""
-    return _span(max(0, event.at - job.progress.started_at))
-
-
-def _span(ms: int) -> str:
-    seconds = ms // SECOND
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            smaller, small = {"d": ("h", 3600), "h": ("m", 60), "m": ("s", 1)}[unit]
-            return f"{seconds // size}{unit}{seconds % size // small}{smaller}"
-    return f"{seconds}s"
+    return duration_text((event.at - job.progress.started_at) / SECOND, padded=False)
 
 
 def _instant(at: int) -> str:

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from tgpu.drawing import axes, plots
 from tgpu.drawing.page import cards, html_page, keys, table
 from tgpu.drawing.palette import OTHERS
+from tgpu.durations import rounded_text
 from tgpu.report.collect import Collected, Run
 from tgpu.report.consumers import largest_ids
 from tgpu.report.figures import Figures, edges_of, use_by, use_by_gpu
 from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
 from tgpu.report.tables import amount, jobs_table, money, users_table
-from tgpu.simulate.durations import span
 from tgpu.simulate.measures import distribution
 from tgpu.wire.plurals import plural
 
@@ -216,4 +216,4 @@ def _instant(at: int) -> str:
 
 
 def _span(seconds: float | None) -> str:
-    return "-" if seconds is None else span(seconds)
+    return "-" if seconds is None else rounded_text(seconds)

@@ -8,9 +8,9 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU
 from tgpu.drawing.palette import OTHERS, SERIES, colours_of
 from tgpu.drawing.plots import Bar, Row, Track
+from tgpu.durations import rounded_text
 from tgpu.report.collect import Collected, GpuName, Run
 from tgpu.report.figures import Figures
-from tgpu.simulate.durations import span
 
 MOST_ROWS: Final = 64
 MOST_BARS: Final = 4_000
@@ -140,5 +140,5 @@ def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
 def _title(run: Run) -> str:
     name = f" {run.name}" if run.name else ""
     whose = f"{run.user} of {run.tenant_id}" if run.user else str(run.tenant_id)
-    ran = span((run.until - run.since) / 1000)
+    ran = rounded_text((run.until - run.since) / 1000)
     return f"job {run.job_id}{name}, {whose}, {run.state.value}, {ran}"

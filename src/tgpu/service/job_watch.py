@@ -28,6 +28,7 @@ from tgpu.core.overuse import (
 from tgpu.core.state import Entry, State
 from tgpu.core.units import GPU, SECOND
 from tgpu.devices.api import GpuProcess, GpuReading
+from tgpu.durations import whole_text
 from tgpu.service.clock import Clock
 from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import GpuProcesses, Hardware
@@ -159,12 +160,13 @@ class JobWatch:
         if after.rung is Rung.BUSY:
             return _Step(*name, None, IdleAction.WARN)
         gpus = ", ".join(gpu_word(state.ledger, *gpu) for gpu, _ in _shares(entry))
-        text = f"idle: GPU {gpus} did nothing for {_span(window_ms * int(after.rung))}"
+        idle_text = whole_text(window_ms * int(after.rung) / SECOND)
+        text = f"idle: GPU {gpus} did nothing for {idle_text}"
         if after.rung is Rung.DUE:
             return None if action is IdleAction.WARN else _Step(*name, text, action)
         if after.rung is Rung.WARNED and action is not IdleAction.WARN:
             fate = "put on hold" if action is IdleAction.HOLD else "ended"
-            text += f"; it will be {fate} in {_span(window_ms)}"
+            text += f"; it will be {fate} in {whole_text(window_ms / SECOND)}"
         return _Step(*name, text, IdleAction.WARN)
 
     def _busiest(self, entry: Entry, readings: _Readings) -> int | None:
@@ -223,12 +225,6 @@ class JobWatch:
 
 def _name(entry: Entry) -> _Name:
     return entry.job.job_id, entry.progress.attempt
-
-
-def _span(ms: int) -> str:
-    """90 min, or 45 s where minutes would be no whole number."""
-    minutes, rest = divmod(ms, 60 * SECOND)
-    return f"{ms // SECOND} s" if rest else f"{minutes} min"
 
 
 def _shares(entry: Entry) -> list[tuple[GpuName, Share]]:

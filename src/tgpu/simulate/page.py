@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tgpu.drawing import axes, plots
 from tgpu.drawing.page import html_page, table
-from tgpu.simulate.durations import span
+from tgpu.durations import rounded_text
 from tgpu.simulate.result import Result
 from tgpu.wire.plurals import plural
 
@@ -71,7 +71,7 @@ def _table(found: Mapping[str, Any]) -> str:
         ("max", "max"),
     )
     rows = [
-        [title, *(span(found[key][name]) for name, _ in names)]
+        [title, *(rounded_text(found[key][name]) for name, _ in names)]
         for key, title in (
             ("jct_s", "submission to end"),
             ("wait_s", "wait"),
@@ -80,8 +80,9 @@ def _table(found: Mapping[str, Any]) -> str:
     ]
     return (
         table(["", *(title for _, title in names)], rows)
-        + f"<p>From the first arrival to the last end {span(found['makespan_s'])}, GPUs in use "
-        f"{found['use_percent']:.1f} %, mean bounded slowdown {found['mean_slowdown']:.2f}, "
+        + f"<p>From the first arrival to the last end {rounded_text(found['makespan_s'])}, "
+        f"GPUs in use {found['use_percent']:.1f} %, "
+        f"mean bounded slowdown {found['mean_slowdown']:.2f}, "
         f"{found['preemptions']:,} preemptions.</p>"
     )
 
@@ -131,7 +132,7 @@ def _fairness(tenants: list[Mapping[str, Any]]) -> str:
         (
             one["tenant"],
             one["mean_wait_s"],
-            f"{span(one['mean_wait_s'])}, {plural(format(one['jobs'], ','), 'job')}, "
+            f"{rounded_text(one['mean_wait_s'])}, {plural(format(one['jobs'], ','), 'job')}, "
             f"{one['gpu_hours']:,.0f} GPU-hours",
         )
         for one in most

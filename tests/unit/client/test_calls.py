@@ -207,7 +207,7 @@ async def test_both_colours_send_the_same():
 
 
 def _reads(call: Call[object]) -> bool:
-    return call.read.__name__ != "nothing"
+    return call.read.__name__ != "no_content"
 
 
 def _fine():

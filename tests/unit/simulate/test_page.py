@@ -7,7 +7,6 @@ from tgpu.core.policies import order_policy
 from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.durations import span
 from tgpu.simulate.jobs import Jobs
 from tgpu.simulate.page import page
 from tgpu.simulate.report import Run, is_report, report
@@ -72,8 +71,3 @@ def test_a_page_about_nothing_is_still_a_page():
     empty = report(Run("t", "c", "p", "q", "r"), read_cluster("1x8"), Result((), (), 0))
     assert "No job ended" in page(empty, Result((), (), 0))
     assert is_report(document)
-
-
-def test_lengths_of_time_in_words():
-    found = [span(seconds) for seconds in (0, 0.25, 59, 600, 9_000, 864_000)]
-    assert found == ["0 s", "250 ms", "59 s", "10 min", "2.5 h", "10.0 d"]

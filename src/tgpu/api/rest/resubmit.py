@@ -9,10 +9,10 @@ from tgpu.core.ids import DEFAULT_QUEUE
 from tgpu.core.job import Detail, Job, Where
 from tgpu.core.stages.place import gpus_touched
 from tgpu.core.units import CPU, GPU, SECOND, gpus_text
+from tgpu.durations import exact_text
 from tgpu.wire.gpu_names import as_word
 
 _GIB = 1024
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def resubmit_command(
@@ -112,8 +112,4 @@ def size_text(mebibytes: int) -> str:
 
 def span_text(ms: int) -> str:
     """Exact to the second, and never none: 2h30m."""
-    left, text = max(1, ms // SECOND), ""
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        text += f"{count}{unit}" if count else ""
-    return text
+    return exact_text(max(1, ms // SECOND))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tgpu.cli.durations import duration_text
 from tgpu.cli.render.estimate import starts_in
 from tgpu.cli.render.folded import (
     id_text,
@@ -25,6 +24,7 @@ from tgpu.cli.render.jobs import (
     gpus_held,
 )
 from tgpu.cli.render.words import instant_ms, since
+from tgpu.durations import duration_text
 from tgpu.wire.v1 import ClusterStatus, JobModel
 
 Show = Callable[[JobModel, int], str]

@@ -3,7 +3,6 @@
 import re
 from typing import Final
 
-from tgpu.cli.durations import duration_text
 from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.failures import failure_text
 from tgpu.cli.render.grid import Line, clean, facts
@@ -23,6 +22,7 @@ from tgpu.cli.render.words import (
     sentence_text,
     since,
 )
+from tgpu.durations import duration_text
 from tgpu.wire.gpu_names import names_text, words_text
 from tgpu.wire.masking import given_values, mask_values
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest

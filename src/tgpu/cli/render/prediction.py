@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tgpu.cli.durations import duration_text
 from tgpu.cli.render.words import plural
+from tgpu.durations import duration_text
 from tgpu.wire.v1 import PredictionModel
 
 _ALIKE: Final = {

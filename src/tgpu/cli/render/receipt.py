@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from tgpu.cli.durations import duration_text
 from tgpu.cli.render.failures import failure_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
 from tgpu.cli.render.words import (
@@ -14,6 +13,7 @@ from tgpu.cli.render.words import (
     number_text,
     sentence_text,
 )
+from tgpu.durations import duration_text
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 _COLUMNS: Final = (

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from tgpu.app.whatif import Compared
-from tgpu.cli.durations import duration_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import plural
+from tgpu.durations import duration_text
 from tgpu.journal.compare import Figures, TenantFigures
 
 _Shown = tuple[tuple[str, Figures], ...]

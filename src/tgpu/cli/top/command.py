@@ -19,10 +19,10 @@ def top(
     Tab goes from the GPUs to the jobs, the arrows choose one; the log below is of the chosen job.
     """
     from tgpu.cli.connect import connected
-    from tgpu.cli.durations import parse_duration
     from tgpu.cli.failures import bad_input
     from tgpu.cli.options import read_option
     from tgpu.cli.top.source import Wish, look
+    from tgpu.durations import parse_duration
 
     seconds = read_option("--interval", parse_duration, interval)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -1,6 +1,15 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tgpu.cli.durations import duration_text, parse_duration, roughly_text
+from tgpu.durations import (
+    duration_text,
+    exact_text,
+    parse_duration,
+    roughly_text,
+    rounded_text,
+    whole_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +57,42 @@ def test_a_span_is_shown_in_its_two_largest_units(seconds, text):
 )
 def test_a_rough_span_is_shown_in_its_largest_unit(seconds, text):
     assert roughly_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (3_905, "65m05s"), (59, "59s"), (86_400, "1440m00s")]
+)
+def test_a_unit_may_be_the_largest_one(seconds, text):
+    assert duration_text(seconds, largest="m") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(7, "7s"), (65, "1m5s"), (7_500, "2h5m"), (90_000, "1d1h")]
+)
+def test_the_smaller_unit_may_go_without_zeros(seconds, text):
+    assert duration_text(seconds, padded=False) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (9_000, "2h30m"), (61.5, "1m1.5s"), (3_661.1, "1h1m1.1s"), (86_461, "1d1m1s")],
+)
+def test_an_exact_text_leaves_nothing_out(seconds, text):
+    assert exact_text(seconds) == text
+
+
+@given(st.integers(1, 10 * 365 * 86_400_000), st.sampled_from("dhms"))
+def test_an_exact_text_is_read_as_what_it_was_written_from(ms, largest):
+    assert parse_duration(exact_text(ms / 1000, largest=largest)) == pytest.approx(ms / 1000)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(45, "45 s"), (60, "1 min"), (90, "90 s"), (5_400, "90 min")]
+)
+def test_minutes_are_said_where_they_are_whole(seconds, text):
+    assert whole_text(seconds) == text
+
+
+def test_tables_have_one_number_and_its_unit():
+    found = [rounded_text(seconds) for seconds in (0, 0.25, 59, 600, 9_000, 864_000)]
+    assert found == ["0 s", "250 ms", "59 s", "10 min", "2.5 h", "10.0 d"]
