@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final, Protocol
 
 from tgpu.core.cycle import CycleObserver
@@ -88,12 +88,11 @@ class Reasons:
         # What was asked about before is asked about again, while nothing has changed.
         self._classes = classes if self._is_old else classes | self._classes
         self._is_old = False
-        began = monotonic()
+        began = thread_time()  # its own cost, however busy the machine is with other things
         decide, name = self._deciding(now)
         self._outcome = watch_classes(self._state, self._classes, now, decide, name)
-        ended = monotonic()
-        cost = ended - began
-        self._keep_until = ended + _SHARE * cost if cost > _CHEAP_SECONDS else 0.0
+        cost = thread_time() - began
+        self._keep_until = monotonic() + _SHARE * cost if cost > _CHEAP_SECONDS else 0.0
 
     def reason(self, job_id: JobId, now: int, sight: Sight | None = None) -> Reason | None:
         """Why a pending job waits; None for any other.
