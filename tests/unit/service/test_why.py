@@ -115,6 +115,7 @@ async def test_a_cycle_that_costs_much_is_not_made_for_every_list(
     """What it came to is told for ten times as long; who asks about one job is told of now."""
     clock = [100.0]
     monkeypatch.setattr("tgpu.service.why.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tgpu.service.why.thread_time", lambda: clock[0])
     async with a_box(leases=True, tenants=[RED, BLUE], rules=EASY) as box:
         await a_line(box)
         asked: list[int] = []
