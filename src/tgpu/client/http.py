@@ -216,7 +216,7 @@ class Client:
         return self.send(calls.checkpoint_job(job_id))
 
     def preemptions(self, *, tenant_id: str | None = None, limit: int = 100) -> PreemptionList:
-        """Receipts of jobs that gave way to others, newest first."""
+        """Receipts of preemptions, newest first."""
         return self.send(calls.preemptions(tenant_id, limit))
 
     def rerun_job(self, job_id: str) -> SubmitAnswer:

@@ -29,7 +29,7 @@ _DID: Final = {
     "job_completed": "completed",
     "job_cancelled": "was cancelled",
     "job_failed": "failed",
-    "job_preempted": "gave way and waits again",
+    "job_preempted": "was preempted and waits again",
 }
 _LONGEST: Final = 500  # characters of a cause or a name
 
@@ -145,7 +145,7 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
         ("signal", _plain(event.data.get("signal"))),
         ("failure", _plain(event.data.get("failure"))),
         ("cause", cause),
-        ("gives way to", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
+        ("preempted for", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
         ("ran", _ran(event, job)),
         ("at", _instant(event.at)),
     ]

@@ -131,8 +131,8 @@ class SchedulerSettings(Section):
     )
     enable_preemption: bool = Field(
         default=False,
-        description="Whether running jobs give way to more important ones, or as the policy says, "
-        "and lent quota is taken back.",
+        description="Whether running jobs are preempted for more important ones, or as the policy "
+        "says, and lent quota is reclaimed.",
     )
     preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1,
@@ -624,8 +624,8 @@ class EngineSettings(Section):
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = (
         Field(
             default=60,
-            description="A job that gives way and asked for a signal to checkpoint gets TERM this "
-            "much after it.",
+            description="A preempted job that asked for a signal to checkpoint gets TERM this much "
+            "after it.",
         )
     )
     run_as: Annotated[str, Field(max_length=64)] = Field(

@@ -47,7 +47,7 @@ class ReceiptModel(BaseModel):
     paused_seconds: float = Field(default=0, description="of these it stood still, and is charged")
     gpu_count: float
     gpu_hours: float
-    lost_gpu_hours: float = Field(description="of these, what giving way cost it")
+    lost_gpu_hours: float = Field(description="of these, what preemption cost it")
     peak_gpu_memory_mb: int | None = Field(description="on all its GPUs; null where not known")
     cost: float | None = Field(description="null where no price is set")
     attempts: list[AttemptUseModel]

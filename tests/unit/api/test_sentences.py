@@ -147,6 +147,6 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
 
 
 @pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])
-def test_one_job_gives_way_or_several(jobs: str, who: str) -> None:
+def test_one_job_is_preempted_or_several(jobs: str, who: str) -> None:
     told = reason_model(reason(ReasonCode.PROMISED, jobs=jobs), "7")
     assert (told.message, told.remedy) == (f"waits for {who} to be preempted for it", "tgpu show 3")

@@ -11,7 +11,7 @@ CODES: Final = MappingProxyType(
         "xid": "its GPU had an error",
         "lost_gpu": "its GPU was lost or broke",
         "time_limit": "its time was up",
-        "preempted": "it gave way to another job",
+        "preempted": "it was preempted for another job",
         "node": "the machine failed, not the job",
         "evicted": "the engine took its place away",
         "image": "its container image cannot be had",

@@ -120,9 +120,9 @@ def _who(job: ReplayJob) -> tuple[Cell, Cell, Cell, Cell, Cell]:
 def _others(answer: ReplayAnswer) -> Grid:
     rows = [
         (
-            Cell("gave way"),
+            Cell("preempted"),
             Cell(clean(one.job.job_id)),
-            Cell(f"to {clean(one.to)}: {sentence_text(one.cause)}"),
+            Cell(f"for {clean(one.to)}: {sentence_text(one.cause)}"),
         )
         for one in answer.preemptions
     ]
