@@ -22,7 +22,7 @@ class Where:
     nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()  # its nodes carry all of these
-    exclusive: bool = False  # nobody else on its nodes
+    exclusive: bool = False  # no other jobs on its nodes
     same_island: bool = False  # the GPUs of a worker reach each other over NVLink
     spread: bool = False  # workers and shares where most is free, not where least is
 

@@ -94,7 +94,7 @@ class JobLog(Observer):
             fields = {"node": event.node.node_id, "gpu": gpu.index}
             if gpu.problem != (None if old is None else old.problem):
                 if gpu.problem is None:
-                    _log.info("GPU is well again", **fields)
+                    _log.info("GPU is healthy again", **fields)
                 else:
                     _log.warning("GPU has a problem", **fields, problem=gpu.problem)
             if gpu.foreign != (None if old is None else old.foreign):

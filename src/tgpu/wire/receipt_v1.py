@@ -41,7 +41,7 @@ class ReceiptModel(BaseModel):
     ended_at: str | None
     wait_seconds: float = Field(description="without GPUs, also between attempts")
     announced: AnnouncedModel | None = Field(
-        default=None, description="when it was told it would start; null where it was not"
+        default=None, description="its first start estimate; null where it had none"
     )
     run_seconds: float = Field(description="with them, all attempts together")
     paused_seconds: float = Field(default=0, description="of these it stood still, and is charged")

@@ -125,7 +125,7 @@ class SubmitRequest(RequestModel):
     nodes: NodeNames = []
     excluded_nodes: NodeNames = []
     labels: Labels = {}  # its nodes carry all of these
-    exclusive: bool = False  # nobody else on its nodes
+    exclusive: bool = False  # no other jobs on its nodes
     same_island: bool = False  # the GPUs of a worker are connected by NVLink
     spread: bool = False
     deadline: Word | None = None  # ISO 8601, with its zone

@@ -100,7 +100,7 @@ def test_an_instant_is_shown_also_where_no_calendar_has_it(until: int, shown: st
         (
             60_000,
             "the GPUs it could have are reserved from 1970-01-01T00:01:00Z until "
-            "1970-01-01T00:02:00Z (r-1); only jobs that are over by then start there, within 1m",
+            "1970-01-01T00:02:00Z (r-1); only jobs with a time limit of 1m or less may start there",
             "tgpu submit --time 1m",
         ),
     ],

@@ -35,7 +35,7 @@ def a_stored(name: str = "", started_at: int | None = None, **fields) -> StoredJ
         (
             "job_noted",
             {"cause": "idle: GPU 0 did nothing for 30 min"},
-            (Kind.IDLE, "job 12 does nothing with its GPUs"),
+            (Kind.IDLE, "job 12 leaves its GPUs idle"),
         ),
     ],
 )

@@ -279,7 +279,7 @@ def _constraints(job: JobModel) -> str:
         (asked.nodes, f"only on {', '.join(asked.nodes)}"),
         (asked.excluded_nodes, f"not on {', '.join(asked.excluded_nodes)}"),
         (asked.labels, " ".join(f"{name}={value}" for name, value in asked.labels.items())),
-        (asked.exclusive, "nobody else on its nodes"),
+        (asked.exclusive, "exclusive use of its nodes"),
         (asked.same_island, "GPUs of one NVLink island"),
         (asked.spread, "spread"),
     )
