@@ -123,7 +123,7 @@ class Ours:
     placement: PlacementRule
     like: str | None = None
     limits: Limits = Limits.NONE
-    restart: Restart | None = None  # those who run give way, at this cost
+    restart: Restart | None = None  # running jobs are preempted, at this cost
     predictor: str | None = None
     hold_after_days: int | None = None
 
@@ -184,11 +184,11 @@ def setting_of(ours: Ours) -> Setting:
         configure = by_what_is_learned(scheduling, ours.policy)
         foresight = Foresight(load_predictor(ours.predictor), configure)
         return Setting(scheduling, foresight=foresight)
-    giving_way = PreemptionRules(keeps_work=ours.restart.keeps_work)
+    preemption = PreemptionRules(keeps_work=ours.restart.keeps_work)
     return Setting(
         SchedulingConfig(
             order_policy(service_policy_of(ours.policy)),
-            Rules(backfill=ours.backfill, preemption=giving_way),
+            Rules(backfill=ours.backfill, preemption=preemption),
             ours.placement,
         ),
         ours.restart,
@@ -255,7 +255,7 @@ scheduler's own cycle; the others are published simulators, or exact re-implemen
 the same jobs and the same clusters. Seconds. JCT is end minus submission; wait is JCT minus the
 job's own duration. "Told the future" means that a policy knew the true durations. A FIFO in which
 nobody passes must agree with the published one to within 0.1 %: the check that the simulator is
-right. Our `tiresias` must agree with the published one to within 2 %. Who gives way pays for it
+right. Our `tiresias` must agree with the published one to within 2 %. A preempted job pays for it
 with 40 s of extra work, 60 s above 8 GPUs.
 
 Where a column of others is empty, nobody published it. The constants of our policies, predictors,

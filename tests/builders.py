@@ -269,7 +269,7 @@ def snapshot(state: State) -> dict[str, object]:
 
 def explain(state: State, entry: Entry) -> Reason:
     """Why a pending job could not start on the state as it is, if nobody else waited but those
-    whom others gave way to: one cause, which a cycle would meet too."""
+    that others were preempted for: one cause, which a cycle would meet too."""
     own = own_reason(state, entry)
     if own is not None:
         return own

@@ -49,7 +49,7 @@ class SchedulingPolicy(ABC):
         """One of `pending_jobs`, or None to serve no more of this queue now."""
 
     def should_preempt(self, running_jobs: Sequence[Job], new_job: Job) -> Job | None:
-        """A running job that should give way to `new_job`; None (the default) for nobody."""
+        """A running job to preempt for `new_job`; None (the default) for none."""
         return None
 
 

@@ -30,7 +30,7 @@ gpu = st.builds(
 machine = st.lists(gpu, min_size=1, max_size=5)
 times = st.tuples(st.integers(0, 8), st.integers(1, 4)).map(lambda p: (p[0], p[0] + p[1]))
 wish = st.tuples(st.integers(1, 4), times, st.sampled_from([None, "A100", "H100"]))
-# On which GPU of all, when it ends (None: nobody knows), whether it gives way.
+# On which GPU of all, when it ends (None: nobody knows), whether it is preemptible.
 holder = st.tuples(st.integers(0, 9), st.sampled_from([None, 2, 5, 20]), st.booleans())
 
 
@@ -47,11 +47,11 @@ def a_world(machines: list[list[tuple[str, int | None, str | None]]], holders) -
     ]
     state = a_state(nodes=nodes)
     places = [(node, gpu) for node in nodes for gpu in node.gpus]
-    for number, (place, limit, gives_way) in enumerate(holders):
+    for number, (place, limit, preemptible) in enumerate(holders):
         if place < len(places):
             node, gpu = places.pop(place)
             job_id = f"j{number}"
-            submit(state, a_job(job_id, time_limit_ms=limit, preemptible=gives_way))
+            submit(state, a_job(job_id, time_limit_ms=limit, preemptible=preemptible))
             start(state, job_id, gpu.index, node=node.node_id, gpu_type=gpu.gpu_type)
     return state
 

@@ -28,7 +28,7 @@ class Wish(NamedTuple):
     length: int | None  # of a job: its time limit
     ahead: int  # of a booking
     which: int | None  # of a job: the booking it names, counted from the first
-    gives_way: bool
+    preemptible: bool
     alone: bool = False  # on its nodes
 
 
@@ -68,7 +68,7 @@ def ask(state: State, now: int, number: int, asked: Wish) -> None:
         submitted_at=now,
         time_limit_ms=asked.length,
         booking=booking,
-        preemptible=asked.gives_way,
+        preemptible=asked.preemptible,
         lease=True,
         exclusive=asked.alone and booking is None,
     )
@@ -106,7 +106,7 @@ def check_starts(state: State, plan: Plan, now: int) -> None:
 
 
 def check_cleared(state: State, now: int) -> None:
-    """Where jobs give way at all, nobody who would is left in an open booking of others."""
+    """Where preemption is on, no preemptible job is left in an open booking of others."""
     for booking in state.ledger.bookings.values():
         if not booking.starts_at <= now < booking.ends_at:
             continue

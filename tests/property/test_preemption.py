@@ -1,4 +1,4 @@
-"""Giving way: on random worlds, carried out to the end."""
+"""Preemption: on random worlds, carried out to the end."""
 
 from collections import Counter
 from itertools import combinations
@@ -31,7 +31,7 @@ MOST_TIMES = 2
 
 
 class Arena:
-    """Jobs of all priorities; those who are asked give way one step later."""
+    """Jobs of all priorities; victims are gone one step later."""
 
     def __init__(self, rng: Random, *, cohort: str = "", **rules: object) -> None:
         self.rng = rng
@@ -101,7 +101,7 @@ class Arena:
             if progress.gives_way_to is not None:
                 gone = lifecycle.preempt(job_id, progress, self.now, entry.job.request.gpu_millis)
                 self.move(job_id, Move.PREEMPT, gone)
-                again = lifecycle.requeue(job_id, gone, self.now, "gave way", counts=False)
+                again = lifecycle.requeue(job_id, gone, self.now, "preempted", counts=False)
                 self.move(job_id, Move.REQUEUE, again)
 
     def end_some(self) -> None:
@@ -133,7 +133,7 @@ def a_lived_in_arena(rng: Random, **rules: object) -> Arena:
 
 
 @given(seed=seeds)
-def test_nobody_gives_way_without_a_start(seed: int) -> None:
+def test_no_job_is_preempted_without_a_start(seed: int) -> None:
     rng = Random(seed)
     arena = a_lived_in_arena(rng, cohort=rng.choice(("", "us")))
     for _ in range(4):
@@ -176,7 +176,7 @@ def test_only_less_important_jobs_or_borrowers_are_asked(seed: int) -> None:
 
 @given(seed=seeds)
 def test_there_is_no_ping_pong(seed: int) -> None:
-    """With nobody new and nobody ending, giving way comes to an end."""
+    """With nobody new and nobody ending, preemption comes to an end."""
     rng = Random(seed)
     arena = a_lived_in_arena(rng, cohort=rng.choice(("", "us")))
     total = 0
@@ -194,7 +194,7 @@ def test_there_is_no_ping_pong(seed: int) -> None:
 
 
 @given(seed=seeds)
-def test_the_set_that_gives_way_loses_the_least(seed: int) -> None:
+def test_the_victims_lose_the_least(seed: int) -> None:
     """Compared with every set of those who may be asked, for the first job that asks."""
     arena = a_lived_in_arena(Random(seed))
     while plan := arena.plan():

@@ -42,7 +42,7 @@ ranked = st.sampled_from(
 
 
 class Yard:
-    """A cluster without end: new jobs come in each step, and those asked give way a step later."""
+    """A cluster without end: new jobs come in each step, and victims are gone a step later."""
 
     def __init__(self, rng: Random, policy: OrderPolicy, sizes: tuple[int, ...]) -> None:
         self.rng, self.policy, self.sizes = rng, policy, sizes
@@ -89,7 +89,7 @@ class Yard:
             if progress.gives_way_to is not None:
                 gone = lifecycle.preempt(job_id, progress, self.now, entry.job.request.gpu_millis)
                 self._move(job_id, Move.PREEMPT, gone)
-                again = lifecycle.requeue(job_id, gone, self.now, "gave way", counts=False)
+                again = lifecycle.requeue(job_id, gone, self.now, "preempted", counts=False)
                 self._move(job_id, Move.REQUEUE, again)
 
     def _carry_out(self, plan: Plan) -> None:
@@ -127,7 +127,7 @@ def test_nobody_overdue_waits_while_somebody_runs_who_is_not(
     yard = Yard(Random(seed), policy, (1000,))
     for _ in range(40):
         yard.step()
-        while yard.cycle():  # in each, others give way to one job of each class
+        while yard.cycle():  # in each, others are preempted for one job of each class
             pass
         order = policy.at(yard.state, yard.now)
         waiting = [e for e in yard.state.entries() if e.progress.state is JobState.PENDING]
@@ -146,7 +146,7 @@ def test_nobody_overdue_waits_while_somebody_runs_who_is_not(
 
 @settings(max_examples=20)
 @given(seed=seeds)
-def test_nobody_gives_way_to_a_job_of_no_lower_rank(seed: int) -> None:
+def test_no_job_is_preempted_for_a_job_of_no_lower_rank(seed: int) -> None:
     policy = LeastAttained(BOUND_MS)
     yard = Yard(Random(seed), policy, (500, 1000, 1000, 2000, 4000, 8000))
     for _ in range(40):
@@ -159,7 +159,7 @@ def test_nobody_gives_way_to_a_job_of_no_lower_rank(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(seed=seeds, policy=ranked)
-def test_who_gives_way_gives_way_to_one_job_only_and_that_gets_a_place(
+def test_a_job_is_preempted_for_one_job_only_and_that_gets_a_place(
     seed: int, policy: LeastAttained | Adaptive
 ) -> None:
     yard = Yard(Random(seed), policy, (500, 1000, 2000, 4000, 8000))
@@ -182,7 +182,7 @@ def a_trace(rng: Random) -> list[Arrival]:
 
 @settings(max_examples=15)
 @given(seed=seeds, policy=ranked)
-def test_whoever_others_gave_way_to_starts_at_once_and_no_two_take_turns(
+def test_a_job_that_others_were_preempted_for_starts_at_once_and_no_two_take_turns(
     seed: int, policy: LeastAttained | Adaptive
 ) -> None:
     asked: dict[int, set[tuple[str, str]]] = {}

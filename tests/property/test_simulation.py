@@ -47,7 +47,7 @@ def traces(draw: st.DrawFn) -> list[Arrival]:
 @st.composite
 def a_setting(draw: st.DrawFn) -> Setting:
     backfill = draw(st.sampled_from(BackfillMode))
-    # Under `conservative`, who gave way may stand behind a promise to a younger job of its class.
+    # Under `conservative`, a preempted job may stand behind a promise to a younger job alike.
     may_preempt = backfill is not BackfillMode.CONSERVATIVE and draw(st.booleans())
     name = draw(st.sampled_from(("fifo", "priority", "fairshare", "shortest", "quickest")))
     foresees = name in ("shortest", "quickest") and draw(st.booleans())

@@ -1,4 +1,4 @@
-"""A world in which every rule is in force at once: bookings, cohorts, budgets, gangs, giving way.
+"""A world in which every rule is in force at once: bookings, cohorts, budgets, gangs, preemption.
 
 What the service does with a plan is done by the service's own code."""
 

@@ -49,7 +49,7 @@ def _backing_off(reason: Reason, job_id: str) -> _Sentence:
 def _service_cap(reason: Reason, _: str) -> _Sentence:
     most = plural(reason.fact("limit"), "job")
     return (
-        f"{reason.fact('running')} of at most {most} run on this service",
+        f"{reason.fact('running')} of at most {most} are running on this service",
         "tgpu list --state running",
     )
 
@@ -58,7 +58,7 @@ def _array_cap(reason: Reason, job_id: str) -> _Sentence:
     running, limit = reason.fact("running"), reason.fact("limit")
     array_id = job_id.split(".", maxsplit=1)[0]
     return (
-        f"{running} of at most {plural(str(limit), 'element')} of its array run",
+        f"{running} of at most {plural(str(limit), 'element')} of its array are running",
         f"tgpu list --array {array_id}",
     )
 
@@ -121,7 +121,7 @@ def _user_day(reason: Reason, _: str) -> _Sentence:
     until = utc_text(int(reason.fact("until")))
     return (
         f"{user} has used {spent} of the {limit} GPU hours a day that a user of tenant {tenant} "
-        f"may have; it can start from {until} on",
+        f"may have; it can start from {until}",
         f"tgpu quota show {tenant}",
     )
 
@@ -133,7 +133,7 @@ def _quota_lent(reason: Reason, _: str) -> _Sentence:
     tenant, cohort = reason.fact("tenant"), reason.fact("cohort")
     return (
         f"tenant {tenant} has {current} of its {plural(nominal, 'GPU')} in use, and this job needs "
-        f"{requested}; others of cohort {cohort} have {lent} on loan",
+        f"{requested}; other tenants of cohort {cohort} have borrowed {lent}",
         f"tgpu tenants show {tenant}",
     )
 
@@ -195,7 +195,7 @@ def _queue_cap(reason: Reason, _: str) -> _Sentence:
     queue, tenant = reason.fact("queue"), reason.fact("tenant")
     most = plural(reason.fact("limit"), "job")
     return (
-        f"{reason.fact('running')} of at most {most} of queue {queue} run",
+        f"{reason.fact('running')} of at most {most} of queue {queue} are running",
         f"tgpu list --tenant {tenant} --state running",
     )
 
@@ -203,7 +203,7 @@ def _queue_cap(reason: Reason, _: str) -> _Sentence:
 def _quota_provider(reason: Reason, _: str) -> _Sentence:
     tenant = reason.fact("tenant")
     return (
-        f"quota provider {reason.fact('provider')} lets tenant {tenant} have no more now",
+        f"quota provider {reason.fact('provider')} allows tenant {tenant} no more at present",
         f"tgpu quota show {tenant}",
     )
 
@@ -239,7 +239,7 @@ def _condition(reason: Reason, job_id: str) -> _Sentence:
 def _not_alone(reason: Reason, _: str) -> _Sentence:
     node = reason.fact("node")
     where = f"node {node}" if node else f"{reason.fact('busy')} of the nodes it could use"
-    return f"needs a node of its own, and jobs run on {where}", "tgpu list --state running"
+    return f"needs a node to itself, but jobs are running on {where}", "tgpu list --state running"
 
 
 def _gpus_busy(reason: Reason, _: str) -> _Sentence:
@@ -287,8 +287,8 @@ def _booked(reason: Reason, _: str) -> _Sentence:
     minutes, seconds = divmod(limit // 1000, 60)
     in_time = f"{minutes}m" if minutes else f"{max(1, seconds)}s"
     return (
-        f"the GPUs it could have are reserved from {at} until {until}{which}; only jobs that are "
-        f"over by then start there, within {in_time}",
+        f"the GPUs it could have are reserved from {at} until {until}{which}; only jobs with a "
+        f"time limit of {in_time} or less may start there",
         f"tgpu submit --time {in_time}",
     )
 
@@ -336,7 +336,7 @@ def _strict_line(reason: Reason, job_id: str) -> _Sentence:
 
 
 def _other(reason: Reason) -> str:
-    """Who is not the reader's to see has no name."""
+    """A job that the reader may not see has no name."""
     job = reason.fact("job")
     return f"job {job}" if job else "another tenant's job"
 

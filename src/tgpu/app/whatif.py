@@ -95,7 +95,7 @@ def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
         )
     again = sum(life.preemptions > 0 for life in past.lives.values())
     if again or settings.scheduler.enable_preemption:
-        found.append("who gives way is gone at once and loses all it did")
+        found.append("a preempted job frees its GPUs at once and loses all its work")
     if past.values is None:
         found.append("no settings are on record: the usual ones stand for those of then")
     elif (former := former_policy(past.values)) is not None:

@@ -76,11 +76,11 @@ _EPILOG = "\n".join(
     ]
 )
 _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
-_DAILY_PANEL = "Every day"
+_DAILY_PANEL = "Common commands"
 # What people use all the time, before everything else in the help.
 DAILY = ("submit", "run", "list", "show", "why", "logs", "wait", "cancel", "status", "top")
 _JOBS = "Jobs"
-_MACHINE = "GPUs"
+_MACHINE = "GPUs and nodes"
 _SERVICE = "Scheduler"
 _TENANTS = "Tenants"
 
@@ -185,8 +185,8 @@ _add("preemptions", preemption.preemptions, preemption.PREEMPTIONS_EPILOG, _JOBS
 _add("size", size.size, size.EPILOG, _JOBS)
 _add("status", status.status, status.STATUS_EPILOG, _MACHINE)
 _add("top", top.top, top.EPILOG, _MACHINE)
-_add("metrics", status.metrics, status.METRICS_EPILOG, _MACHINE)
-_add("health", status.health, status.HEALTH_EPILOG, _MACHINE)
+_add("metrics", status.metrics, status.METRICS_EPILOG, _SERVICE)
+_add("health", status.health, status.HEALTH_EPILOG, _SERVICE)
 _add("gpus", cluster.gpus, cluster.GPUS_EPILOG, _MACHINE)
 _add("pause-gpu", pausing.pause_gpu, pausing.PAUSE_EPILOG, _MACHINE)
 _add("adopt", cluster.adopt, cluster.ADOPT_EPILOG, _MACHINE)
@@ -195,7 +195,7 @@ _add("drain", pausing.drain, pausing.DRAIN_EPILOG, _MACHINE)
 _add("reserve", reservations.reserve, reservations.RESERVE_EPILOG, _MACHINE)
 _add("reservations", reservations.reservations, reservations.LIST_EPILOG, _MACHINE)
 _add("unreserve", reservations.unreserve, reservations.UNRESERVE_EPILOG, _MACHINE)
-_add("budget", budget.budget, budget.EPILOG, _MACHINE)
+_add("budget", budget.budget, budget.EPILOG, _TENANTS)
 _add("share", share.share, share.EPILOG, _TENANTS)
 _add("nodes", nodes.nodes, nodes.EPILOG, _MACHINE)
 _add("agent", agent.agent, agent.EPILOG, _MACHINE)

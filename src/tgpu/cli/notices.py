@@ -38,7 +38,7 @@ def list_notices(as_json: Json = False, api_url: ApiUrl = None) -> None:
     elif found.notices:
         show_lines(lay_out(_grid(found), width()))
     else:
-        note("nobody is told: the settings of the service have no notices")
+        note("no notices are configured in the settings of the service")
 
 
 @app.command("test", epilog=_TEST_EPILOG)
@@ -59,7 +59,7 @@ def try_out(
     with connected(api_url) as client:
         names = [name] if name else [each.name for each in client.list_notices().notices]
         if not names:
-            raise bad_input("nobody is told: the settings of the service have no notices")
+            raise bad_input("no notices are configured in the settings of the service")
         tried = [client.try_notice(each) for each in names]
     if as_json:
         show_json(tried)

@@ -1,4 +1,4 @@
-"""Commands about giving way: checkpoint marks saved work, preemptions shows who gave way."""
+"""Commands about preemption: checkpoint marks saved work, preemptions lists the receipts."""
 
 from typing import Annotated
 
@@ -66,6 +66,6 @@ def preemptions(
     if as_json:
         show_json(found)
     elif not found.preemptions:
-        note("no job has given way to another")
+        note("no job has been preempted")
     else:
         show_lines(lay_out(preemption_grid(found), width()))

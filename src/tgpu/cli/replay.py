@@ -143,6 +143,6 @@ def _tell_passages(source: Source, job: str, as_json: bool) -> None:
         show_json({"job_id": job, "cycles": [one.model_dump(mode="json") for one in found]})
         return
     if not found:
-        say(f"nobody started while job {job} waited")
+        say(f"no other job started while job {job} waited")
         return
     show_lines(passage_lines(job, found, width()))

@@ -219,7 +219,7 @@ class AsyncClient:
     async def preemptions(
         self, *, tenant_id: str | None = None, limit: int = 100
     ) -> PreemptionList:
-        """Receipts of jobs that gave way to others, newest first."""
+        """Receipts of preemptions, newest first."""
         return await self.send(calls.preemptions(tenant_id, limit))
 
     async def rerun_job(self, job_id: str) -> SubmitAnswer:

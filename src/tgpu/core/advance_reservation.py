@@ -9,8 +9,8 @@ from tgpu.core.ids import NodeId, TenantId
 class AdvanceReservation:
     """Whole GPUs of one node from `starts_at` until `ends_at`, for jobs that name the booking.
 
-    Before it starts, jobs that are over by then may have them. When it starts, whoever is left on
-    them gives way. Unused for `unused_ms` after its start, it is given back.
+    Before it starts, jobs that are over by then may have them. When it starts, jobs still on them
+    are preempted. Unused for `unused_ms` after its start, it is given back.
     """
 
     booking_id: str

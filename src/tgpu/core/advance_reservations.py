@@ -62,7 +62,7 @@ def choose(
 ) -> AdvanceReservation | Unbookable:
     """GPUs of one type on one node that nobody else has booked then and that are well.
 
-    Those that are free when it starts go first, then those whose jobs may be asked to give way;
+    Those that are free when it starts go first, then those whose jobs may be preempted;
     among equals as few NVLink islands as possible, and the node with the least to spare.
     """
     books = state.ledger
@@ -168,8 +168,8 @@ class _Group(NamedTuple):
 class _Choice(NamedTuple):
     """In the order of preference: the least is the best."""
 
-    stubborn: int  # GPUs with jobs that may last and need not give way, or that are hot or foreign
-    giving_way: int  # GPUs with jobs that must give way
+    stubborn: int  # GPUs with jobs that may last and are not preemptible, or hot or foreign
+    preemptible: int  # GPUs with jobs that can be preempted
     islands: int
     spare: int  # GPUs that are left over
     node_id: NodeId
@@ -177,7 +177,7 @@ class _Choice(NamedTuple):
     gpus: tuple[int, ...]
 
 
-_KEPT, _FREE, _GIVES_WAY, _STUBBORN = range(4)
+_KEPT, _FREE, _PREEMPTIBLE, _STUBBORN = range(4)
 
 
 def _groups(books: Ledger, wanted: AdvanceReservationRequest) -> list[_Group]:
@@ -230,13 +230,13 @@ def _pick(
         for gpu in gpus
     }
     chosen: list[Gpu] = []
-    for level in (_KEPT, _FREE, _GIVES_WAY, _STUBBORN):
+    for level in (_KEPT, _FREE, _PREEMPTIBLE, _STUBBORN):
         alike = [gpu for gpu in gpus if ranks[gpu.index] == level]
         chosen += _from_few_islands(alike, chosen, wanted.gpus - len(chosen))
     counts = [ranks[gpu.index] for gpu in chosen]
     return _Choice(
         counts.count(_STUBBORN),
-        counts.count(_GIVES_WAY),
+        counts.count(_PREEMPTIBLE),
         len({_island(gpu) for gpu in chosen}),
         len(gpus) - len(chosen),
         node_id,
@@ -255,7 +255,7 @@ def _levels(books: Ledger, use: NodeUse, at: int) -> dict[int, int]:
     for holding in use.holdings.values():  # in no order: only the largest counts
         if holding.until is not None and holding.until <= at:
             continue
-        level = _GIVES_WAY if _may_give_way(books, holding.job) else _STUBBORN
+        level = _PREEMPTIBLE if _may_be_preempted(books, holding.job) else _STUBBORN
         for index in _kept_from_others(holding, use):
             levels[index] = max(level, levels.get(index, _FREE))
     return levels
@@ -270,7 +270,7 @@ def _kept_from_others(holding: Holding, use: NodeUse) -> set[int]:
     return {share.gpu_index for part in parts for share in part.shares}
 
 
-def _may_give_way(books: Ledger, job: Job) -> bool:
+def _may_be_preempted(books: Ledger, job: Job) -> bool:
     return job.options.preemptible and books.tenant(job.tenant_id).tenant.allow_preemption
 
 

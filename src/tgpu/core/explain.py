@@ -43,8 +43,8 @@ def standing_holds(state: State, decided: Plan, now: int) -> ReservedCapacity:
 
 
 def named(state: State, decided: Plan, found: Reason) -> Reason:
-    """A place is kept by a reservation, or for somebody others give way to: that is not the same
-    to those who wait for it."""
+    """A place is kept by a reservation, or for a job that others are preempted for: waiting jobs
+    see a different reason for each."""
     if found.code is not ReasonCode.BEHIND_RESERVATION:
         return found
     job_id = JobId(str(found.fact("job")))
@@ -72,14 +72,14 @@ def own_reason(state: State, entry: Entry) -> Reason | None:
             ReasonCode.BACKING_OFF, until=progress.eligible_at, cause=progress.cause or ""
         )
     if progress.claim is not None:
-        leaving = giving_way(state, job.job_id)
+        leaving = preempted_for(state, job.job_id)
         if leaving:
             return reason(ReasonCode.PROMISED, jobs=", ".join(leaving))
     return None
 
 
-def giving_way(state: State, job_id: JobId) -> list[JobId]:
-    """The jobs that still have GPUs and give way to this one, by id."""
+def preempted_for(state: State, job_id: JobId) -> list[JobId]:
+    """The jobs being preempted for this one that still have GPUs, by id."""
     entry = state.entry(job_id)
     if entry is None or entry.progress.claim is None:
         return []

@@ -22,7 +22,7 @@ class Where:
     nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()  # its nodes carry all of these
-    exclusive: bool = False  # nobody else on its nodes
+    exclusive: bool = False  # no other jobs on its nodes
     same_island: bool = False  # the GPUs of a worker reach each other over NVLink
     spread: bool = False  # workers and shares where most is free, not where least is
 
@@ -90,8 +90,8 @@ class Options:
     lease: bool = False  # no command: holds its GPUs until completed or its time is up
     user: str = ""  # whose share of the tenant's it counts for
     deadline_at: int | None = None  # should be over by then: more urgent as that comes nearer
-    preemptible: bool = True  # may be asked to give way, where its tenant allows it too
-    checkpoint_signal: int | None = None  # sent first when it must give way; None: TERM alone
+    preemptible: bool = True  # may be preempted, where its tenant allows it too
+    checkpoint_signal: int | None = None  # sent first when it is preempted; None: TERM alone
     booking: str | None = None  # runs on the GPUs of this booking
     # Its part of a GPU's compute, where its memory makes it count for a larger part.
     compute_millis: int | None = None

@@ -111,7 +111,7 @@ class Progress(Struct, frozen=True, gc=False):
     stopping: bool = False  # its end was asked for and is on record
     gives_way_to: JobId | None = None  # … because this job gets its GPUs: it will be requeued
     checkpoint_at: int | None = None  # what it did before this is not lost when it is ended
-    preemptions: int = 0  # times it had to give way
+    preemptions: int = 0  # times it was preempted
     lost_gpu_millis_ms: int = 0  # GPU time that those times cost it
     # GPUs that others are giving up for this waiting job, its nomination: it is served first, on
     # these if it can. By the name it is stored under.
@@ -267,7 +267,7 @@ def lost_ms(progress: Progress, at: int) -> int:
 
 
 def preempt(job_id: JobId, progress: Progress, at: int, gpu_millis: int) -> Progress:
-    """It has given way: what it did since its last checkpoint is lost, its age is not."""
+    """It was preempted: what it did since its last checkpoint is lost, its age is not."""
     return Progress(
         state=next_state(job_id, progress.state, Move.PREEMPT),
         attempt=progress.attempt,
@@ -288,7 +288,7 @@ def checkpoint(job_id: JobId, progress: Progress, at: int) -> Progress:
 
 
 def stop(job_id: JobId, progress: Progress, cause: str) -> Progress:
-    """Record that its end was asked for; a first cause is kept, unless it was to give way."""
+    """Record that its end was asked for; a first cause is kept, unless it was a preemption."""
     state = next_state(job_id, progress.state, Move.STOP)
     if progress.stopping and progress.gives_way_to is None and not progress.held:
         return progress

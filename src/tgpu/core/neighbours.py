@@ -75,7 +75,7 @@ class Neighbours:
             kind.usual = _middle(kind.newest)
 
     def came_back(self, job: Job) -> None:
-        """It gave way or failed, and waits again or is over: nothing is known of its length."""
+        """It was preempted or failed, and waits again or is over: its length is unknown."""
         kind = self._kind(job)
         if kind.began.pop(job.job_id, None) is not None:
             del kind.keys[bisect_left(kind.keys, (job.submitted_at, job.job_id))]

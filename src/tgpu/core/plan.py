@@ -21,7 +21,7 @@ class PreemptionCause(StrEnum):
 
 
 class Preemption(Struct, frozen=True, gc=False):
-    """One running job gives way to a waiting one."""
+    """One running job is preempted for a waiting one."""
 
     victim: JobId
     to: JobId  # the job, or the booking, that gets the GPUs
@@ -30,7 +30,7 @@ class Preemption(Struct, frozen=True, gc=False):
 
 
 class Nomination(Struct, frozen=True, gc=False):
-    """The GPUs that a job gets once those who give way are gone."""
+    """The GPUs that a job gets once the jobs preempted for it are gone."""
 
     job_id: JobId
     placement: Placement

@@ -23,7 +23,7 @@ from tgpu.core.preemption_cause import reason_of, whose, without_names
 from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import Entry, State
 
-# When the work of a job that gives way now was last saved.
+# When the work of a job that is preempted now was last saved.
 SavedAt = Callable[[Entry, int], int]
 
 # Names at hand: those of an enum are looked up each time, and every start comes here.
@@ -41,7 +41,7 @@ class Execution:
     """What of a plan is done in the very instant of its decision."""
 
     is_confirmed: bool = False  # who starts runs at once, and nobody has to report it
-    evicts_at_once: bool = False  # who gives way is gone: no process needs time to end
+    evicts_at_once: bool = False  # a preempted job is gone: no process needs time to end
     saved_at: SavedAt | None = None  # of those; None: what their own checkpoints say
 
 
@@ -79,8 +79,8 @@ def frees_something(plan: Plan) -> bool:
 def may_find_more(plan: Plan, rules: Rules) -> bool:
     """Whether another cycle at the same instant may decide something: the service makes one.
 
-    After starts alone it does not where nothing is kept free for anybody and nobody gives way:
-    room only shrinks in a cycle, so whoever found none finds none now.
+    After starts alone it does not where no GPUs are kept free and no job is preempted: room only
+    shrinks in a cycle, so a job that found none finds none now.
     """
     if frees_something(plan):
         return True
@@ -115,10 +115,10 @@ def stop_finished(entry: Entry, now: int) -> list[JobMoved]:
 def job_preempted(
     job: Job, progress: Progress, at: int, eligible_at: int, *, ran: bool = True
 ) -> list[JobMoved]:
-    """It has given way: two moves of one commit, so that nobody finds it neither here nor there."""
+    """It was preempted: two moves of one commit, so that nobody finds it neither here nor there."""
     gpu_millis = job.request.gpu_millis if ran else 0
     gone = lifecycle.preempt(job.job_id, progress, at, gpu_millis)
-    cause = progress.cause or "gave way"
+    cause = progress.cause or "preempted"
     again = lifecycle.requeue(job.job_id, gone, eligible_at, cause, counts=False)
     again = replace(again, fault=Fault.PREEMPTED)
     return [

@@ -37,14 +37,14 @@ Rank = tuple[int, int]  # lower goes first; equal ranks leave each other alone
 
 
 class Ranking(Order, Protocol):
-    """An order in which those who run have a rank too: whoever has a higher one gives way."""
+    """An order in which running jobs have a rank too: those of a higher one are preempted."""
 
     def rank(self, entry: Entry) -> Rank:
-        """Of a job that waits or runs. Giving way never lowers it: or two could push each other
-        out in turn for ever."""
+        """Of a job that waits or runs. Preemption never lowers it: or two could preempt each other
+        in turn for ever."""
 
     def patience_ms(self, rank: Rank, costs_ms: int, victims: int) -> int:
-        """How long somebody of this rank waits before so many give way, who lose so much."""
+        """How long a job of this rank waits before so many, who lose so much, are preempted."""
 
 
 class Parted(Order, Protocol):
@@ -81,7 +81,7 @@ class ChoicePolicy:
 
     name: str
     choose: Callable[[TenantQueue, Sequence[Job]], Job | None]
-    # Asked for a job that cannot start, again and again until it could: who should give way?
+    # Asked for a job that cannot start, again and again until it could: which one to preempt?
     victim: Callable[[Sequence[Job], Job], Job | None] = lambda running, job: None
 
 

@@ -92,7 +92,7 @@ def template(text: str) -> str:
 
 def runtime_ms(progress: Progress) -> int | None:
     """How long a job that is over ran, without its pauses; None where that tells nothing of others:
-    it never began, or gave way in between, so that its last attempt was not all of it."""
+    it never began, or was preempted in between, so that its last attempt was not all of it."""
     began, ended = progress.started_at, progress.ended_at
     if progress.state not in TERMINAL or began is None or ended is None or progress.preemptions:
         return None

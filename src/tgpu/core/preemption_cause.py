@@ -1,7 +1,8 @@
-"""Sentences about jobs that give way to others, with and without the names of the others.
+"""Sentences about preempted jobs, with and without the names of the jobs they are preempted for.
 
-Whoever reads of a job of theirs may not know the job that got its GPUs: then it is "another job".
-Records of earlier versions name it always, so what is read is looked at once more.
+The owner of a preempted job may not be allowed to see the job that got its GPUs: then it is
+"another job". Records of earlier versions always name it, and say "gives way" instead of
+"preempted", so a cause is checked again whenever it is read.
 """
 
 import re
@@ -13,14 +14,17 @@ from tgpu.core.state import State
 
 ANOTHER: Final = "another job"
 
-_TO_JOB: Final = re.compile(r"gives way to job (\S+?)(?:,| \(|$)")
-_RECLAIMED: Final = re.compile(r"gives way: quota of .+ reclaimed by job (\S+)$")
-_BOOKED: Final = re.compile(r"gives way: its GPUs are booked: (\S+)$")
+_BEGINNINGS: Final = ("preempted", "gives way")  # of today, and of earlier versions
+_FOR_JOB: Final = re.compile(r"(?:preempted for|gives way to) job (\S+?)(?:,| \(|$)")
+_RECLAIMED: Final = re.compile(r"(?:preempted|gives way): quota of .+ reclaimed by job (\S+)$")
+_RESERVED: Final = re.compile(
+    r"(?:preempted: its GPUs are reserved|gives way: its GPUs are booked): (\S+)$"
+)
 _KEPT: Final = ", as the scheduling policy chose"
 
 
 def whose(state: State, to: str) -> TenantId | None:
-    """The tenant of the job, or of the booking, that others give way to."""
+    """The tenant of the job, or of the reservation, that others are preempted for."""
     other = state.entry(JobId(to))
     if other is not None:
         return other.job.tenant_id
@@ -35,23 +39,23 @@ def reason_of(state: State, preemption: Preemption) -> str:
     match preemption.cause:
         case PreemptionCause.PRIORITY:
             if victim is None or other is None:
-                return f"gives way to job {to}"
+                return f"preempted for job {to}"
             priorities = f"priority {other.job.priority} over {victim.job.priority}"
-            return f"gives way to job {to} ({priorities})"
+            return f"preempted for job {to} ({priorities})"
         case PreemptionCause.RECLAIM:
             whose = "its tenant" if other is None else f"tenant {other.job.tenant_id}"
-            return f"gives way: quota of {whose} reclaimed by job {to}"
+            return f"preempted: quota of {whose} reclaimed by job {to}"
         case PreemptionCause.BOOKING:
-            return f"gives way: its GPUs are booked: {to}"
+            return f"preempted: its GPUs are reserved: {to}"
         case PreemptionCause.POLICY:
-            return f"gives way to job {to}, as the scheduling policy chose"
+            return f"preempted for job {to}, as the scheduling policy chose"
 
 
 def named_in(cause: str | None) -> str | None:
-    """The job or the booking that a cause names; None where it names none."""
-    if cause is None or not cause.startswith("gives way"):
+    """The job or the reservation that a cause names; None where it names none."""
+    if cause is None or not cause.startswith(_BEGINNINGS):
         return None
-    for pattern in (_TO_JOB, _RECLAIMED, _BOOKED):
+    for pattern in (_FOR_JOB, _RECLAIMED, _RESERVED):
         found = pattern.match(cause)
         if found is not None:
             return found[1]
@@ -59,12 +63,12 @@ def named_in(cause: str | None) -> str | None:
 
 
 def without_names(cause: str) -> str:
-    """The same for those who may not know whom it is about. Others' sentences stay as they are."""
+    """The same for readers who may not see that job. Other causes stay as they are."""
     if named_in(cause) is None:
         return cause
     if _RECLAIMED.match(cause):
-        return f"gives way to {ANOTHER}: lent quota is taken back"
-    if _BOOKED.match(cause):
-        return "gives way: its GPUs are reserved for others"
+        return f"preempted for {ANOTHER}: lent quota is reclaimed"
+    if _RESERVED.match(cause):
+        return "preempted: its GPUs are reserved for others"
     policy = _KEPT if cause.endswith(_KEPT) else ""
-    return f"gives way to {ANOTHER}{policy}"
+    return f"preempted for {ANOTHER}{policy}"

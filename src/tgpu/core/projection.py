@@ -43,13 +43,13 @@ class Run(NamedTuple):
 
 Runs = Callable[[Job, int], Run]  # of a job that has run for so long, in ms
 
-# Cycles at one instant: each is made because jobs gave way in the one before.
+# Cycles at one instant: each is made because jobs were preempted in the one before.
 _MOST_ROUNDS: Final = 32
 # Of a queue longer than this nobody wants to know it to the second: there, ends that lie no further
 # apart than one part in so many of the way are taken together, or many jobs would be many cycles.
 _LONG: Final = 200
 _NEARLY: Final = 64
-# Where time alone makes running jobs give way, somebody looks this often.
+# Where jobs are preempted because time passes, a cycle is made this often.
 _TICK_MS: Final = 60_000
 # Beyond this nobody believes an instant: windows that come round for ever end there.
 _HORIZON_MS: Final = 366 * 86_400_000
@@ -86,11 +86,11 @@ class Projection:
         self._ends: list[_End] = []
         preemption = self._config.rules.preemption
         self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
-        self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
+        self._may_be_preempted: deque[int] = deque()  # a running job may, from these on
         for entry in state.placed():
             heappush(self._ends, self._end_of(entry, now))
             if self._min_run_ms and entry.progress.started_at is not None:
-                self._may_give_way.append(entry.progress.started_at + self._min_run_ms)
+                self._may_be_preempted.append(entry.progress.started_at + self._min_run_ms)
         self._ticks = _changes_with_time(self._config.policy, state, now)
         self._next: int | None = now
 
@@ -135,10 +135,14 @@ class Projection:
         wakes_at = self._state.wakes_at()
         if wakes_at is not None and wakes_at > self._now:
             found = wakes_at if found is None else min(found, wakes_at)
-        while self._may_give_way and self._may_give_way[0] <= self._now:
-            self._may_give_way.popleft()
-        if self._may_give_way:
-            found = self._may_give_way[0] if found is None else min(found, self._may_give_way[0])
+        while self._may_be_preempted and self._may_be_preempted[0] <= self._now:
+            self._may_be_preempted.popleft()
+        if self._may_be_preempted:
+            found = (
+                self._may_be_preempted[0]
+                if found is None
+                else min(found, self._may_be_preempted[0])
+            )
         if self._ticks and found is not None:
             found = min(found, self._now - self._now % _TICK_MS + _TICK_MS)
         if found is None:
@@ -175,7 +179,7 @@ class Projection:
             if entry is None or entry.progress.attempt != end.attempt:
                 continue
             if not self._state.is_placed(end.job_id):
-                continue  # it gave way meanwhile
+                continue  # it was preempted meanwhile
             if not end.is_known and self.guessed_from is None:
                 self.guessed_from = now
             self._least_sure = weaker(self._least_sure, end.by)
@@ -198,7 +202,7 @@ class Projection:
         assert entry is not None  # it was placed just now
         heappush(self._ends, self._end_of(entry, now))
         if self._min_run_ms:
-            self._may_give_way.append(now + self._min_run_ms)
+            self._may_be_preempted.append(now + self._min_run_ms)
 
 
 def _changes_with_time(policy: Policy, state: State, now: int) -> bool:

@@ -35,9 +35,9 @@ class ReasonCode(StrEnum):
     BOOKED = "booked"  # booking, at, until, limit (ms it may run at most, 0: not at all), node
     BOOKING_AHEAD = "booking_ahead"  # booking, at: it runs in a booking that has not begun
     BEHIND_RESERVATION = "behind_reservation"  # job, at (0: nobody knows), limit (ms), requested
-    PLACE_KEPT = "place_kept"  # job: others give way to it, and it gets these GPUs
-    STRICT_LINE = "strict_line"  # job: nobody may pass it
-    PROMISED = "promised"  # jobs: they give way to this one
+    PLACE_KEPT = "place_kept"  # job: others are preempted for it, and it gets these GPUs
+    STRICT_LINE = "strict_line"  # job: none may start before it
+    PROMISED = "promised"  # jobs: those being preempted for this one
     NOT_CHOSEN = "not_chosen"  # policy: an installed policy did not choose it
     NO_NODE = "no_node"  # no machine has reported its GPUs yet
     NEXT_CYCLE = "next_cycle"  # nothing blocks it; it starts with the next cycle

@@ -34,9 +34,9 @@ class PreemptionRules:
     by_priority: bool = True
     reclaim: bool = True  # take back quota that was lent
     margin: int = 1  # how much more important than its victims a job must be
-    min_run_ms: int = 0  # nobody gives way before having run this long
-    spare_ms: int = 0  # nobody gives way who ends by itself within this
-    most_times: int = 3  # nobody gives way more often than this, unless the policy ranks jobs
+    min_run_ms: int = 0  # no job is preempted before it has run this long
+    spare_ms: int = 0  # no job is preempted that ends by itself within this
+    most_times: int = 3  # no job is preempted more often, unless the policy ranks jobs
     keeps_work: bool = False  # every job goes on where it was, not only who can be signalled
     restart_ms: int = 20_000  # what starting anew costs, beside what is lost
     # Who ends by itself is told by this too; None: by time limits alone.
@@ -49,7 +49,7 @@ class Rules:
     depth: int = 100  # jobs that get a reservation under `conservative`
     # Jobs that waited this long are not overtaken on the GPUs they will get. None: no bound.
     hold_after_ms: int | None = None
-    preemption: PreemptionRules | None = None  # None: nobody gives way
+    preemption: PreemptionRules | None = None  # None: no job is preempted
 
 
 PLAIN: Final = Rules()

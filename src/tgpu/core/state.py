@@ -134,7 +134,7 @@ class State:
         return job_id in self._placed
 
     def nominated(self) -> list[Entry]:
-        """Waiting jobs that others give way to, oldest first."""
+        """Waiting jobs that others are preempted for, oldest first."""
         if not self._nominated:
             return []
         return sorted(

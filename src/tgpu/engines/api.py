@@ -33,7 +33,7 @@ class RunAs(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """What an attempt that gives way gets before TERM, so that it can save what it has done."""
+    """What a preempted attempt gets before TERM, so that it can save what it has done."""
 
     signal: int  # to its first process; in a gang, to that of each worker
     wait_ms: int  # from the signal until TERM

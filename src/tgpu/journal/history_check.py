@@ -138,7 +138,7 @@ def _lost_jobs(books: _Books, acknowledged: Iterable[str]) -> Iterator[str]:
             yield f"job {job_id} was acknowledged and is not in the journal"
     for job_id, progress in books.progress.items():
         if progress.state is JobState.PREEMPTED:
-            yield f"job {job_id} has given way and is neither waiting nor over"
+            yield f"job {job_id} was preempted and is neither waiting nor over"
         if progress.state in PLACED and progress.placement is None:
             yield f"job {job_id} is {progress.state} on no GPUs that are on record"
 

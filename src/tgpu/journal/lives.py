@@ -27,7 +27,7 @@ class Life:
     kept_until: int | None = None  # of the present attempt: its last checkpoint
     ended_at: int | None = None
     held_ms: int = 0  # how long it had its GPUs, in all attempts that are over
-    # How long it needs them: what was lost by giving way is not its own doing.
+    # How long it needs them: what was lost by preemption is not its own doing.
     run_ms: int = 0
     preemptions: int = 0
     ended_by_itself: bool = False  # with its GPUs, not while it waited

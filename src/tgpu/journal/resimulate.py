@@ -37,9 +37,9 @@ from tgpu.journal.lines import Values
 from tgpu.journal.past import FOR_EVER, Past
 from tgpu.journal.rebuild import Foresight
 
-# Cycles at one instant: each is made because jobs gave way in the one before.
+# Cycles at one instant: each is made because jobs were preempted in the one before.
 _MOST_ROUNDS: Final = 1_000
-# While somebody waits, a cycle at least this often: orders and who may give way change with time.
+# While jobs wait, a cycle at least this often: orders and who may be preempted change with time.
 _TICK_MS: Final = 60_000
 _TELL_EVERY: Final = 500
 _REMOVED: Final = "removed"
@@ -174,7 +174,7 @@ class _Resimulation:
             fate.first_start = life.first_start
             heappush(self._ends, (self._now + fate.left_ms, job_id, fate.attempt))
         elif life.first_start is not None and life.first_start < self._now:
-            fate.first_start = life.first_start  # it gave way, or is tried again
+            fate.first_start = life.first_start  # it was preempted, or is tried again
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class _Resimulation:
             _, job_id, attempt = heappop(self._ends)
             fate = self.fates[job_id]
             if fate.attempt != attempt or fate.since is None:
-                continue  # it gave way meanwhile, or is over
+                continue  # it was preempted meanwhile, or is over
             state = self._past.lives[job_id].state
             self._finish(job_id, state if state in TERMINAL else JobState.COMPLETED, None)
 

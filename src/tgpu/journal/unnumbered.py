@@ -17,7 +17,7 @@ _TIME_UP: Final = "its time was up"
 _UNUSED: Final = "nothing ran in it within"
 
 # The order in which a cycle wrote what it decided.
-_ENDED, _RELEASED, _GAVE_WAY, _CLAIMED, _STARTED, _USED, _USAGE = range(7)
+_ENDED, _RELEASED, _PREEMPTED, _CLAIMED, _STARTED, _USED, _USAGE = range(7)
 
 
 class Run:
@@ -72,13 +72,13 @@ def _rank_of_move(event: JobMoved, state: State) -> int | None:
     progress = event.progress
     entry = state.entry(event.job_id)
     is_lease = entry is not None and entry.job.options.lease
-    gives_way = event.move is Move.STOP and progress.gives_way_to is not None
+    is_preempted = event.move is Move.STOP and progress.gives_way_to is not None
     ends = event.move is Move.COMPLETE and progress.cause == _TIME_UP
     is_given_up = event.move is Move.CANCEL and state.unsatisfiable_cause(event.job_id) is not None
     if ends or is_given_up:
         return _ENDED
-    if gives_way or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
-        return _GAVE_WAY
+    if is_preempted or (is_lease and event.move in (Move.PREEMPT, Move.REQUEUE)):
+        return _PREEMPTED
     if event.move is Move.NOMINATE:
         return _CLAIMED
     if event.move is Move.START or (is_lease and event.move is Move.RUN):

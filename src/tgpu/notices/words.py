@@ -16,7 +16,7 @@ from tgpu.store.api import StoredJob
 from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import mask_text
 
-# The first is what it is above all; it goes to whoever wants one of them.
+# The first is what it is above all; it goes to every target that wants one of them.
 _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "job_started": (Kind.START,),
     "job_completed": (Kind.END, Kind.DEADLINE),
@@ -30,7 +30,7 @@ _DID: Final = {
     "job_completed": "completed",
     "job_cancelled": "was cancelled",
     "job_failed": "failed",
-    "job_preempted": "gave way and waits again",
+    "job_preempted": "was preempted and waits again",
 }
 _LONGEST: Final = 500  # characters of a cause or a name
 
@@ -38,7 +38,7 @@ Problems = Mapping[str, str]  # of the GPUs of a node, by index
 
 
 def job_kinds(event: FeedEvent) -> tuple[Kind, ...]:
-    """What an event may be to somebody, before anything is known of its job."""
+    """The kinds of notice that an event may become, before its job is looked up."""
     kinds = _KINDS.get(event.kind, ())
     if event.kind == "job_noted" and not str(event.data.get("cause", "")).startswith("idle"):
         return ()
@@ -46,7 +46,7 @@ def job_kinds(event: FeedEvent) -> tuple[Kind, ...]:
 
 
 def job_notice(event: FeedEvent, job: StoredJob | None, wanted: Collection[str]) -> Notice | None:
-    """What to say of an event to somebody who wants these kinds; None: nothing."""
+    """The notice of an event for a target that wants these kinds; None: none."""
     late = job is not None and event.state in TERMINAL and missed_deadline(job.job, job.progress)
     kinds = [kind for kind in job_kinds(event) if kind is not Kind.DEADLINE or late]
     kind = next((each for each in kinds if each in wanted), None)
@@ -55,7 +55,7 @@ def job_notice(event: FeedEvent, job: StoredJob | None, wanted: Collection[str])
     cause = _plain(event.data.get("cause"))
     named = _plain(job.detail.name) if job is not None else ""
     who = f"job {event.job_id}" + (f" ({named})" if named else "")
-    did = "does nothing with its GPUs" if kind is Kind.IDLE else _DID[event.kind]
+    did = "leaves its GPUs idle" if kind is Kind.IDLE else _DID[event.kind]
     title = f"{who} {did}" + (", after its deadline" if late else "")
     return Notice(
         notice_id=f"{event.seq}-{event.at}",
@@ -87,11 +87,11 @@ def gpu_notice(event: FeedEvent, before: Problems) -> Notice | None:
         return None
     lines = [f"GPU {index}: {_plain(now[index])}" for index in _sorted(worse)]
     lines += [
-        f"GPU {index}: well again (it had: {_plain(before[index])})" for index in _sorted(better)
+        f"GPU {index}: healthy again (was: {_plain(before[index])})" for index in _sorted(better)
     ]
     indexes = _sorted(worse or better)
     which = f"GPU {', '.join(indexes)} of {node}"
-    title = f"{which} has a problem" if worse else f"{which} is well again"
+    title = f"{which} has a problem" if worse else f"{which} is healthy again"
     return Notice(
         notice_id=f"{event.seq}-{event.at}",
         kind=Kind.GPU,
@@ -131,7 +131,7 @@ def trial_notice(name: str, at: int) -> Notice:
         notice_id=f"test-{at}",
         kind=Kind.TEST,
         at=at,
-        title="test of the notices",
+        title="test notice",
         text=f"The notice {name!r} works: this is what its messages look like.",
     )
 
@@ -146,7 +146,7 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
         ("signal", _plain(event.data.get("signal"))),
         ("failure", _plain(event.data.get("failure"))),
         ("cause", cause),
-        ("gives way to", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
+        ("preempted for", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
         ("ran", _ran(event, job)),
         ("at", _instant(event.at)),
     ]

@@ -26,7 +26,7 @@ _FAULTS: Final[Mapping[str, str]] = {
     "xid": "GPU error (Xid)",
     "lost_gpu": "lost GPU",
     "time_limit": "time limit",
-    "preempted": "gave way",
+    "preempted": "preempted",
     "node": "the machine",
     "evicted": "evicted by the engine",
     "image": "no container image",
@@ -100,7 +100,7 @@ def _cards(numbers: Figures) -> list[tuple[str, str]]:
     if numbers.cost is not None:
         found.append(("cost", money(numbers, numbers.cost)))
     if numbers.preemptions:
-        found.append(("times that jobs gave way", f"{numbers.preemptions:,}"))
+        found.append(("preemptions", f"{numbers.preemptions:,}"))
     return found
 
 

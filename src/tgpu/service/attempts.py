@@ -63,7 +63,7 @@ class LaunchSettings:
     grace_ms: int
     home: str
     default_environment: Mapping[str, str]  # for jobs submitted without one
-    checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
+    checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it is preempted
     run_as: RunAsRules = NOT_SHARED
     script_folders: tuple[str, ...] = ()  # that the scripts of jobs must lie in; none: anywhere
     limits: Limits = NO_LIMITS
@@ -201,7 +201,7 @@ class Attempts:
                     self._to_stop.pop(key, None)
 
     def _notice(self, entry: Entry | None) -> Notice | None:
-        """What a job gets before TERM: only one that gives way and asked for another signal."""
+        """What a job gets before TERM: only one that is preempted and asked for another signal."""
         if entry is None or entry.progress.gives_way_to is None:
             return None
         number = entry.job.options.checkpoint_signal
@@ -399,7 +399,7 @@ class Attempts:
         return Decision(None, events, documents=self._receipts.documents(receipts))
 
     def _receipt(self, entry: Entry, moves: Sequence[JobMoved]) -> list[Receipt]:
-        """Complete by now: what giving way has cost in the end."""
+        """Complete by now: what the preemption has cost in the end."""
         if not moves or moves[0].move is not Move.PREEMPT:
             return []
         before, after = entry.progress, moves[0].progress

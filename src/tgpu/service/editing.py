@@ -141,7 +141,7 @@ class Editing:
                 raise _Moved
             if plan.after.request != plan.before.request and entry.progress.claim is not None:
                 raise Conflict(
-                    f"job {job_id} is about to start: others give way to it already",
+                    f"job {job_id} is about to start: other jobs are being preempted for it",
                     [{"job_id": job_id, "state": "pending"}],
                 )
             _refuse_circle(state, planned, plan)

@@ -73,7 +73,7 @@ class _Entry:
     seq: int
     event: Event
     mover: Whose  # whose job moved: the state forgets jobs that are over
-    other: TenantId | None  # the tenant of the one that it gives way to
+    other: TenantId | None  # the tenant of the one that it is preempted for
     decision: DecisionId | None = None
     words: FeedEvent | None = None
 
@@ -195,7 +195,7 @@ class Feed:
         return next(mine, UNKNOWN)
 
     def _other(self, event: Event) -> TenantId | None:
-        """Whom it gives way to."""
+        """The job or the reservation that it is preempted for."""
         named = other_in(event)
         return None if named is None else whose(self._state, named)
 

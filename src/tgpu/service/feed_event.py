@@ -59,7 +59,7 @@ KINDS: Final = (
     "booking_removed",
     "clock_stepped",
 )
-_GIVES_WAY_TO: Final = "gives_way_to"
+_PREEMPTED_FOR: Final = "gives_way_to"
 ESTIMATED: Final = "job_estimated"  # not recorded: told to those who watch, and then gone
 
 
@@ -91,15 +91,15 @@ class FeedEvent:
     state: JobState | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     jobs: tuple[JobRef, ...] = ()
-    other: TenantId | None = None  # of the job that it gives way to
+    other: TenantId | None = None  # of the job that it is preempted for
     user: str = ""  # of its one job
     decision: DecisionId | None = None  # None: recorded before events had one, or not at all
     # What others made of it, to be made once: an event is sent to many. Never copied with it.
     written: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without_other(self) -> "FeedEvent":
-        """For those who may not know whom it gives way to."""
-        hidden = {name: value for name, value in self.data.items() if name != _GIVES_WAY_TO}
+        """For readers who may not see what it is preempted for."""
+        hidden = {name: value for name, value in self.data.items() if name != _PREEMPTED_FOR}
         if "cause" in hidden:
             hidden["cause"] = without_names(str(hidden["cause"]))
         return replace(self, data=hidden, other=None)
@@ -107,7 +107,7 @@ class FeedEvent:
     @property
     def names_another(self) -> bool:
         """Whether it tells of another job."""
-        return _GIVES_WAY_TO in self.data or named_in(str(self.data.get("cause"))) is not None
+        return _PREEMPTED_FOR in self.data or named_in(str(self.data.get("cause"))) is not None
 
 
 def feed_event(
@@ -118,7 +118,7 @@ def feed_event(
     decision: DecisionId | None = None,
 ) -> FeedEvent | None:
     """What watchers are told; None for what is no news to them. `mover` is whose job moved,
-    `other` the tenant of the job whose name its cause has, or that it gives way to."""
+    `other` the tenant of the job whose name its cause has, or that it is preempted for."""
     told = _told(seq, event, mover, other)
     return told if told is None or decision is None else replace(told, decision=decision)
 
@@ -181,7 +181,7 @@ def _by(name: str) -> dict[str, object]:
 
 
 def other_in(event: Event) -> JobId | None:
-    """The job, or the booking, that an event's job gives way to."""
+    """The job, or the reservation, that an event's job is preempted for."""
     if not isinstance(event, JobMoved):
         return None
     named = event.progress.gives_way_to or named_in(event.progress.cause)
@@ -231,6 +231,6 @@ def _progress_data(progress: Progress) -> dict[str, object]:
         "signal": progress.signal,
         "cause": progress.cause,
         "failure": None if progress.fault is None else progress.fault.value,
-        _GIVES_WAY_TO: progress.gives_way_to if progress.stopping else None,
+        _PREEMPTED_FOR: progress.gives_way_to if progress.stopping else None,
     }
     return {name: value for name, value in facts.items() if value is not None}

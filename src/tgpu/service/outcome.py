@@ -52,7 +52,7 @@ def conclude(
         return []
     if _was_ruled_out(entry.progress, seen):
         seen = dataclasses.replace(seen, phase=Phase.LOST, cause=_FORGOTTEN)
-    if _gave_way(entry.progress, seen):
+    if _was_preempted(entry.progress, seen):
         last = replace(entry.progress, exit_code=seen.exit_code)
         ran = seen.phase is not Phase.NOT_STARTED
         return job_preempted(entry.job, last, seen.at, now, ran=ran)
@@ -65,7 +65,7 @@ def conclude(
     return [_lost(entry, seen, now, hardware)]
 
 
-def _gave_way(progress: Progress, seen: Observation) -> bool:
+def _was_preempted(progress: Progress, seen: Observation) -> bool:
     """Whether it ended because we asked it to make room. By itself, its own end counts."""
     if progress.gives_way_to is None or not seen.is_over:
         return False

@@ -22,20 +22,20 @@ class PlanCommit:
 
 def prepare_commit(state: State, plan: Plan, now: int) -> PlanCommit:
     events = plan_events(state, plan, now)
-    gave_way: dict[JobId, JobMoved] = {}
+    preempted: dict[JobId, JobMoved] = {}
     documents: dict[tuple[str, str], bytes | None] = {}
     for event in events:
         if isinstance(event, JobMoved):
             if event.move in (Move.STOP, Move.PREEMPT):
-                gave_way[event.job_id] = event
+                preempted[event.job_id] = event
         elif isinstance(event, BookingSet):
             documents |= bookings.document(event.booking)
         elif isinstance(event, BookingRemoved):
             documents[bookings.KIND, event.booking_id] = None
     receipts = [
-        _receipt(state, preemption, gave_way.pop(preemption.victim))
+        _receipt(state, preemption, preempted.pop(preemption.victim))
         for preemption in plan.preemptions
-        if preemption.victim in gave_way
+        if preemption.victim in preempted
     ]
     return PlanCommit(events, receipts, documents)
 

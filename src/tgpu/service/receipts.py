@@ -1,4 +1,4 @@
-"""A receipt of every preemption: who gave way, for whom, why, and what it cost.
+"""A receipt of every preemption: which job, for which, why, and what it cost.
 
 One document for each, written in the commit of the decision and again in that of the end, so that
 there is none of what never happened. The newest are kept in memory; the oldest are dropped.
@@ -35,11 +35,11 @@ class Receipt:
     reason: str
     asked_at: int
     lost_gpu_millis_ms: int  # since its last checkpoint: reckoned when asked, counted when gone
-    gone_at: int | None = None  # when it had given way; None: not yet, or it ended by itself
+    gone_at: int | None = None  # when it was gone; None: not yet, or it ended by itself
 
     @property
     def name(self) -> str:
-        """An attempt gives way once."""
+        """An attempt is preempted once."""
         return f"{self.job_id}/{self.attempt}"
 
     def gone(self, at: int, lost_gpu_millis_ms: int) -> "Receipt":
@@ -75,18 +75,18 @@ class Receipts:
             del self._receipts[name]
 
     def gone(self, job_id: JobId, attempt: int, at: int, lost: int) -> Receipt | None:
-        """The receipt of one that has given way by now, to be kept; None where there is none."""
+        """The receipt of one that is gone by now, to be kept; None where there is none."""
         receipt = self._receipts.get(f"{job_id}/{attempt}")
         return None if receipt is None else receipt.gone(at, lost)
 
     def of(self, job_id: JobId, attempt: int) -> Receipt | None:
-        """That of one attempt; None where it did not give way, or too long ago."""
+        """That of one attempt; None where it was not preempted, or too long ago."""
         return self._receipts.get(f"{job_id}/{attempt}")
 
     def newest(
         self, limit: int, sees: Callable[[TenantId, str], bool] = lambda _, __: True
     ) -> list[Receipt]:
-        """Newest first, of those jobs that gave way whose tenant and user the reader `sees`."""
+        """Newest first, of the preempted jobs whose tenant and user the reader `sees`."""
         found = (
             receipt
             for receipt in reversed(self._receipts.values())

@@ -131,8 +131,8 @@ class SchedulerSettings(Section):
     )
     enable_preemption: bool = Field(
         default=False,
-        description="Whether running jobs give way to more important ones, or as the policy says, "
-        "and lent quota is taken back.",
+        description="Whether running jobs are preempted for more important ones, or as the policy "
+        "says, and lent quota is reclaimed.",
     )
     preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1,
@@ -595,7 +595,7 @@ class DeviceSettings(Section):
         float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=1800,
-        description="A job whose GPUs do nothing over this long is told, after twice as long "
+        description="A job whose GPUs are idle for this long gets a note, after twice as long "
         "warned, after three times dealt with as its queue says; 0 never. On simulated GPUs only "
         "where it is set.",
     )
@@ -624,8 +624,8 @@ class EngineSettings(Section):
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = (
         Field(
             default=60,
-            description="A job that gives way and asked for a signal to checkpoint gets TERM this "
-            "much after it.",
+            description="A preempted job that asked for a signal to checkpoint gets TERM this much "
+            "after it.",
         )
     )
     run_as: Annotated[str, Field(max_length=64)] = Field(
@@ -636,7 +636,7 @@ class EngineSettings(Section):
     jobs_as_service_user: bool = Field(
         default=False,
         description="With auth.enabled, where no root runs the service: jobs run as its own user, "
-        "so whoever may submit has all its rights.",
+        "so every caller who may submit has all its rights.",
     )
     screen: bool = Field(
         default=False,
@@ -940,8 +940,8 @@ class SecuritySettings(Section):
     )
     max_priority: Priority | None = Field(
         default=1999,
-        description="Highest priority that a job may get from who is not an operator or admin for "
-        "all tenants; null for any.",
+        description="Highest priority that callers may set who are not operators or admins for all "
+        "tenants; null for any.",
     )
 
 

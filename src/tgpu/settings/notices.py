@@ -55,7 +55,7 @@ class NoticeSettings(Section):
     name: _Name = Field(default="", description="What to call it; its kind by default.")
     events: tuple[NoticeEvent, ...] = Field(
         default=("failure", "preemption", "idle", "gpu", "deadline", "budget"),
-        description="What it is told of: start, end (however), failure, preemption, idle, gpu, "
+        description="Which events it gets: start, end (however), failure, preemption, idle, gpu, "
         "deadline, budget.",
     )
     tenants: tuple[_Name, ...] = Field(

@@ -1,6 +1,6 @@
 """Figures of a simulation, by the definitions that published comparisons use.
 
-JCT is end minus submission; wait is JCT minus the job's own duration, so what giving way costs is
+JCT is end minus submission; wait is JCT minus the job's own duration, so what preemption costs is
 in it. Means are over the jobs of all partitions together, nothing is cut off at either end, and
 jobs that never start are counted apart.
 """

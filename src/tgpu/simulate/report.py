@@ -29,7 +29,7 @@ class Run:
     skipped: int = 0  # bad lines that were left out
     seconds: float = 0.0  # that it took
     config: str = ""  # the settings file; empty: the defaults of the service
-    keep_work: bool = False  # who gave way went on where it was
+    keep_work: bool = False  # preempted jobs went on where they were
     # All settings by which was decided, under their names.
     settings: Mapping[str, Any] = field(default_factory=dict)
 

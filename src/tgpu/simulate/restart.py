@@ -1,4 +1,4 @@
-"""What giving way costs a job: what it has to do again, and what starting anew takes."""
+"""What preemption costs a job: what it has to do again, and what starting anew takes."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,7 +8,7 @@ from tgpu.core.units import GPU
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """After giving way. By default all that a job did is lost, which is true of most programs."""
+    """After preemption. By default all that a job did is lost, which is true of most programs."""
 
     keeps_work: bool = False
     checkpoint_ms: int | None = None  # how often jobs save what they did; None: never

@@ -17,7 +17,7 @@ class Outcome(NamedTuple):
     started_at: int | None  # the first time; None: it never did
     ended_at: int | None  # None: it waits for ever
     preemptions: int = 0
-    earlier: tuple[Span, ...] = ()  # when it ran before it gave way
+    earlier: tuple[Span, ...] = ()  # when it ran before it was preempted
     last_start: int | None = None
 
     @property
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
     @property
     def wait_ms(self) -> int:
-        """All the time in which it did not get on: in the queue, and what giving way cost it."""
+        """All the time in which it did not get on: in the queue, and what preemption cost it."""
         return self.jct_ms - self.arrival.run_ms
 
     def spans(self) -> tuple[Span, ...]:

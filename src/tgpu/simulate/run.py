@@ -49,7 +49,7 @@ _TELL_EVERY: Final = 2_000
 _FEW: Final = 4_000  # jobs that are over sooner than a process has begun
 _SAMPLES: Final = 400  # between the first arrival and the last
 _MOST_SAMPLES: Final = 4_000  # while all the work is done, if every GPU is busy
-# Cycles at one instant: each is made because jobs gave way in the one before.
+# Cycles at one instant: each is made because jobs were preempted in the one before.
 _MOST_ROUNDS: Final = 1_000
 _MOST_VAIN: Final = 100
 _WEIGHT: Final = sum(weight for _, weight in MIX)
@@ -253,13 +253,13 @@ class _Run:
         self.state.measures = has_budgets or not isinstance(setting.scheduling.policy, Fifo)
         self._wakes = has_budgets
         self._is_moved_by_events = False  # time alone changes nothing
-        # Only who is known to run gives way; nobody else asks whether a start was confirmed.
+        # Only jobs known to run are preempted; nothing else asks whether a start was confirmed.
         is_asked = self._rules.preemption is not None
         self._execution = Execution(is_asked, evicts_at_once=True, saved_at=self._saved_at)
         self._learner: Learner | None = None
         preemption = self._rules.preemption
         self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
-        self._may_give_way: deque[int] = deque()  # from these instants on, one that runs may
+        self._may_be_preempted: deque[int] = deque()  # a running job may, from these on
 
     def through(self, arrivals: list[Arrival]) -> _Ran:
         """`arrivals` are in order of time."""
@@ -314,7 +314,7 @@ class _Run:
             wakes_at = self.state.wakes_at()
             if wakes_at is not None and wakes_at > self.state.now:
                 found = wakes_at if found is None else min(found, wakes_at)
-        if self._may_give_way and len(self.state.waiting):
+        if self._may_be_preempted and len(self.state.waiting):
             found = self._next_maturity(found)
         if found is None and self._promises:
             found = self._next_promise()
@@ -324,11 +324,11 @@ class _Run:
         return found
 
     def _next_maturity(self, found: int | None) -> int | None:
-        while self._may_give_way and self._may_give_way[0] <= self.state.now:
-            self._may_give_way.popleft()
-        if not self._may_give_way:
+        while self._may_be_preempted and self._may_be_preempted[0] <= self.state.now:
+            self._may_be_preempted.popleft()
+        if not self._may_be_preempted:
             return found
-        return self._may_give_way[0] if found is None else min(found, self._may_give_way[0])
+        return self._may_be_preempted[0] if found is None else min(found, self._may_be_preempted[0])
 
     def _next_tick(self, tick: int, found: int | None) -> int | None:
         at = self.state.now - self.state.now % tick + tick
@@ -376,7 +376,7 @@ class _Run:
         while ends and ends[0][0] <= now:
             _, job_id, attempt, life = heappop(ends)
             if life.attempt != attempt or life.ended_at is not None:
-                continue  # it gave way meanwhile
+                continue  # it was preempted meanwhile
             limit, entry = life.arrival.job.options.time_limit_ms, self._entry(job_id)
             if limit is not None and limit < life.left_ms:
                 over = job_ended(entry, JobState.FAILED, now, cause="time limit reached")
@@ -456,15 +456,15 @@ class _Run:
         runs = life.left_ms if limit is None else min(limit, life.left_ms)
         heappush(self._ends, (now + runs, job.job_id, attempt, life))
         if self._min_run_ms:
-            self._may_give_way.append(now + self._min_run_ms)
+            self._may_be_preempted.append(now + self._min_run_ms)
         if self._learner is not None:
             self._learner.began(job, now)
 
     def _saved_at(self, entry: Entry, now: int) -> int:
-        """Up to when the work counts of one that gives way now."""
+        """Up to when the work of a job that is preempted now counts."""
         life = self._lives[entry.job.job_id]
         began = life.last_start
-        assert began is not None  # who gives way was running
+        assert began is not None  # a preempted job was running
         return min(now, began + max(0, life.left_ms - self._left_ms(life, now)))
 
     def _left_ms(self, life: _Life, now: int) -> int:

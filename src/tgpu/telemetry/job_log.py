@@ -22,16 +22,16 @@ _levels = logging.getLogger(_NAME)
 
 _MESSAGES: Final = {
     Move.START: "job started",
-    Move.RUN: "job runs",
+    Move.RUN: "job running",
     Move.COMPLETE: "job ended",
     Move.FAIL: "job ended",
     Move.CANCEL: "job ended",
-    Move.REQUEUE: "job waits again",
+    Move.REQUEUE: "job requeued",
     Move.PREEMPT: "job preempted",
-    Move.STOP: "job is being stopped",
-    Move.NOMINATE: "job gets the GPUs of others that give way",
+    Move.STOP: "job stopping",
+    Move.NOMINATE: "job gets the GPUs of preempted jobs",
     Move.CHECKPOINT: "job marked a checkpoint",
-    Move.NOTE: "job was told something",
+    Move.NOTE: "job noted",
     Move.HOLD: "job held",
     Move.RELEASE: "job released",
     Move.PAUSE: "job paused",
@@ -94,7 +94,7 @@ class JobLog(Observer):
             fields = {"node": event.node.node_id, "gpu": gpu.index}
             if gpu.problem != (None if old is None else old.problem):
                 if gpu.problem is None:
-                    _log.info("GPU is well again", **fields)
+                    _log.info("GPU is healthy again", **fields)
                 else:
                     _log.warning("GPU has a problem", **fields, problem=gpu.problem)
             if gpu.foreign != (None if old is None else old.foreign):

@@ -99,13 +99,13 @@ class Metrics(Collector):
         )
         yield counter(
             "estimated_starts",
-            "Jobs that waited and were told when they would start, by what of that was kept.",
+            "Jobs that waited with a start estimate, by whether they started within it.",
             {(within,): counts.estimated[within] for within in WITHIN},
             ("within",),
         )
         yield histogram(
             "start_estimate_error_seconds",
-            "Time between the p50 that a job was first told and its start, either way.",
+            "Time between the p50 of a job's first estimate and its start, either way.",
             {(): counts.estimate_errors},
         )
         yield histogram(
@@ -265,7 +265,7 @@ class Metrics(Collector):
         for name, help_text, values in (
             (
                 "gpu_utilization",
-                "Share of time in which the GPU computed, 0 to 1; absent where nobody tells.",
+                "Share of time in which the GPU computed, 0 to 1; absent where it is not reported.",
                 {labels: _part(reading.utilisation_percent, 100) for labels, reading in readings},
             ),
             (
@@ -285,7 +285,7 @@ class Metrics(Collector):
             ),
             (
                 "gpu_sm_clock_hertz",
-                "Speed of the GPU's processors; absent where nobody tells.",
+                "Speed of the GPU's processors; absent where it is not reported.",
                 {labels: _times(reading.sm_clock_mhz, 1_000_000) for labels, reading in readings},
             ),
         ):

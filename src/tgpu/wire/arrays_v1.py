@@ -33,5 +33,5 @@ class ArraySummary(BaseModel):
     ended_at: str | None  # the last of them, once all are over
     run_seconds: float  # with GPUs, all attempts of all elements together
     gpu_hours: float
-    lost_gpu_hours: float  # of these, what giving way cost
+    lost_gpu_hours: float  # of these, what preemption cost
     cost: float | None  # null where no price is set

@@ -38,7 +38,7 @@ class EstimateAnswer(BaseModel):
     jobs: int = Field(description="how many jobs the submission is")
     starts_now: bool
     held: bool = Field(description="it would be on hold, and start when it is released")
-    estimate: EstimateModel | None = Field(description="of its first job; null: nobody can tell")
+    estimate: EstimateModel | None = Field(description="of its first job; null: none can be made")
     last: EstimateModel | None = Field(description="of its last job, where it is many")
     sooner: list[SoonerModel] = Field(description="the cheapest first")
     warnings: list[str] = []
@@ -51,8 +51,8 @@ class AccuracyModel(BaseModel):
     before_p50: float | None = Field(description="share that started by then; null without jobs")
     before_p90: float | None
     median_error_seconds: float = Field(description="between the p50 and the start, either way")
-    median_wait_seconds: float = Field(description="from being told to the start")
-    median_window_seconds: float = Field(description="from being told to the p90")
+    median_wait_seconds: float = Field(description="from the estimate to the start")
+    median_window_seconds: float = Field(description="from the estimate to the p90")
 
 
 class QueueAccuracyModel(AccuracyModel):

@@ -41,13 +41,13 @@ class ReceiptModel(BaseModel):
     ended_at: str | None
     wait_seconds: float = Field(description="without GPUs, also between attempts")
     announced: AnnouncedModel | None = Field(
-        default=None, description="when it was told it would start; null where it was not"
+        default=None, description="its first start estimate; null where it had none"
     )
     run_seconds: float = Field(description="with them, all attempts together")
     paused_seconds: float = Field(default=0, description="of these it stood still, and is charged")
     gpu_count: float
     gpu_hours: float
-    lost_gpu_hours: float = Field(description="of these, what giving way cost it")
+    lost_gpu_hours: float = Field(description="of these, what preemption cost it")
     peak_gpu_memory_mb: int | None = Field(description="on all its GPUs; null where not known")
     cost: float | None = Field(description="null where no price is set")
     attempts: list[AttemptUseModel]

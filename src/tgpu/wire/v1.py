@@ -125,13 +125,13 @@ class SubmitRequest(RequestModel):
     nodes: NodeNames = []
     excluded_nodes: NodeNames = []
     labels: Labels = {}  # its nodes carry all of these
-    exclusive: bool = False  # nobody else on its nodes
+    exclusive: bool = False  # no other jobs on its nodes
     same_island: bool = False  # the GPUs of a worker are connected by NVLink
     spread: bool = False
     deadline: Word | None = None  # ISO 8601, with its zone
     preemptible: bool = True
     checkpoint_signal: Annotated[int, Field(ge=1, le=1000)] | Word | None = (
-        None  # sent first when it must give way
+        None  # sent first when it is preempted
     )
     reservation: Word | None = None  # runs on the GPUs of this reservation
     requeue: bool = False
@@ -286,7 +286,7 @@ class JobModel(_Model):
     paused_by: str | None = None
     paused_seconds: float = 0  # that its newest attempt has stood still, all together
     reservation: str | None = None
-    preemptions: int = 0  # times it had to give way
+    preemptions: int = 0  # times it was preempted
     lost_gpu_seconds: float = 0  # what those times cost it
     # Whose fault it was that it failed or had to run again: user_error, cuda_out_of_memory,
     # host_out_of_memory, xid, lost_gpu, time_limit, preempted, node, evicted, image, refused.

@@ -229,7 +229,7 @@ async def test_a_stopped_attempt_ends_with_that_cause(world: World) -> None:
     assert (end.phase, end.exit_code, end.signal, end.cause) == (Phase.EXITED, 143, 15, "stopped")
 
 
-async def test_one_that_gives_way_ends_as_stopped_too(world: World) -> None:
+async def test_one_that_is_preempted_ends_as_stopped_too(world: World) -> None:
     await world.engine.open()
     await world.engine.launch([world.a_launch("a")])
     await _running(world.engine, "a")

@@ -45,7 +45,7 @@ async def test_a_cohort_lends_and_says_so() -> None:
         assert reason["code"] == "quota_lent"
         assert reason["message"] == (
             "tenant blue has 0 of its 4 GPUs in use, and this job needs 2; "
-            "others of cohort lab have 3 on loan"
+            "other tenants of cohort lab have borrowed 3"
         )
         red = (await api.get("/api/v1/tenants/red")).json()
         blue = (await api.get("/api/v1/tenants/blue")).json()

@@ -55,7 +55,7 @@ async def posted(door: Door, path: str, body: dict[str, Any], headers: dict[str,
 
 
 class World:
-    """`ours` runs, waits and gives way; the other tenant takes, lends, reserves and fails."""
+    """`ours` runs, waits and is preempted; the other tenant takes, lends, reserves and fails."""
 
     def __init__(self, door: Door, canaries: Canaries, tenant: str) -> None:
         self.door, self.canaries, self.tenant = door, canaries, tenant
@@ -94,7 +94,7 @@ class World:
         for job_id in mine:  # two of them on lent quota
             await box.until(job_id, JobState.RUNNING)
         urgent = await self.theirs("urgent", priority=1500, gpu_count=2, queue=queue["name"])
-        await box.tick(NOW + 60_000)  # ours give way
+        await box.tick(NOW + 60_000)  # ours are preempted
         await self._started(urgent, NOW + 70_000)
         await self.ours("waits", priority=1, gpu_count=4)
         await self.theirs("array", array={"indexes": "1-2"}, priority=900)
@@ -106,7 +106,7 @@ class World:
         await box.tick(NOW + 90_000)
 
     async def _started(self, job_id: str, now: int) -> None:
-        """Those who give way take their time, and then it is the next cycle's turn."""
+        """Preempted jobs take their time, and then it is the next cycle's turn."""
         box = self.door.box
 
         async def is_running() -> bool:
@@ -174,10 +174,10 @@ async def test_the_world_is_worth_looking_at() -> None:
     async with a_world() as world:
         admin = as_role("admin")
         found = (await world.door.get("/api/v1/preemptions", headers=admin)).json()["preemptions"]
-        gave_way = [each for each in found if each["tenant_id"] == OURS]
-        assert gave_way
-        assert all(each["to_tenant_id"] == world.tenant for each in gave_way)
-        assert world.canaries.in_(gave_way[0]["reason"].encode())  # an admin is told all
+        preempted = [each for each in found if each["tenant_id"] == OURS]
+        assert preempted
+        assert all(each["to_tenant_id"] == world.tenant for each in preempted)
+        assert world.canaries.in_(preempted[0]["reason"].encode())  # an admin is told all
         jobs = (await world.door.get("/api/v1/jobs?limit=1000", headers=admin)).json()["jobs"]
         assert {"pending", "failed"} <= {job["state"] for job in jobs}
 

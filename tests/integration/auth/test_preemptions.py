@@ -1,6 +1,9 @@
-"""Receipts are shown to those whose jobs gave way, and to those who see all."""
+"""Receipts are shown to those whose jobs were preempted, and to those who see all."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
 from tgpu.core.ids import JobId, TenantId
@@ -18,7 +21,7 @@ def a_receipt(job_id: str, tenant: str, to_tenant: str) -> Receipt:
         to="high",
         to_tenant_id=TenantId(to_tenant),
         cause=PreemptionCause.PRIORITY,
-        reason="gives way to job high (priority 900 over 500)",
+        reason="preempted for job high (priority 900 over 500)",
         asked_at=5,
         lost_gpu_millis_ms=3_500_000,
     )
@@ -52,3 +55,18 @@ async def test_an_admin_sees_all_and_can_ask_for_one_tenant_and_fewer() -> None:
         assert [r["job_id"] for r in await seen(door, "admin", f"?tenant_id={THEIRS}")] == ["b"]
         (newest,) = await seen(door, "admin", "?limit=1")
         assert (newest["gpu_count"], newest["lost_gpu_seconds"]) == (2, 3.5)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "preempted for job high (priority 900 over 500)",
+        "gives way to job high (priority 900 over 500)",  # on record since an earlier version
+    ],
+)
+async def test_a_reason_names_no_job_of_another_tenant(reason: str) -> None:
+    async with a_door() as door:
+        door.box.service.receipts.keep([replace(a_receipt("a", OURS, THEIRS), reason=reason)])
+        for role, shown in (("viewer", "preempted for another job"), ("admin", reason)):
+            answer = await door.get("/api/v1/preemptions", headers=as_role(role))
+            assert [each["reason"] for each in answer.json()["preemptions"]] == [shown]

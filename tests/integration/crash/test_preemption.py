@@ -1,4 +1,4 @@
-"""A job gives way to a more important one: it saves its work, waits, and runs again."""
+"""A job is preempted for a more important one: it saves its work, waits, and runs again."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,7 @@ def test_it_saves_waits_with_its_age_and_runs_again(start: StartService) -> None
     service.wait_for_lines("low", "begun", "saved")
     (receipt,) = receipts(service)
     assert (receipt["job_id"], receipt["to"], receipt["cause"]) == ("low", "high", "priority")
-    assert receipt["reason"] == "gives way to job high (priority 900 over 100)"
+    assert receipt["reason"] == "preempted for job high (priority 900 over 100)"
     assert receipt["lost_gpu_seconds"] == low["lost_gpu_seconds"]
     assert receipt["gone_at"] is not None
     service.open_gate()
@@ -131,7 +131,7 @@ def test_it_is_carried_out_also_when_the_supervisor_is_killed(start: StartServic
     assert service.job("low")["preemptions"] == 1
 
 
-def test_a_lease_gives_way_at_once(start: StartService) -> None:
+def test_a_lease_is_preempted_at_once(start: StartService) -> None:
     service = a_service(start)
     service.post("/jobs", {"job_id": "low", "priority": 100})
     service.running("low")

@@ -1,4 +1,4 @@
-"""Those that give way get a signal to save their work, then TERM, then KILL."""
+"""Preempted attempts get a signal to save their work, then TERM, then KILL."""
 
 import signal
 

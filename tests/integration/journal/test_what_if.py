@@ -131,7 +131,7 @@ async def test_another_policy_is_tried_with_the_code_of_the_service(tmp_path):
     assert found.changed.wait_s.mean < found.simulated.wait_s.mean
 
 
-async def test_jobs_that_gave_way_and_never_ended_are_not_over_at_once(tmp_path):
+async def test_jobs_that_were_preempted_and_never_ended_are_not_over_at_once(tmp_path):
     settings = {
         **MEMORY,
         "scheduler.enable_preemption": True,

@@ -100,7 +100,7 @@ def test_an_instant_is_shown_also_where_no_calendar_has_it(until: int, shown: st
         (
             60_000,
             "the GPUs it could have are reserved from 1970-01-01T00:01:00Z until "
-            "1970-01-01T00:02:00Z (r-1); only jobs that are over by then start there, within 1m",
+            "1970-01-01T00:02:00Z (r-1); only jobs with a time limit of 1m or less may start there",
             "tgpu submit --time 1m",
         ),
     ],
@@ -147,6 +147,6 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
 
 
 @pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])
-def test_one_job_gives_way_or_several(jobs: str, who: str) -> None:
+def test_one_job_is_preempted_or_several(jobs: str, who: str) -> None:
     told = reason_model(reason(ReasonCode.PROMISED, jobs=jobs), "7")
     assert (told.message, told.remedy) == (f"waits for {who} to be preempted for it", "tgpu show 3")

@@ -474,7 +474,7 @@ async def test_a_gang_with_constraints_is_submitted_and_shown(served):
     assert (job.preemptible, job.checkpoint_signal) == (False, "USR1")
 
 
-async def test_a_plain_job_has_no_constraints_and_gives_way(served):
+async def test_a_plain_job_has_no_constraints_and_is_preemptible(served):
     job_id = await submit(served)
     job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
     assert (job.workers, job.preemptible) == (1, True)

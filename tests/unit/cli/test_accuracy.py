@@ -59,7 +59,7 @@ def test_every_queue_has_a_line_and_all_of_them_one_below(tgpu, asked):
     lines = [line.split() for line in outcome.out.splitlines()]
     assert lines[1] == ["vision", "night", "412", "51.2%", "93.0%", "4m10s", "18m02s", "1h05m"]
     assert [line[0] for line in lines[2:]] == ["vision", "all"]
-    assert outcome.err.startswith("of the last 7d00h: half should start by the p50")
+    assert outcome.err.startswith("of the last 7d00h: half of the jobs should start by the p50")
     assert asked == [("GET", "/api/v1/scheduler/accuracy?days=7.0&tenant_id=vision")]
 
 
@@ -68,7 +68,7 @@ def test_accuracy_without_jobs_says_so(tgpu, asked, monkeypatch):
     monkeypatch.setitem(ACCURACY, "queues", [])
     outcome = tgpu("accuracy")
     assert outcome.out == ""
-    assert outcome.err.startswith("no job waited, was told when it would start")
+    assert outcome.err.startswith("no job that waited with an estimate started")
 
 
 def test_accuracy_as_json_is_the_answer_of_the_api(tgpu, asked):

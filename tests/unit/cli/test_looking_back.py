@@ -44,7 +44,7 @@ def test_a_replay_tells_one_job_who_passed_it_and_who_was_in_its_way(tgpu, tmp_p
     assert [one["job_id"] for one in found["job"]["blockers"]] == ["big"]
     assert found["job"]["reason"]["code"] == "gpus_busy"
     shown = tgpu("replay", path, "--start-of", "hers", "--job", "mine").out
-    assert "passed by    hers" in shown
+    assert "overtaken by  hers" in shown
 
 
 def test_every_time_that_others_passed_a_job_is_listed(tgpu, tmp_path):
@@ -54,7 +54,7 @@ def test_every_time_that_others_passed_a_job_is_listed(tgpu, tmp_path):
     found = json.loads(tgpu("replay", path, "--job", "mine", "--json").out)
     (cycle,) = found["cycles"]
     assert (cycle["seq"], cycle["started"], cycle["passed"]) == (8, ["hers"], ["hers"])
-    assert "nobody started while job big waited" in tgpu("replay", path, "--job", "big").out
+    assert "no other job started while job big waited" in tgpu("replay", path, "--job", "big").out
 
 
 def test_a_moment_without_a_cycle_shows_what_one_would_have_decided(tgpu, tmp_path):

@@ -40,7 +40,7 @@ def test_tgpu_alone_prints_its_help(tgpu):
 
 
 def test_the_daily_commands_are_set_apart_from_the_rest(tgpu):
-    first, *others = tgpu("--help").out.split("─ Every day ─")[1].split("╰─")
+    first, *others = tgpu("--help").out.split("─ Common commands ─")[1].split("╰─")
     named = [line.split()[1] for line in first.splitlines() if line.startswith("│ ")]
     words = [word for word in named if word.isalpha()]
     assert [word for word in words if word in DAILY] == [name for name in DAILY if name in COMMANDS]

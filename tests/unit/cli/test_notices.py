@@ -57,7 +57,7 @@ def test_the_table_shows_who_is_told_and_what_is_wrong(tgpu, service):
 
 def test_nobody_who_is_told_is_said_to_be(tgpu, service):
     service.notices = ()
-    assert "nobody is told" in tgpu("notices", "list").err
+    assert "no notices are configured" in tgpu("notices", "list").err
     assert tgpu("notices", "test").code == 2
 
 

@@ -17,7 +17,7 @@ RECEIPT = PreemptionModel(
     to="31",
     to_tenant_id="speech",
     cause="priority",
-    reason="gives way to job 31 (priority 900 over 500)",
+    reason="preempted for job 31 (priority 900 over 500)",
     asked_at="2030-01-31T14:00:00.000Z",
     gone_at="2030-01-31T14:00:09.000Z",
     lost_gpu_seconds=7200,
@@ -89,4 +89,4 @@ def test_none_is_said_in_words(tgpu, answers):
     answers.preemptions.clear()
     outcome = tgpu("preemptions")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "no job has given way" in outcome.err
+    assert "no job has been preempted" in outcome.err

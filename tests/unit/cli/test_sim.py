@@ -36,7 +36,7 @@ def test_a_run_prints_json_with_the_setting_and_the_summary(tgpu, tmp_path):
     assert found["summary"]["wait_s"]["mean"] == (0 + 59 + 88) / 3
 
 
-def test_policies_that_rank_those_who_run_make_them_give_way(tgpu, tmp_path):
+def test_policies_that_rank_running_jobs_preempt_them(tgpu, tmp_path):
     config = a_config(
         tmp_path, "scheduler: {preempt_min_run_seconds: 0, preempt_spare_seconds: 0}\n"
     )

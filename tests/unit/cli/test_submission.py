@@ -180,7 +180,7 @@ def test_a_deadline_is_sent_as_an_instant(text, instant):
     assert request_of(Typed(["x"], deadline=text)).deadline == instant
 
 
-def test_giving_way_is_sent():
+def test_whether_it_is_preemptible_is_sent():
     request = request_of(Typed(["x"], preemptible=False, checkpoint_signal="USR1"))
     assert (request.preemptible, request.checkpoint_signal) == (False, "USR1")
 

@@ -154,7 +154,7 @@ def test_a_refusal_says_from_when_it_would_be_possible():
     assert refused(state, shorter).free_at == 1500
 
 
-def test_gpus_that_are_free_by_then_go_before_those_whose_jobs_give_way():
+def test_gpus_that_are_free_by_then_go_before_those_whose_jobs_are_preempted():
     jobs = [
         a_job("stays", preemptible=False),
         a_job("gives-way"),
@@ -166,7 +166,7 @@ def test_gpus_that_are_free_by_then_go_before_those_whose_jobs_give_way():
     assert [chosen(state, wanted(n)).gpus for n in (1, 2, 3)] == [(2,), (1, 2), (0, 1, 2)]
 
 
-def test_jobs_of_a_tenant_that_is_never_preempted_do_not_give_way():
+def test_jobs_of_a_tenant_that_is_never_preempted_go_last():
     tenants = [a_tenant(), a_tenant("firm", allow_preemption=False)]
     state = a_state(a_job("a", "firm"), a_job("b"), nodes=[a_node(gpus=2)], tenants=tenants)
     start(state, "a", 0)

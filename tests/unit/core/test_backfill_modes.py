@@ -168,7 +168,7 @@ def test_only_jobs_that_name_the_booking_run_in_it_and_nowhere_else() -> None:
     assert started(plan_of(state, now=5000)) == ["out"]
 
 
-def test_whoever_is_on_booked_gpus_when_the_booking_starts_gives_way() -> None:
+def test_jobs_on_reserved_gpus_are_preempted_when_the_reservation_starts() -> None:
     state = a_booked_box(a_job("late"), a_job("beside"))
     start(state, "late", 0)
     start(state, "beside", 1)
@@ -203,7 +203,7 @@ def test_who_wants_a_node_to_itself_does_not_close_it_to_a_booking(
     assert started(plan_of(state)) == starts
 
 
-def test_who_has_a_node_to_itself_gives_way_to_a_booking_of_other_gpus_there() -> None:
+def test_a_job_with_a_node_to_itself_is_preempted_for_a_booking_of_other_gpus_there() -> None:
     state = a_state(a_job("alone", exclusive=True), nodes=[a_node(gpus=4)])
     start(state, "alone", 2)
     state.apply(BookingSet(0, a_booking("r-1", 0, 1, starts_at=0, ends_at=HOUR)))

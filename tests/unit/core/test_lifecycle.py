@@ -157,7 +157,7 @@ def a_victim(**fields: object) -> Progress:
     return replace(running, **fields)
 
 
-def test_a_job_that_gives_way_keeps_its_gpus_until_it_is_gone() -> None:
+def test_a_job_that_is_preempted_keeps_its_gpus_until_it_is_gone() -> None:
     victim = lifecycle.ask_preemption(J, a_victim(), JobId("vip"), "for vip")
     assert (victim.stopping, victim.gives_way_to, victim.cause) == (True, "vip", "for vip")
     assert victim.placement == a_placement(0)
@@ -172,11 +172,11 @@ def test_what_is_lost_is_counted_from_the_last_checkpoint() -> None:
 
 def test_the_count_of_preemptions_outlives_requeue_and_start() -> None:
     gone = lifecycle.preempt(J, a_victim(), 1000, 1000)
-    back = lifecycle.requeue(J, gone, 0, "gave way", counts=False)
+    back = lifecycle.requeue(J, gone, 0, "preempted", counts=False)
     assert lifecycle.place(J, back, a_placement(1), 2000).preemptions == 1
 
 
-def test_a_job_that_is_cancelled_while_it_gives_way_is_cancelled() -> None:
+def test_a_job_that_is_cancelled_while_it_is_preempted_is_cancelled() -> None:
     victim = lifecycle.ask_preemption(J, a_victim(), JobId("vip"), "for vip")
     cancelled = lifecycle.stop(J, victim, "cancelled")
     assert (cancelled.gives_way_to, cancelled.cause) == (None, "cancelled")
@@ -235,6 +235,6 @@ def test_a_pause_is_counted_when_it_is_over_and_with_the_end() -> None:
 def test_the_next_attempt_begins_awake() -> None:
     paused = lifecycle.pause(J, Progress(state=JobState.RUNNING, started_at=0), 100)
     gone = lifecycle.preempt(J, paused, 200, 1000)
-    again = lifecycle.requeue(J, gone, 200, "gave way", counts=False)
+    again = lifecycle.requeue(J, gone, 200, "preempted", counts=False)
     placed = lifecycle.place(J, again, a_placement(0), at=300)
     assert (placed.paused_at, placed.paused_by, placed.paused_ms) == (None, "", 0)

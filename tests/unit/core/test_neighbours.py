@@ -54,7 +54,7 @@ def test_other_users_and_other_sizes_are_no_neighbours():
     assert known.length_ms(class_of(a_job(user="grace")), 0, 0, 70) == 70
 
 
-def test_who_gave_way_tells_nothing():
+def test_a_preempted_job_says_nothing():
     known = Neighbours()
     job = a_job("back")
     known.began(job, 0)
@@ -63,7 +63,7 @@ def test_who_gave_way_tells_nothing():
     assert known.begun_since(CLASS, 0) == 0
 
 
-def test_the_end_of_one_that_gave_way_before_is_not_taken_for_a_short_run():
+def test_the_end_of_one_that_was_preempted_before_is_not_taken_for_a_short_run():
     known = Neighbours()
     job = a_job("back")
     known.began(job, 0)

@@ -30,7 +30,7 @@ def a_world() -> State:
     return state
 
 
-def gives_way(to: str) -> Preemption:
+def preempted_for(to: str) -> Preemption:
     return Preemption(JobId("low"), JobId(to), PreemptionCause.PRIORITY, 0)
 
 
@@ -45,9 +45,9 @@ def test_a_start_is_confirmed_where_nobody_else_would() -> None:
     assert virtual == [("high", Move.START), ("high", Move.RUN)]
 
 
-def test_a_victim_that_two_ask_for_gives_way_once() -> None:
+def test_a_victim_that_two_ask_for_is_preempted_once() -> None:
     state = a_world()
-    plan = Plan(preemptions=(gives_way("high"), gives_way("r-1")))
+    plan = Plan(preemptions=(preempted_for("high"), preempted_for("r-1")))
     assert moves(plan_events(state, plan, NOW, LIVE)) == [("low", Move.STOP)]
     events = plan_events(state, plan, NOW, VIRTUAL)
     assert moves(events) == [("low", Move.PREEMPT), ("low", Move.REQUEUE)]
@@ -60,7 +60,7 @@ def test_a_victim_that_two_ask_for_gives_way_once() -> None:
 def test_how_much_work_is_kept_is_said_by_who_simulates() -> None:
     state = a_world()
     execution = Execution(True, evicts_at_once=True, saved_at=lambda _, now: now - 1500)
-    gone, _ = plan_events(state, Plan(preemptions=(gives_way("high"),)), NOW, execution)
+    gone, _ = plan_events(state, Plan(preemptions=(preempted_for("high"),)), NOW, execution)
     assert isinstance(gone, JobMoved)
     assert gone.progress.lost_gpu_millis_ms == 1500 * 1000
 

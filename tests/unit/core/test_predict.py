@@ -147,7 +147,7 @@ def test_a_job_that_is_over_ran_from_its_start_to_its_end(state):
         over(JobState.CANCELLED, started_at=4000),
         over(preemptions=1),
     ],
-    ids=["waits", "runs", "cancelled in the queue", "cancelled at its start", "gave way"],
+    ids=["waits", "runs", "cancelled in the queue", "cancelled at its start", "preempted"],
 )
 def test_nothing_is_learned_from_jobs_that_did_not_run_all_at_once(progress):
     assert runtime_ms(progress) is None

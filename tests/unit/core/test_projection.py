@@ -151,8 +151,8 @@ def test_what_is_being_ended_is_gone_in_a_moment() -> None:
     assert starts(state) == {"b": 1}
 
 
-def test_where_time_alone_makes_others_give_way_it_does() -> None:
-    """The newcomer had less GPU time: within a minute the other gives way, long before its end."""
+def test_jobs_are_preempted_because_time_passes() -> None:
+    """The newcomer had less GPU time: the other is preempted within a minute, before it ends."""
 
     def a_day(_: Job, __: int) -> Run:
         return Run(86_400_000)
@@ -218,7 +218,7 @@ def test_a_booking_that_a_job_ran_in_is_kept_to_its_end() -> None:
     assert starts(state) == {"mine": 0, "other": 60 * MINUTE}
 
 
-def test_who_gives_way_already_waits_again_and_is_not_over() -> None:
+def test_a_job_being_preempted_waits_again_and_is_not_over() -> None:
     state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
     start(state, "low", 0)
     run(state, "low")
@@ -255,7 +255,7 @@ def test_a_lease_ends_at_its_limit_and_that_is_no_failure() -> None:
     assert starts(state) == {"a": 0, "b": 3000}
 
 
-def test_who_may_not_give_way_yet_does_as_soon_as_it_may() -> None:
+def test_a_job_is_preempted_as_soon_as_it_has_run_long_enough() -> None:
     state = on_one_gpu(a_job("low", priority=100), a_job("high", priority=900))
     start(state, "low", 0)
     run(state, "low")

@@ -36,7 +36,7 @@ class Story:
     def preempt(self, at: int) -> "Story":
         gone = lifecycle.preempt(ID, self.progress, at, 2000)
         return self.then(at, Move.PREEMPT, gone).then(
-            at, Move.REQUEUE, lifecycle.requeue(ID, gone, at, "gave way", counts=False)
+            at, Move.REQUEUE, lifecycle.requeue(ID, gone, at, "preempted", counts=False)
         )
 
 

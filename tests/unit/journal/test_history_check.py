@@ -159,16 +159,16 @@ def test_a_job_that_was_acknowledged_and_is_gone_is_found() -> None:
     assert Story().faults(["a", "b", "z"]) == ["job z was acknowledged and is not in the journal"]
 
 
-def test_one_that_has_given_way_must_wait_again() -> None:
+def test_one_that_was_preempted_must_wait_again() -> None:
     story = Story()
     story.move(
         30,
         B,
         Move.PREEMPT,
-        replace(lifecycle.preempt(B, story.now[B], 30, 1000), cause="gave way to job c"),
+        replace(lifecycle.preempt(B, story.now[B], 30, 1000), cause="preempted for job c"),
     )
     story.runs[1] = Run(AttemptKey("b", 1), 21, 30)
-    assert story.faults() == ["job b has given way and is neither waiting nor over"]
+    assert story.faults() == ["job b was preempted and is neither waiting nor over"]
 
 
 def test_what_failed_with_a_cause_and_a_fault_is_well() -> None:

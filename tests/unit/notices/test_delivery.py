@@ -184,7 +184,7 @@ async def test_trouble_of_a_gpu_is_told_once_and_its_end_too():
         await eventually(lambda: len(reader.letters) == 2)
     assert [notice.title for notice in reader.notices] == [
         "GPU 0 of local has a problem",
-        "GPU 0 of local is well again",
+        "GPU 0 of local is healthy again",
     ]
     assert reader.notices[0].cause == "Xid 79: fell off the bus"
     assert reader.notices[0].gpus == (0,)

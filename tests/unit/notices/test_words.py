@@ -31,11 +31,11 @@ def a_stored(name: str = "", started_at: int | None = None, **fields) -> StoredJ
         ("job_completed", {}, (Kind.END, "job 12 completed")),
         ("job_cancelled", {}, (Kind.END, "job 12 was cancelled")),
         ("job_failed", {}, (Kind.FAILURE, "job 12 failed")),
-        ("job_preempted", {}, (Kind.PREEMPTION, "job 12 gave way and waits again")),
+        ("job_preempted", {}, (Kind.PREEMPTION, "job 12 was preempted and waits again")),
         (
             "job_noted",
             {"cause": "idle: GPU 0 did nothing for 30 min"},
-            (Kind.IDLE, "job 12 does nothing with its GPUs"),
+            (Kind.IDLE, "job 12 leaves its GPUs idle"),
         ),
     ],
 )

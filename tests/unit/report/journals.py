@@ -92,7 +92,7 @@ class Story:
 
     def preempt(self, at: int) -> "Story":
         self._move(at, Move.PREEMPT, lifecycle.preempt(self.job.job_id, self.progress, at, 1000))
-        back = lifecycle.requeue(self.job.job_id, self.progress, at, "gave way", False)
+        back = lifecycle.requeue(self.job.job_id, self.progress, at, "preempted", False)
         self._move(at, Move.REQUEUE, back)
         return self
 

@@ -66,7 +66,7 @@ def test_a_journal_younger_than_the_window_is_not_taken_for_idleness():
     assert numbers.idle_percent == 0
 
 
-def test_an_attempt_that_gave_way_counts_as_use():
+def test_an_attempt_that_was_preempted_counts_as_use():
     job = Story("1", T0).start(T0).preempt(T0 + HOUR).start(T0 + 2 * HOUR).end(T0 + 3 * HOUR)
     found = read(job)
     assert figures(found).gpu_hours == 2

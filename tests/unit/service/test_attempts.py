@@ -224,7 +224,7 @@ async def test_a_launch_has_the_environment_it_was_submitted_with() -> None:
         assert envs["without"]["PATH"] == "/bin"
 
 
-# -- giving way ----------------------------------------------------------------------------------
+# -- preemption ----------------------------------------------------------------------------------
 
 
 def plan_instead(monkeypatch: pytest.MonkeyPatch, box: Box, plan: Plan) -> None:
@@ -232,11 +232,11 @@ def plan_instead(monkeypatch: pytest.MonkeyPatch, box: Box, plan: Plan) -> None:
     monkeypatch.setattr(box.service, "_decide", lambda *_: plan)
 
 
-def gives_way(victim: str, to: str) -> Plan:
+def preemption_of(victim: str, to: str) -> Plan:
     return Plan(preemptions=(Preemption(JobId(victim), JobId(to), PreemptionCause.PRIORITY, 1000),))
 
 
-async def test_a_job_that_gives_way_is_stopped_waits_again_and_there_is_a_receipt(
+async def test_a_job_that_is_preempted_is_stopped_waits_again_and_there_is_a_receipt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = MemoryStore()
@@ -244,7 +244,7 @@ async def test_a_job_that_gives_way_is_stopped_waits_again_and_there_is_a_receip
         await box.submit(a_submission("train", job_id="low", options=Options(user="ada")))
         key = await box.run("low", 1000)
         await box.submit(a_submission("train", job_id="high", priority=900))
-        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        plan_instead(monkeypatch, box, preemption_of("low", "high"))
         await box.tick(5000)
         await box.until("low", JobState.PENDING)
         assert (box.engine.stopped, box.engine.notices) == ([key], {key: None})
@@ -272,7 +272,7 @@ async def test_it_gets_the_signal_that_it_asked_for(
         await box.submit(a_submission("train", job_id="low", options=options))
         await box.submit(a_submission("train", job_id="high", priority=900, held=True))
         key = await box.run("low")
-        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        plan_instead(monkeypatch, box, preemption_of("low", "high"))
         await box.tick(5000)
         await eventually(lambda: box.engine.stopped, "the stop")
         assert box.engine.notices == {key: notice}
@@ -288,7 +288,7 @@ async def test_a_cancelled_job_is_not_asked_to_save() -> None:
         assert box.engine.notices == {key: None}
 
 
-async def test_cancelled_while_it_gives_way_it_is_told_so_and_is_cancelled(
+async def test_cancelled_while_it_is_preempted_it_is_told_so_and_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with a_box(engine=FakeEngine(stops=False)) as box:
@@ -296,7 +296,7 @@ async def test_cancelled_while_it_gives_way_it_is_told_so_and_is_cancelled(
         await box.submit(a_submission("train", job_id="low", options=options))
         await box.submit(a_submission("train", job_id="high", priority=900, held=True))
         key = await box.run("low")
-        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        plan_instead(monkeypatch, box, preemption_of("low", "high"))
         await box.tick(5000)
         await eventually(lambda: box.engine.stopped == [key], "the notice")
         await box.service.jobs.cancel(JobId("low"))
@@ -314,7 +314,7 @@ async def test_after_a_restart_it_gets_the_signal_again(monkeypatch: pytest.Monk
         await box.submit(a_submission("train", job_id="low", options=options))
         await box.submit(a_submission("train", job_id="high", priority=900, held=True))
         key = await box.run("low")
-        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        plan_instead(monkeypatch, box, preemption_of("low", "high"))
         await box.tick(5000)
         await eventually(lambda: engine.stopped, "the stop")
     engine.stopped.clear()
@@ -334,7 +334,7 @@ async def test_an_order_that_cannot_be_recorded_leaves_no_receipt(
         await box.submit(a_submission("train", job_id="low"))
         await box.submit(a_submission("train", job_id="high", priority=900, held=True))
         await box.run("low")
-        plan_instead(monkeypatch, box, gives_way("low", "high"))
+        plan_instead(monkeypatch, box, preemption_of("low", "high"))
         store.broken = "disk full"
         with pytest.raises(StoreUnavailable):
             await box.tick(5000)

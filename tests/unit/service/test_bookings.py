@@ -200,7 +200,7 @@ async def test_until_it_begins_jobs_that_are_over_by_then_use_its_gpus():
         assert await box.state_of(long) is JobState.PENDING
 
 
-async def test_whoever_is_left_when_it_begins_gives_way():
+async def test_jobs_left_when_it_begins_are_preempted():
     rules = Rules(preemption=PreemptionRules())
     async with a_box(gpus="sim:1xA100", leases=True, rules=rules) as box:
         before = await box.submit(a_submission())

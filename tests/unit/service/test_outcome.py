@@ -241,21 +241,21 @@ def test_news_of_a_job_that_waits_again_changes_nothing(phase: Phase) -> None:
     assert conclude(entry, seen(phase, exit_code=1), NOW) == []
 
 
-# -- giving way ----------------------------------------------------------------------------------
+# -- preemption ----------------------------------------------------------------------------------
 
 
-def giving_way(state: str = "running", **options: Any) -> tuple[State, Entry]:
+def being_preempted(state: str = "running", **options: Any) -> tuple[State, Entry]:
     world, entry = placed(state, **options)
     asked = lifecycle.ask_preemption(
-        JobId("j1"), entry.progress, JobId("high"), "gives way to job high"
+        JobId("j1"), entry.progress, JobId("high"), "preempted for job high"
     )
     move(world, "j1", Move.STOP, asked)
     return world, entry
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])
-def test_a_job_that_gave_way_is_preempted_and_waits_again_at_once(code: int) -> None:
-    world, entry = giving_way()
+def test_a_preempted_job_waits_again_at_once(code: int) -> None:
+    world, entry = being_preempted()
     moves = conclude(entry, exited(code, cause="stopped"), NOW)
     assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
     for moved in moves:
@@ -263,14 +263,14 @@ def test_a_job_that_gave_way_is_preempted_and_waits_again_at_once(code: int) -> 
     progress = entry.progress
     assert (progress.state, progress.eligible_at) == (JobState.PENDING, NOW)
     assert (progress.preemptions, progress.restarts, progress.failures) == (1, 1, 0)
-    assert progress.cause == "gives way to job high"
+    assert progress.cause == "preempted for job high"
     assert progress.lost_gpu_millis_ms == (900 - 5) * 1000
     assert not progress.stopping
     assert world.placed() == []
 
 
 def test_what_it_did_before_its_checkpoint_is_not_lost() -> None:
-    world, entry = giving_way()
+    world, entry = being_preempted()
     marked = lifecycle.checkpoint(JobId("j1"), entry.progress, 800)
     move(world, "j1", Move.CHECKPOINT, marked)
     gone = conclude(entry, exited(0, cause="stopped"), NOW)[0].progress
@@ -278,47 +278,47 @@ def test_what_it_did_before_its_checkpoint_is_not_lost() -> None:
 
 
 def test_its_gpu_time_is_counted_once_though_it_moves_twice() -> None:
-    world, entry = giving_way()
+    world, entry = being_preempted()
     (used,) = usage_events(world, conclude(entry, exited(143, cause="stopped"), NOW))
     assert used.usage == Usage(gpu_millis_ms=(900 - 5) * 1000)
 
 
 def test_one_that_ended_by_itself_first_counts_as_it_ended() -> None:
-    _, entry = giving_way()
+    _, entry = being_preempted()
     assert the_move(entry, exited(0)).progress.state is JobState.COMPLETED
     assert the_move(entry, exited(3)).progress.cause == "exit code 3"
     assert the_move(entry, exited(143, cause="time_limit")).move is Move.FAIL
 
 
 def test_one_that_failed_by_itself_first_has_its_retries() -> None:
-    _, entry = giving_way(max_retries=1)
+    _, entry = being_preempted(max_retries=1)
     moved = the_move(entry, exited(3))
     assert (moved.move, moved.progress.failures, moved.progress.preemptions) == (Move.REQUEUE, 1, 0)
 
 
 def test_one_that_was_cancelled_meanwhile_is_cancelled() -> None:
-    world, entry = giving_way()
+    world, entry = being_preempted()
     stopped = lifecycle.stop(JobId("j1"), entry.progress, "cancelled by its owner")
     move(world, "j1", Move.STOP, stopped)
     moved = the_move(entry, exited(143, cause="stopped"))
     assert (moved.move, moved.progress.cause) == (Move.CANCEL, "cancelled by its owner")
 
 
-def test_one_that_was_not_started_gives_way_and_loses_nothing() -> None:
-    _, entry = giving_way("scheduled")
+def test_one_that_was_not_started_is_preempted_and_loses_nothing() -> None:
+    _, entry = being_preempted("scheduled")
     moves = conclude(entry, seen(Phase.NOT_STARTED, cause="stopped", retry=False), NOW)
     assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
     assert moves[1].progress.lost_gpu_millis_ms == 0
 
 
 def test_one_that_was_lost_meanwhile_runs_again_as_it_would_have() -> None:
-    _, entry = giving_way()
+    _, entry = being_preempted()
     moves = conclude(entry, seen(Phase.LOST, cause="the machine was rebooted"), NOW)
     assert [moved.move for moved in moves] == [Move.PREEMPT, Move.REQUEUE]
 
 
-def test_a_start_that_is_reported_while_it_gives_way_is_noted() -> None:
-    _, entry = giving_way("scheduled")
+def test_a_start_that_is_reported_while_it_is_preempted_is_noted() -> None:
+    _, entry = being_preempted("scheduled")
     moved = the_move(entry, seen(Phase.RUNNING, pid=42))
     assert (moved.move, moved.progress.gives_way_to) == (Move.RUN, "high")
 
@@ -398,8 +398,8 @@ def test_what_the_log_says_is_in_the_cause_and_spends_a_retry() -> None:
     assert "Tried to allocate 2 GiB" in (moved.progress.cause or "")
 
 
-def test_who_gave_way_says_so_and_forgets_it_at_the_next_start() -> None:
-    world, entry = giving_way("running")
+def test_a_preempted_job_says_so_and_forgets_it_at_the_next_start() -> None:
+    world, entry = being_preempted("running")
     for moved in conclude(entry, exited(143, cause="stopped"), NOW):
         world.apply(moved)
     assert entry_of(world, "j1").progress.fault is Fault.PREEMPTED

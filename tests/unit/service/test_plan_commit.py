@@ -1,4 +1,4 @@
-"""What is recorded because of a plan: ends, those who give way, promises, bookings, starts."""
+"""What is recorded because of a plan: ends, preemptions, promises, bookings, starts."""
 
 from typing import Any
 
@@ -62,22 +62,22 @@ def test_a_victim_is_asked_to_end_and_keeps_its_gpus_until_it_has() -> None:
     progress = entry_of(state, "low").progress
     assert (progress.state, progress.stopping) == (JobState.RUNNING, True)
     assert progress.gives_way_to == "high"
-    assert progress.cause == "gives way to another job"  # it is another tenant's
+    assert progress.cause == "preempted for another job"  # it is another tenant's
 
 
-def test_who_gives_way_within_its_tenant_is_told_to_whom() -> None:
+def test_a_cause_names_the_job_within_its_tenant() -> None:
     state = a_world()
     state.apply(JobsSubmitted(0, (a_job("mine", priority=800, submitted_at=8),)))
     applied(state, Plan(preemptions=(a_preemption(to="mine"),)))
     cause = entry_of(state, "low").progress.cause
-    assert cause == "gives way to job mine (priority 800 over 500)"
+    assert cause == "preempted for job mine (priority 800 over 500)"
 
 
-def test_who_gives_way_to_lent_quota_is_not_told_whose() -> None:
+def test_a_cause_does_not_say_whose_lent_quota_was_reclaimed() -> None:
     state = a_world()
     applied(state, Plan(preemptions=(a_preemption(cause=PreemptionCause.RECLAIM),)))
     cause = entry_of(state, "low").progress.cause
-    assert cause == "gives way to another job: lent quota is taken back"
+    assert cause == "preempted for another job: lent quota is reclaimed"
 
 
 def test_who_is_on_booked_gpus_is_not_told_by_whose_booking() -> None:
@@ -86,7 +86,7 @@ def test_who_is_on_booked_gpus_is_not_told_by_whose_booking() -> None:
     progress = entry_of(state, "low").progress
     assert (progress.gives_way_to, progress.cause) == (
         "b7",
-        "gives way: its GPUs are reserved for others",
+        "preempted: its GPUs are reserved for others",
     )
 
 
@@ -94,7 +94,7 @@ def test_who_was_named_by_a_policy_is_told_so() -> None:
     state = a_world()
     applied(state, Plan(preemptions=(a_preemption(cause=PreemptionCause.POLICY),)))
     cause = entry_of(state, "low").progress.cause
-    assert cause == "gives way to another job, as the scheduling policy chose"
+    assert cause == "preempted for another job, as the scheduling policy chose"
 
 
 def test_the_receipt_says_who_for_whom_why_and_what_it_costs() -> None:
@@ -103,7 +103,7 @@ def test_the_receipt_says_who_for_whom_why_and_what_it_costs() -> None:
     assert (receipt.job_id, receipt.attempt, receipt.tenant_id) == ("low", 1, "default")
     assert (receipt.to, receipt.to_tenant_id, receipt.user) == ("high", "speech", "ada")
     assert (receipt.cause, receipt.lost_gpu_millis_ms) == (PreemptionCause.PRIORITY, 4_000_000)
-    assert receipt.reason == "gives way to job high (priority 900 over 500)"
+    assert receipt.reason == "preempted for job high (priority 900 over 500)"
     assert (receipt.asked_at, receipt.gone_at) == (NOW, None)
 
 
@@ -116,7 +116,7 @@ def test_one_that_is_ending_already_is_not_asked_again() -> None:
     assert entry_of(state, "low").progress.gives_way_to is None
 
 
-def test_a_lease_gives_way_at_once_and_waits_again_with_its_age() -> None:
+def test_a_lease_is_preempted_at_once_and_waits_again_with_its_age() -> None:
     state = a_world(lease=True)
     done = applied(state, Plan(preemptions=(a_preemption(),)))
     assert moves(done) == [("low", Move.PREEMPT), ("low", Move.REQUEUE)]
@@ -124,12 +124,12 @@ def test_a_lease_gives_way_at_once_and_waits_again_with_its_age() -> None:
     assert (entry.progress.state, entry.job.submitted_at) == (JobState.PENDING, 3)
     assert (entry.progress.preemptions, entry.progress.restarts) == (1, 1)
     assert entry.progress.lost_gpu_millis_ms == 4_000 * 1000
-    assert entry.progress.cause == "gives way to another job"
+    assert entry.progress.cause == "preempted for another job"
     (receipt,) = done.receipts
     assert (receipt.gone_at, receipt.lost_gpu_millis_ms) == (NOW, 4_000_000)
 
 
-def test_the_gpu_time_of_a_lease_that_gives_way_is_counted_once() -> None:
+def test_the_gpu_time_of_a_lease_that_is_preempted_is_counted_once() -> None:
     state = a_world(lease=True)
     applied(state, Plan(preemptions=(a_preemption(),)))
     assert state.usage == {(TenantId("default"), "default"): Usage(gpu_millis_ms=4_000_000)}

@@ -12,12 +12,12 @@ from tgpu.service.clock import ManualClock
 from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
-GIVING_WAY = Rules(preemption=PreemptionRules())
+PREEMPTIVE = Rules(preemption=PreemptionRules())
 
 
 async def test_under_las_a_newcomer_gets_the_gpu_of_who_had_it_for_long():
     async with a_box(
-        gpus="sim:1xA100", leases=True, policy=order_policy("las"), rules=GIVING_WAY
+        gpus="sim:1xA100", leases=True, policy=order_policy("las"), rules=PREEMPTIVE
     ) as box:
         long = await box.submit(a_submission())
         await box.tick(0)
@@ -51,7 +51,7 @@ async def test_what_a_job_had_is_known_after_a_restart_of_the_service():
     setting: dict[str, Any] = {
         "gpus": "sim:1xA100",
         "policy": order_policy("las"),
-        "rules": GIVING_WAY,
+        "rules": PREEMPTIVE,
     }
     async with a_box(store=store, leases=True, **setting) as box:
         long = await box.submit(a_submission())

@@ -18,7 +18,7 @@ def a_receipt(job_id: str, asked_at: int = 5, tenant: str = "vision", **fields: 
         "to": "other",
         "to_tenant_id": TenantId("speech"),
         "cause": PreemptionCause.PRIORITY,
-        "reason": "gives way",
+        "reason": "preempted",
         "lost_gpu_millis_ms": 70,
     }
     return Receipt(JobId(job_id), tenant_id=TenantId(tenant), asked_at=asked_at, **facts | fields)

@@ -17,11 +17,11 @@ from tgpu.simulate.world import Arrival, Cluster
 
 SECOND, HOUR = 1000, 3_600_000
 RANKED = ("las", "adaptive", "tiresias")
-GIVING_WAY = Rules(preemption=PreemptionRules(keeps_work=True))
+PREEMPTIVE = Rules(preemption=PreemptionRules(keeps_work=True))
 
 
 def a_setting(policy: str, **fields: object) -> Setting:
-    rules = GIVING_WAY if policy in RANKED else Rules()
+    rules = PREEMPTIVE if policy in RANKED else Rules()
     known = {"restart": PUBLISHED, "time_slicing": time_slicing_of(policy), **fields}
     order = order_policy(service_policy_of(policy))
     scheduling = SchedulingConfig(order, rules, PlacementRule.CONSOLIDATED)

@@ -111,7 +111,7 @@ PREEMPTING = Rules(preemption=PreemptionRules())
         (Restart(keeps_work=True, overhead_ms=7, large_overhead_ms=9, large_gpus=4), 169),
     ],
 )
-def test_who_gives_way_goes_on_as_the_restart_says(restart, ended_at):
+def test_a_preempted_job_goes_on_as_the_restart_says(restart, ended_at):
     trace = [arrives("low", 0, 100, gpus=8), arrives("high", 40, 60, gpus=8, priority=900)]
     result = simulate(
         trace, a_cluster(), Setting(SchedulingConfig(FIFO, PREEMPTING), restart=restart)

@@ -100,7 +100,7 @@ def test_the_end_of_a_job_without_a_process_has_no_exit_code(said):
 def test_a_retry_says_why_the_job_waits_again(said):
     again = lifecycle.requeue(J1, RUNNING, 0, "exit code 1", counts=True)
     (line,) = said(JobMoved(0, J1, Move.REQUEUE, again))
-    assert (line["message"], line["cause"]) == ("job waits again", "exit code 1")
+    assert (line["message"], line["cause"]) == ("job requeued", "exit code 1")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_retry_says_why_the_job_waits_again(said):
     [
         (Move.HOLD, "job held"),
         (Move.RELEASE, "job released"),
-        (Move.STOP, "job is being stopped"),
+        (Move.STOP, "job stopping"),
         (Move.PREEMPT, "job preempted"),
     ],
 )
@@ -123,7 +123,7 @@ def test_the_confirmation_of_a_start_is_for_those_who_look_closely(said):
 @pytest.mark.parametrize("said", ["DEBUG"], indirect=True)
 def test_the_confirmation_of_a_start_names_the_process(said):
     (line,) = said(JobMoved(0, J1, Move.RUN, RUNNING))
-    assert (line["level"], line["message"], line["pid"]) == ("DEBUG", "job runs", 77)
+    assert (line["level"], line["message"], line["pid"]) == ("DEBUG", "job running", 77)
 
 
 @pytest.mark.parametrize("said", ["WARNING"], indirect=True)

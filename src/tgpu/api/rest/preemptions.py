@@ -1,4 +1,4 @@
-"""/api/v1/preemptions: which jobs gave way to which, why, and what it cost."""
+"""/api/v1/preemptions: which jobs were preempted for which, why, and what it cost."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ async def preemptions(
     tenant_id: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> PreemptionList:
-    """Receipts of jobs that gave way to others, newest first."""
+    """Receipts of preemptions, newest first."""
     service = service_of(request)
     seen = sight(service, caller_of(request)).within(*([] if tenant_id is None else [tenant_id]))
     found = service.receipts.newest(limit, seen.sees)

@@ -135,10 +135,10 @@ def accuracy_grid(found: AccuracyAnswer) -> Grid:
 def accuracy_line(found: AccuracyAnswer) -> str:
     span = duration_text(found.days * 86_400)
     if not found.total.jobs:
-        return f"no job waited, was told when it would start, and started in the last {span}"
+        return f"no job that waited with an estimate started in the last {span}"
     return (
-        f"of the last {span}: half should start by the p50, nine of ten by the p90 "
-        "that they were first told"
+        f"of the last {span}: half of the jobs should start by the p50 of their first estimate, "
+        "nine of ten by the p90"
     )
 
 

@@ -6,16 +6,16 @@ from typing import Final
 CODES: Final = MappingProxyType(
     {
         "user_error": "its own program ended it",
-        "cuda_out_of_memory": "it wanted more memory than its GPUs have",
-        "host_out_of_memory": "it wanted more memory than the machine has, or it may have",
+        "cuda_out_of_memory": "it needed more memory than its GPUs have",
+        "host_out_of_memory": "it used more memory than the machine has, or than its limit",
         "xid": "its GPU had an error",
         "lost_gpu": "its GPU was lost or broke",
-        "time_limit": "its time was up",
-        "preempted": "it gave way to another job",
+        "time_limit": "it reached its time limit",
+        "preempted": "it was preempted for another job",
         "node": "the machine failed, not the job",
-        "evicted": "the engine took its place away",
-        "image": "its container image cannot be had",
-        "refused": "the engine does not let it run",
+        "evicted": "the engine evicted it",
+        "image": "its container image is not available",
+        "refused": "the engine refused to run it",
     }
 )
 

@@ -279,7 +279,7 @@ def _constraints(job: JobModel) -> str:
         (asked.nodes, f"only on {', '.join(asked.nodes)}"),
         (asked.excluded_nodes, f"not on {', '.join(asked.excluded_nodes)}"),
         (asked.labels, " ".join(f"{name}={value}" for name, value in asked.labels.items())),
-        (asked.exclusive, "nobody else on its nodes"),
+        (asked.exclusive, "exclusive use of its nodes"),
         (asked.same_island, "GPUs of one NVLink island"),
         (asked.spread, "spread"),
     )
@@ -287,12 +287,12 @@ def _constraints(job: JobModel) -> str:
 
 
 def _preemption(job: JobModel) -> str:
-    parts = [] if job.preemptible else ["never gives way"]
+    parts = [] if job.preemptible else ["never preempted"]
     if job.checkpoint_signal:
         parts.append(f"signal {job.checkpoint_signal} first")
     if job.preemptions:
         lost = duration_text(job.lost_gpu_seconds)
-        parts.append(f"gave way {plural(job.preemptions, 'time')}, {lost} of GPU time lost")
+        parts.append(f"preempted {plural(job.preemptions, 'time')}, {lost} of GPU time lost")
     return ", ".join(parts)
 
 

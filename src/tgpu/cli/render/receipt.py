@@ -71,16 +71,16 @@ def _paused(seconds: float) -> str:
 
 
 def _estimated(told: AnnouncedModel | None) -> str:
-    """The wait that it was told, against the wait that it had."""
+    """The estimated wait, against the actual one."""
     if told is None:
         return ""
     at = instant_ms(told.at)
     spans = [duration_text((instant_ms(text) - at) / 1000) for text in (told.p50, told.p90)]
-    text = f"was told {spans[0]} to {spans[1]}"
+    text = f"wait of {spans[0]} to {spans[1]}"
     if told.started_at is None or told.error_seconds is None:
         return text
     waited = duration_text((instant_ms(told.started_at) - at) / 1000)
-    how = "within that" if told.before_p90 else "later than that"
+    how = "within the estimate" if told.before_p90 else "later than estimated"
     return f"{text}; started after {waited}, {how}"
 
 

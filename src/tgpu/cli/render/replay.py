@@ -67,18 +67,18 @@ def _job_lines(answer: ReplayAnswer, told: ReplayOfJob) -> list[Line]:
     pairs = [(head, f"did not start: {sentence_text(told.reason.message)}")]
     if told.ahead is not None:
         first = ", ".join(clean(one) for one in told.ahead_first)
-        text = f"{plural(told.ahead, 'job')} stood before it" + (f": {first}" if first else "")
+        text = f"{plural(told.ahead, 'job')} were ahead of it" + (f": {first}" if first else "")
         pairs.append(
-            ("  in the line", text + (", …" if told.ahead > len(told.ahead_first) else ""))
+            ("  in the queue", text + (", …" if told.ahead > len(told.ahead_first) else ""))
         )
     for one in told.blockers:
         where = blocker_place(one) or "waited too"
-        pairs.append(("  in its way", f"job {clean(one.job_id or '')}, {where}"))
+        pairs.append(("  blocked by", f"job {clean(one.job_id or '')}, {where}"))
     if told.passed_by:
         passed = ", ".join(clean(one) for one in told.passed_by[:_SHOWN])
-        pairs.append(("  passed by", f"{passed}: further back, and they fit where it did not"))
+        pairs.append(("  overtaken by", f"{passed}: behind it in the queue, but they fit"))
     elif answer.starts:
-        pairs.append(("  passed by", "nobody: whoever started stood before it"))
+        pairs.append(("  overtaken by", "none: the jobs that started were ahead of it"))
     return facts(pairs)
 
 
@@ -120,9 +120,9 @@ def _who(job: ReplayJob) -> tuple[Cell, Cell, Cell, Cell, Cell]:
 def _others(answer: ReplayAnswer) -> Grid:
     rows = [
         (
-            Cell("gave way"),
+            Cell("preempted"),
             Cell(clean(one.job.job_id)),
-            Cell(f"to {clean(one.to)}: {sentence_text(one.cause)}"),
+            Cell(f"for {clean(one.to)}: {sentence_text(one.cause)}"),
         )
         for one in answer.preemptions
     ]
@@ -182,7 +182,7 @@ def passage_lines(job: str, found: list[ReplayPassage], width: int | None) -> li
         Column("EVENT", right=True),
         Column("AT"),
         Column("STARTED", least=8),
-        Column("FROM BEHIND", least=8),
+        Column("OVERTOOK IT", least=8),
         Column("WHY NOT IT", least=20),
     )
     rows = tuple(

@@ -53,8 +53,8 @@ def summary_grid(found: Compared) -> Grid:
         row("GPU hours there were", lambda one: one.offered_gpu_hours, _two),
     ]
     if any(one.preemptions for _, one in shown):
-        rows.append(row("gave way", lambda one: one.preemptions, _count))
-        rows.append(row("GPU hours lost by that", lambda one: one.lost_gpu_hours, _two))
+        rows.append(row("preemptions", lambda one: one.preemptions, _count))
+        rows.append(row("GPU hours lost by them", lambda one: one.lost_gpu_hours, _two))
     if found.cost_per_gpu_hour:
         rows.append(row("cost of what was used", lambda one: one.cost, _two))
         rows.append(

@@ -96,8 +96,8 @@ def order_policies(
 def rules_under(name: str, rules: Rules) -> Rules:
     """The rules as they are under this policy."""
     if name in RANKED_NAMES:
-        # Whoever cannot start is passed by whoever fits: others give way to it where it is its
-        # turn, and these orders have a bound of their own.
+        # Greedy backfill: others are preempted for a job that cannot start when it is its turn,
+        # and these orders have a bound of their own.
         return replace(rules, backfill=BackfillMode.GREEDY, hold_after_ms=None)
     if name == "backfill" and rules.backfill is not BackfillMode.CONSERVATIVE:
         return replace(rules, backfill=BackfillMode.EASY)

@@ -1,17 +1,17 @@
-"""Least attained service: who had the least GPU time goes first, and may push out who had more.
+"""Least attained service: jobs with the least GPU time so far go first, and may preempt others.
 
-Nobody says how long jobs run, but most are short: what has run for long will mostly run on for
-long. GPU time counts in doublings, so that two jobs change places only each time one has twice
+How long jobs run is unknown, but most are short, and one that has run for long will mostly run on
+for long. GPU time counts in doublings, so that two jobs change places only each time one has twice
 what it had: no ping-pong. Inside a step, first come, first served. See docs/howto/preemptive.md.
 
 - `las` is just that.
-- `adaptive` also minds what giving way costs. A job waits before others give way to it: as long
-  as that costs them. And where the usual GPU belongs to a job that takes much of the cluster, GPU
-  time is the wrong measure: whoever pushes out such a job leaves most of its GPUs idle. Then jobs
-  run first come, first served, and only a newcomer that waited long gets a short trial; those who
-  gave way to it come back before it goes on.
+- `adaptive` also counts the cost of preemption. A job waits before others are preempted for it: as
+  long as that costs them. And where the usual GPU belongs to a job that takes much of the cluster,
+  GPU time is the wrong measure: preempting such a job leaves most of its GPUs idle. Then jobs run
+  first come, first served, and only a newcomer that waited long gets a short trial; the jobs
+  preempted for it come back before it goes on.
 
-Nobody starves: who has waited longer than `bound_ms` and as long as it ran goes before all others.
+No job starves: one that has waited longer than `bound_ms` and as long as it ran goes first.
 """
 
 from dataclasses import dataclass

@@ -11,8 +11,8 @@ from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.preempt import Candidates, Eviction, Search, borrowers
 from tgpu.core.stages.preempt_by_rank import RankedJobs
 
-# Searches for somebody to give way are dear, and whoever is not among the first waits its turn; on
-# a small cluster they are cheap, and everybody has one: so many jobs may be looked at in all.
+# Searches for victims are expensive, and jobs that are not among the first wait their turn; on a
+# small cluster they are cheap, and every job has one: so many jobs may be looked at in all.
 _MOST_SEARCHES: Final = 32
 _MOST_ASKED: Final = 4_096
 
@@ -22,7 +22,7 @@ class Evictions:
     this cycle is not asked for it in the same breath."""
 
     # Most cycles never touch these.
-    ranking: Ranking | None = None  # those who run give way by rank
+    ranking: Ranking | None = None  # running jobs are preempted by rank
     _candidates: Candidates | None = None
     _ranked_jobs: RankedJobs | None = None
     _borrowers: frozenset[TenantId] = frozenset()
@@ -38,7 +38,7 @@ class Evictions:
         self._no_victims: dict[tuple[object, ...], int] = {}
 
     def make_room(self, queue: ClassQueue, job_id: JobId) -> bool:
-        """Whether others give way to the head of this class."""
+        """Whether others are preempted for the head of this class."""
         if self._rules is None:
             return False
         if self._by_importance(queue, job_id, self._rules):
@@ -81,7 +81,7 @@ class Evictions:
     def _evict(self, job: Job, eviction: Eviction | None) -> bool:
         if eviction is None:
             return False
-        # Each search must know whom the other found, or one would give way to two.
+        # Each search must know the victims of the other, or one would be preempted for two.
         victims = [preemption.victim for preemption in eviction.victims]
         if self._candidates is not None:
             self._candidates.leave_out(victims)
@@ -111,6 +111,6 @@ class Evictions:
 
 
 def _alike(queue: ClassQueue) -> tuple[object, ...]:
-    """All that a search for those who give way minds, but for the priority."""
+    """All that a search for victims depends on, but for the priority."""
     one = queue.job_class
     return (queue.shape, one.tenant_id, one.queue, one.time_limit_ms, one.booking, one.array_id)

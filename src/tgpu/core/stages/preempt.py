@@ -1,9 +1,9 @@
-"""Who gives way so that a more important job can start: the set that loses the least.
+"""Which jobs to preempt so that a more important one can start: the set that loses the least.
 
-Lost is GPU time since the last checkpoint. Every set is tried on the books before anyone is
-touched: nobody gives way unless the job really starts by it. Importance is a job's own priority,
-without ageing, and the lender of a quota comes before its borrower: both only ever lead upwards,
-so two jobs cannot push each other out in turn.
+Lost is GPU time since the last checkpoint. Every set is tried on the books first: no job is
+preempted unless the other really starts by it. Importance is a job's own priority, without ageing,
+and the lender of a quota comes before its borrower: both only ever lead upwards, so two jobs cannot
+preempt each other in turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ Choose = Callable[[Sequence[Job], Job], Job | None]
 
 
 class Victim(NamedTuple):
-    """A running job that may be asked to give way, and what that would cost."""
+    """A running job that may be preempted, and what that would cost."""
 
     lost: int  # GPU thousandths times ms
     job_id: JobId
@@ -41,7 +41,7 @@ class Victim(NamedTuple):
 
 
 class Eviction(NamedTuple):
-    """Who gives way, and where the other job goes then."""
+    """Which jobs are preempted, and where the other job goes then."""
 
     victims: tuple[Preemption, ...]
     placement: Placement
@@ -85,7 +85,7 @@ class Candidates:
             self._by_node.setdefault(node_id, []).append(victim)
 
     def leave_out(self, job_ids: Iterable[JobId]) -> None:
-        """They give way to somebody already."""
+        """They are being preempted already."""
         self._taken.update(job_ids)
 
     def on(self, node_id: NodeId) -> list[Victim]:
@@ -124,7 +124,7 @@ def may_be_preempted(
     *,
     however_often: bool = False,
 ) -> bool:
-    """Whether a running job may be asked to give way at all, whoever to."""
+    """Whether a running job may be preempted at all, for whatever job."""
     progress, options = entry.progress, entry.job.options
     if progress.state is not JobState.RUNNING or progress.stopping or not options.preemptible:
         return False
@@ -150,7 +150,7 @@ def _ends_soon(job: Job, elapsed_ms: int, rules: PreemptionRules, now: int) -> b
 
 
 class Search:
-    """The search of one job for those who could give way to it."""
+    """The search for the jobs that could be preempted for one job."""
 
     def __init__(
         self,

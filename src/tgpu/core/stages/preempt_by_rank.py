@@ -1,8 +1,8 @@
-"""Who gives way under an order that ranks those who run too: whoever has a higher rank.
+"""Preemption under an order that ranks running jobs too: those of a higher rank are preempted.
 
-First by arithmetic, which rules out nearly all: how much would be free on each node if everybody
-of a higher rank left it. Then the set that has the fewest GPUs is tried on the books: nobody gives
-way unless the job really starts by it.
+First by arithmetic, which rules out nearly all: how much would be free on each node if all
+jobs of a higher rank left it. Then the set that has the fewest GPUs is tried on the books: no job
+is preempted unless the other really starts by it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,13 +72,13 @@ class RankedJobs:
                 on[node_id] = [occupant]
 
     def leave_out(self, job_ids: Iterable[JobId]) -> None:
-        """They give way to somebody already."""
+        """They are being preempted already."""
         self._taken.update(job_ids)
 
     def find(
         self, entry: Entry, alike: tuple[object, ...], trial: Trial, holds: ReservedCapacity
     ) -> Eviction | None:
-        """Those who give way to this job; None where nobody's end would help, or it should wait
+        """The jobs to preempt for this one; None where that would not help, or it should wait
         some more before. What was in vain for one is so for all `alike` of no lower rank."""
         rank = self._order.rank(entry)
         if self._highest is None or rank >= self._highest:
@@ -151,7 +151,7 @@ class RankedJobs:
         return waited < self._order.patience_ms(rank, costs, len(victims))
 
     def _costs_ms(self, entry: Entry) -> int:
-        """What giving way costs a job: starting anew, and what it did not save."""
+        """What preemption costs a job: starting anew, and what it did not save."""
         saves = self._rules.keeps_work or entry.job.options.checkpoint_signal is not None
         lost = 0 if saves else lost_by(entry, self._now) // max(1, entry.job.request.gpu_millis)
         return self._rules.restart_ms + lost
@@ -169,7 +169,7 @@ def _saves(entry: Entry) -> bool:
 
 
 def _queue_rank(books: Ledger, entry: Entry) -> int:
-    """Nobody gives way to a job of a lower queue."""
+    """No job is preempted for one of a lower queue."""
     use = books.queue(entry.job.tenant_id, entry.job.queue) if books.queues else None
     return 0 if use is None else use.queue.priority
 

@@ -1,4 +1,4 @@
-"""Whoever is still on booked GPUs when the booking starts gives way."""
+"""Jobs that are still on reserved GPUs when the reservation starts are preempted."""
 
 from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.ids import JobId

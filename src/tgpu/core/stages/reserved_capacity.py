@@ -141,7 +141,7 @@ class ReservedCapacity:
             if hold.starts_at <= instant and (hold.ends_at is None or hold.ends_at > instant):
                 for share in hold.part.shares:
                     taken = seen.gpu_millis.get(share.gpu_index, 0) + share.millis
-                    # Those who give way are still there when their place is held for another.
+                    # Preempted jobs are still there when their place is held for another.
                     seen.gpu_millis[share.gpu_index] = min(GPU, taken)
                 seen.cpu_millis += hold.cpu_millis
                 seen.mem_mib += hold.mem_mib

@@ -56,7 +56,7 @@ class Attempt:
     main_start: int = 0
     started_at: int | None = None
     cause: str | None = None  # why it was told to end, if it was
-    notice: Notice | None = None  # what it gets before TERM, because it gives way
+    notice: Notice | None = None  # what it gets before TERM, because it is preempted
     is_noticed: bool = False  # … and has got
     is_paused: bool = False  # its processes are to stand still
     must_wake: bool = False  # … and were to, but not all of them may have been told that it is over

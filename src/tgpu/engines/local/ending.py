@@ -1,6 +1,6 @@
 """Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left.
 
-One that gives way may get another signal first, and time to write down how far it has come.
+One that is preempted may get another signal first, and time to write down how far it has come.
 """
 
 import contextlib

@@ -14,7 +14,7 @@ supervisor hands on to a runner as it came, without decoding it.
     ["sync", request]
     ["quit"]
 
-A key is [job, attempt, identity]. A notice is null, or [signal, ms]: what those that give way get
+A key is [job, attempt, identity]. A notice is null, or [signal, ms]: what preempted ones get
 before TERM, and how long before.
 """
 

@@ -146,11 +146,11 @@ def test_a_deadline_that_was_missed_says_so():
     assert "missed" not in text_of(job_facts(kept, NOW_MS))
 
 
-def test_giving_way_and_what_it_cost_is_shown():
+def test_preemption_and_what_it_cost_is_shown():
     job = a_job(preemptions=2, lost_gpu_seconds=90.0, checkpoint_signal="USR1")
     text = text_of(job_facts(job, NOW_MS))
-    assert "signal USR1 first, gave way 2 times, 1m30s of GPU time lost" in text
-    assert "never gives way" in text_of(job_facts(a_job(preemptible=False), NOW_MS))
+    assert "signal USR1 first, preempted 2 times, 1m30s of GPU time lost" in text
+    assert "never preempted" in text_of(job_facts(a_job(preemptible=False), NOW_MS))
 
 
 def test_what_a_job_does_not_ask_for_is_not_shown():

@@ -1,4 +1,4 @@
-"""Orders by the GPU time that jobs had: who goes first, and who gives way to whom."""
+"""Orders by the GPU time that jobs had: which goes first, and which is preempted."""
 
 from typing import Any
 
@@ -41,8 +41,8 @@ def running(state: State, job_id: str, *gpus: int, since: int, node: str = "n0")
 
 def plan_of(state: State, now: int, policy: str = "las", **rules: Any) -> Plan:
     state.apply(TimePassed(now))
-    giving_way = Rules(preemption=PreemptionRules(keeps_work=True, **rules))
-    return schedule(state, now, order_policy(policy), rules=giving_way)
+    with_preemption = Rules(preemption=PreemptionRules(keeps_work=True, **rules))
+    return schedule(state, now, order_policy(policy), rules=with_preemption)
 
 
 def asked(plan: Plan) -> list[str]:
@@ -67,12 +67,12 @@ def test_who_had_less_gpu_time_starts_first() -> None:
 def give_up(state: State, job_id: str, at: int) -> None:
     id_ = JobId(job_id)
     asked_to = lifecycle.ask_preemption(
-        id_, entry_of(state, job_id).progress, JobId("x"), "gives way"
+        id_, entry_of(state, job_id).progress, JobId("x"), "preempted"
     )
     millis = entry_of(state, job_id).job.request.gpu_millis
     gone = lifecycle.preempt(id_, asked_to, at, millis)
     move(state, job_id, Move.PREEMPT, gone, at=at)
-    back = lifecycle.requeue(id_, gone, at, "gave way", counts=False)
+    back = lifecycle.requeue(id_, gone, at, "preempted", counts=False)
     move(state, job_id, Move.REQUEUE, back, at=at)
 
 
@@ -84,7 +84,7 @@ def test_a_newcomer_pushes_out_who_has_run_for_long() -> None:
     assert [claim.job_id for claim in plan.nominations] == ["new"]
 
 
-def test_nobody_gives_way_to_a_job_on_the_same_step() -> None:
+def test_no_job_is_preempted_for_a_job_on_the_same_step() -> None:
     state = a_state(a_job("a", gpus=8))
     running(state, "a", *range(8), since=0)
     give_up(state, "a", at=100 * SECOND)  # 800 GPU seconds: the step from 512 to 1,024
@@ -94,7 +94,7 @@ def test_nobody_gives_way_to_a_job_on_the_same_step() -> None:
     assert asked(plan_of(state, 228 * SECOND)) == ["b"]
 
 
-def test_the_step_of_who_gives_way_is_kept() -> None:
+def test_the_step_of_a_preempted_job_is_kept() -> None:
     """Or two jobs would push each other out in turn."""
     state = a_full_node()
     give_up(state, "long", at=5 * HOUR)
@@ -109,12 +109,12 @@ def test_nobody_is_asked_who_may_not_be(fields: dict[str, Any]) -> None:
     assert asked(plan_of(a_full_node(**fields), 5 * HOUR)) == NOBODY_ASKED
 
 
-def test_nobody_gives_way_where_preemption_is_off() -> None:
+def test_no_job_is_preempted_where_preemption_is_off() -> None:
     state = a_full_node()
     assert not schedule(state, 5 * HOUR, order_policy("las")).preemptions
 
 
-def test_nobody_gives_way_to_a_job_that_its_quota_keeps_back() -> None:
+def test_no_job_is_preempted_for_a_job_that_its_quota_keeps_back() -> None:
     tenants = [a_tenant(), a_tenant("poor", gpus=4)]
     state = a_state(a_job("long", gpus=8), tenants=tenants)
     running(state, "long", *range(8), since=0)
@@ -122,7 +122,7 @@ def test_nobody_gives_way_to_a_job_that_its_quota_keeps_back() -> None:
     assert asked(plan_of(state, HOUR)) == NOBODY_ASKED
 
 
-def test_nobody_gives_way_to_a_job_of_a_lower_queue() -> None:
+def test_no_job_is_preempted_for_a_job_of_a_lower_queue() -> None:
     queues = [a_queue("high", priority=5), a_queue("low", priority=1)]
     state = a_state(a_job("long", gpus=8, queue="high"), queues=queues)
     running(state, "long", *range(8), since=0)
@@ -130,7 +130,7 @@ def test_nobody_gives_way_to_a_job_of_a_lower_queue() -> None:
     assert asked(plan_of(state, HOUR)) == NOBODY_ASKED
 
 
-def test_the_fewest_gpus_give_way() -> None:
+def test_the_fewest_gpus_are_preempted() -> None:
     nodes = [a_node("n0", 4), a_node("n1", 4)]
     state = a_state(a_job("four", gpus=4), a_job("two", gpus=2), a_job("also", gpus=2), nodes=nodes)
     running(state, "four", *range(4), since=0)
@@ -195,7 +195,7 @@ def a_busy_yard() -> State:
     return state
 
 
-def test_a_newcomer_waits_as_long_as_giving_way_costs_the_other() -> None:
+def test_a_newcomer_waits_as_long_as_preemption_costs_the_other() -> None:
     state = a_busy_yard()
     assert asked(plan_of(state, HOUR + 39 * SECOND, "adaptive")) == NOBODY_ASKED
     assert len(asked(plan_of(state, HOUR + 40 * SECOND, "adaptive"))) == 1
@@ -281,14 +281,14 @@ def a_pool_of_gangs() -> State:
     return state
 
 
-def test_a_gang_that_takes_most_of_the_cluster_gives_way_only_after_a_long_wait() -> None:
+def test_a_gang_that_takes_most_of_the_cluster_is_preempted_only_after_a_long_wait() -> None:
     state = a_pool_of_gangs()
     assert asked(plan_of(state, HOUR, "las")) == ["gang"]
     assert asked(plan_of(state, HOUR + 1239 * SECOND, "adaptive")) == NOBODY_ASKED
     assert asked(plan_of(state, HOUR + 1240 * SECOND, "adaptive")) == ["gang"]
 
 
-def test_a_gang_that_gave_way_comes_back_after_the_trial() -> None:
+def test_a_gang_that_was_preempted_comes_back_after_the_trial() -> None:
     state = a_pool_of_gangs()
     give_up(state, "gang", at=2 * HOUR)
     first = a_placement(*range(8), node="n0")

@@ -1,4 +1,4 @@
-"""Jobs that others give way to: they start, wait for their place, or have waited in vain."""
+"""Jobs that others are preempted for: they start, wait for their place, or have waited in vain."""
 
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, entry_of, move, run, start
 from tests.unit.core.stages.drafts import a_draft, starts

@@ -1,4 +1,4 @@
-"""Who gives way, on worlds small enough to read."""
+"""Which jobs are preempted, on worlds small enough to read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,15 +48,15 @@ def a_full_box(*victims: Job, tenants: Sequence[Tenant] | None = None, **vip: An
 
 
 def plan_of(state: State, now: int = NOW, **rules: Any) -> Plan:
-    giving_way = Rules(preemption=PreemptionRules(**rules))
-    return schedule(state, now, PriorityWithAging(), rules=giving_way)
+    with_preemption = Rules(preemption=PreemptionRules(**rules))
+    return schedule(state, now, PriorityWithAging(), rules=with_preemption)
 
 
 def asked(plan: Plan) -> list[str]:
     return [preemption.victim for preemption in plan.preemptions]
 
 
-def test_the_one_that_loses_least_gives_way() -> None:
+def test_the_one_that_loses_least_is_preempted() -> None:
     state = a_full_box(a_job("old", submitted_at=0), a_job("young", submitted_at=90_000))
     plan = plan_of(state)
     assert asked(plan) == ["young"]
@@ -84,7 +84,7 @@ def test_what_was_saved_is_not_lost() -> None:
     assert asked(plan_of(state)) == ["old"]
 
 
-def test_one_large_job_gives_way_rather_than_two_that_lose_more() -> None:
+def test_one_large_job_is_preempted_rather_than_two_that_lose_more() -> None:
     state = a_full_box(
         a_job("a", submitted_at=0),
         a_job("large", gpus=2, submitted_at=80_000),
@@ -94,7 +94,7 @@ def test_one_large_job_gives_way_rather_than_two_that_lose_more() -> None:
     assert asked(plan_of(state)) == ["large"]
 
 
-def test_nobody_gives_way_where_that_would_not_be_enough() -> None:
+def test_no_job_is_preempted_where_that_would_not_be_enough() -> None:
     state = a_full_box(a_job("small"), a_job("equal", priority=900), gpus=2)
     plan = plan_of(state)
     assert (plan.preemptions, plan.nominations) == ((), ())
@@ -177,7 +177,7 @@ def test_without_reclaiming_the_lender_waits() -> None:
     assert asked(plan_of(a_cohort(), reclaim=False)) == []
 
 
-def test_a_policy_from_elsewhere_names_who_gives_way() -> None:
+def test_a_policy_from_elsewhere_names_the_victim() -> None:
     state = a_full_box(a_job("a"), a_job("b"), a_job("c"), gpus=2, priority=1)
     policy = ChoicePolicy("mine", lambda _, jobs: jobs[0], lambda running, _: running[-1])
     plan = schedule(state, NOW, policy, rules=Rules(preemption=PreemptionRules()))

@@ -81,8 +81,8 @@ def test_under_strict_who_has_no_room_anyway_is_told_that() -> None:
     assert ask(state, "j", STRICT).reason.code is ReasonCode.GPUS_BUSY
 
 
-def giving_way() -> State:
-    """`a` gives way to `vip`, which will have both GPUs."""
+def with_preemption() -> State:
+    """`a` is preempted for `vip`, which will have both GPUs."""
     state = a_state(
         a_job("a", priority=1), a_job("vip", gpus=2, priority=900), nodes=[a_node(gpus=2)]
     )
@@ -100,19 +100,19 @@ def claimed(state: State) -> State:
     return state
 
 
-def test_whom_others_give_way_to_is_told_who_they_are() -> None:
-    told = ask(claimed(giving_way()), "vip")
+def test_a_job_that_others_are_preempted_for_names_them() -> None:
+    told = ask(claimed(with_preemption()), "vip")
     assert told.reason == Reason(ReasonCode.PROMISED, (("jobs", "a"),))
     assert [blocker.job_id for blocker in told.blockers] == ["a"]
 
 
-def test_whom_others_will_give_way_to_in_the_next_cycle_is_told_as_well() -> None:
-    told = ask(giving_way(), "vip", Rules(preemption=PreemptionRules()))
+def test_so_does_one_that_others_will_be_preempted_for_in_the_next_cycle() -> None:
+    told = ask(with_preemption(), "vip", Rules(preemption=PreemptionRules()))
     assert told.reason == Reason(ReasonCode.PROMISED, (("jobs", "a"),))
 
 
 def test_a_place_that_is_being_cleared_for_another_is_not_to_be_had() -> None:
-    state = claimed(giving_way())
+    state = claimed(with_preemption())
     submit(state, a_job("j", priority=1))
     assert ask(state).reason == Reason(ReasonCode.PLACE_KEPT, (("job", "vip"),))
 
