@@ -23,8 +23,8 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Placement, Share
 from tgpu.core.state import State
+from tgpu.journal.job_histories import Life, Lives
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
-from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import rebuild
 from tgpu.service.accounting import usage_events
 from tgpu.store import event_codec

@@ -10,7 +10,7 @@ from tests.property.world import World, a_lived_in_world
 from tgpu.core.digest import digest
 from tgpu.core.events import Event, SettingsSet, TimePassed
 from tgpu.core.state import State
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import cut
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.rebuild import rebuild
 from tgpu.store import event_codec

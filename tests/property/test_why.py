@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_copy, end_anyhow, entry_of, explain, snapshot, waiting_ids
+from tests.property.every_rule_world import Yard
 from tests.property.test_explain_is_true import remove_cause
-from tests.property.yard import Yard
 from tgpu.core.events import JobsSubmitted
 from tgpu.core.explain import explain_class, no_room
 from tgpu.core.ids import JobId, NodeId

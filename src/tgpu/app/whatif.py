@@ -17,8 +17,8 @@ from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
 from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
-from tgpu.journal.past import Past, read_past
 from tgpu.journal.rebuild import Foresight
+from tgpu.journal.recorded_past import Past, read_past
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
 from tgpu.simulate.durations import span

@@ -140,7 +140,7 @@ Bounds = tuple[int | None, ...]
 def _journal_lines(
     journal: "Journal", bounds: Bounds, written: _Written, tell: "Tell | None"
 ) -> Iterator[bytes]:
-    from tgpu.journal.cut import cut
+    from tgpu.journal.excerpt import cut
 
     written.counts["events"] = 0
     for line, events in cut(journal, bounds[0], bounds[1], tell):
@@ -151,7 +151,7 @@ def _journal_lines(
 def _job_lines(
     journal: "Journal", bounds: Bounds, written: _Written, is_csv: bool, tell: "Tell | None"
 ) -> Iterator[bytes]:
-    from tgpu.journal.lives import Life
+    from tgpu.journal.job_histories import Life
     from tgpu.journal.trace import (
         Listing,
         csv_lines,

@@ -120,7 +120,7 @@ class SimulatedService:
         self, setting: "Setting", make: "Callable[[], Predictor]", history: Path | None
     ) -> "Setting":
         from tgpu.simulate.foresight import Foresight
-        from tgpu.simulate.past import read_past_jobs
+        from tgpu.simulate.past_jobs import read_past_jobs
 
         past = () if history is None else tuple(read_past_jobs(history))
         return replace(setting, foresight=Foresight(make, self.scheduling, past))

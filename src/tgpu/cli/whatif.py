@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tgpu.core.events import Scalar
     from tgpu.core.ids import TenantId
     from tgpu.core.node import Node
-    from tgpu.journal.past import Past
+    from tgpu.journal.recorded_past import Past
     from tgpu.journal.resimulate import Changes
 
 EPILOG = examples(

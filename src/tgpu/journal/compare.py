@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.units import GPU
-from tgpu.journal.past import NOTHING, Past
+from tgpu.journal.recorded_past import NOTHING, Past
 from tgpu.journal.resimulate import Resimulated
 from tgpu.simulate.measures import SHORTEST_MS, Spread, jain, spread
 

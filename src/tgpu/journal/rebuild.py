@@ -25,7 +25,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.meter import Meter, Meters
-from tgpu.core.neighbours import Begun, Lookout, Neighbours
+from tgpu.core.nearby_submissions import Begun, Lookout, Neighbours
 from tgpu.core.node import Node
 from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
 from tgpu.core.request_profile import RequestProfile

@@ -34,8 +34,8 @@ from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry
 from tgpu.core.tenant import Tenant
 from tgpu.journal.lines import Values
-from tgpu.journal.past import FOR_EVER, Past
 from tgpu.journal.rebuild import Foresight
+from tgpu.journal.recorded_past import FOR_EVER, Past
 
 # Cycles at one instant: each is made because jobs gave way in the one before.
 _MOST_ROUNDS: Final = 1_000

@@ -12,9 +12,9 @@ from tgpu.core.events import JobsSubmitted
 from tgpu.core.heat import Heat
 from tgpu.core.node import Node
 from tgpu.core.units import CPU, GPU, SECOND
+from tgpu.journal.job_histories import Life, Lives
 from tgpu.journal.lines import JOB, Journal
 from tgpu.journal.lines import Row as Line
-from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
 from tgpu.simulate.rows import Row, Rows
 from tgpu.simulate.world import ONE_POOL, Cluster

@@ -26,10 +26,10 @@ from tgpu.notices.words import (
     job_notice,
     problems_in,
 )
+from tgpu.service.budget_enforcement import Notice as BudgetReached
 from tgpu.service.feed import EventsGone, SlowReader, Subscription
 from tgpu.service.feed_event import FeedEvent
 from tgpu.service.service import Service
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.service.writer import Decision
 from tgpu.store.api import JobQuery, StoredJob
 

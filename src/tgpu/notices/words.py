@@ -9,8 +9,8 @@ from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.sla import missed_deadline
 from tgpu.core.units import SECOND
 from tgpu.notices.notice import Kind, Notice
+from tgpu.service.budget_enforcement import Notice as BudgetReached
 from tgpu.service.feed_event import FeedEvent
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.store.api import StoredJob
 from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import mask_text

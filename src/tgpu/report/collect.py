@@ -22,8 +22,8 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
 from tgpu.core.node import Node
+from tgpu.journal.job_histories import names_of
 from tgpu.journal.lines import JOB, SNAPSHOT, Journal, Row, Values
-from tgpu.journal.lives import names_of
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
 
 PRICE: Final = "billing.cost_per_gpu_hour"

@@ -15,7 +15,7 @@ from tgpu.core.events import Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, paused_ms
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import Lookout, Neighbours
 from tgpu.core.predict import (
     Facts,
     Forecast,

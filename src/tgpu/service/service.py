@@ -48,6 +48,17 @@ from tgpu.service.agent_nodes import AgentNodes
 from tgpu.service.agents import Agents
 from tgpu.service.attempts import Attempts, LaunchSettings
 from tgpu.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
+from tgpu.service.budget_enforcement import (
+    NOTICE,
+    SPEND,
+    USER_DAY,
+    Notice,
+    Notices,
+    notice_documents,
+    read_spends,
+    read_user_days,
+    stops,
+)
 from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
@@ -58,6 +69,7 @@ from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
 from tgpu.service.fencing import FenceMode, GpuFences
 from tgpu.service.gpu_choice import chosen_gpu
+from tgpu.service.gpu_monitor import Lookout
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_numbers import last_number
@@ -65,7 +77,6 @@ from tgpu.service.job_watch import WatchRules
 from tgpu.service.jobs import JobCommands, not_found
 from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
 from tgpu.service.log_sizes import LogSizes
-from tgpu.service.lookout import Lookout
 from tgpu.service.machines import Machine, hardware_of
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
@@ -85,17 +96,6 @@ from tgpu.service.selection import Selection
 from tgpu.service.selection_commands import Change, Changed, SelectionCommands
 from tgpu.service.settings_record import RecordedValues, record_settings
 from tgpu.service.sizes import Sizes
-from tgpu.service.spending import (
-    NOTICE,
-    SPEND,
-    USER_DAY,
-    Notice,
-    Notices,
-    notice_documents,
-    read_spends,
-    read_user_days,
-    stops,
-)
 from tgpu.service.tenants import TenantCommands
 from tgpu.service.urgent_stops import Cancelled, UrgentStops
 from tgpu.service.why import Reasons

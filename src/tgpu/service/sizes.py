@@ -19,7 +19,7 @@ from tgpu.core.model_size import (
 from tgpu.core.stages.place import allows_type
 from tgpu.core.state import State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text
-from tgpu.service.peaks import ModelPeaks, Peaks
+from tgpu.service.memory_history import ModelPeaks, Peaks
 from tgpu.service.size_table import read_size_table
 from tgpu.service.submission import SizeBy, Submission
 from tgpu.wire.system_words import system_words

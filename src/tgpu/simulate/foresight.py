@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tgpu.core.calibration import PastJob
 from tgpu.core.ids import DEFAULT_TENANT
 from tgpu.core.job import Job
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import Lookout, Neighbours
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policies.quickest import Tells
 from tgpu.core.predict import Forecast, Predictor

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.integration.api.http import an_api, error_of
 from tests.unit.service.eventually import eventually
 from tgpu.service.jobs_file import JobsFileSettings
-from tgpu.service.peaks import ModelPeaks, Run
+from tgpu.service.memory_history import ModelPeaks, Run
 
 
 async def test_a_size_is_answered_with_its_arithmetic() -> None:

@@ -18,7 +18,7 @@ from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app.replaying import replay
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import cut
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.replay import Target, Walk

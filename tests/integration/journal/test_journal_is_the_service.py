@@ -10,7 +10,7 @@ from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.core.plan import Plan
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import cut
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.replay import Step, Target, Walk, decided, differences, recorded

@@ -7,9 +7,9 @@ from tgpu.app import whatif
 from tgpu.app.whatif import compare, past_of
 from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.node import Gpu, Node
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import cut
 from tgpu.journal.lines import Journal
-from tgpu.journal.past import Past
+from tgpu.journal.recorded_past import Past
 from tgpu.journal.resimulate import Changes, Resimulated, resimulate
 
 EXACT = {

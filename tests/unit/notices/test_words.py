@@ -8,8 +8,8 @@ from tgpu.core.job import Detail
 from tgpu.core.lifecycle import JobState, Progress
 from tgpu.notices.notice import Kind
 from tgpu.notices.words import budget_notice, gpu_notice, job_notice
+from tgpu.service.budget_enforcement import Notice as BudgetReached
 from tgpu.service.feed_event import FeedEvent
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.store.api import StoredJob
 
 ALL = frozenset(kind.value for kind in Kind)

@@ -8,7 +8,7 @@ from tgpu.core.events import TenantSet
 from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.tenant import Tenant
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import cut
 from tgpu.journal.lines import Journal, header_line
 from tgpu.report.collect import Collected, collect
 from tgpu.report.figures import Series, capacity_ms, figures, step_of, use_by_gpu

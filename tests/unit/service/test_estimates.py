@@ -17,7 +17,6 @@ from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
 from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.service import estimates as module
-from tgpu.service.asking import ask
 from tgpu.service.bookings import Wish
 from tgpu.service.clock import WallClock
 from tgpu.service.estimates import EstimateSettings
@@ -25,6 +24,7 @@ from tgpu.service.feed import Subscription
 from tgpu.service.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.observer import Observer
 from tgpu.service.predictions import Predictions
+from tgpu.service.start_inquiries import ask
 from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000

@@ -13,9 +13,9 @@ from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.rest.why import in_words
 from tgpu.core.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
 from tgpu.core.job import Job
-from tgpu.core.sooner import Sooner
+from tgpu.core.start_sooner import Sooner
 from tgpu.core.units import SECOND
-from tgpu.service.asking import Question, ask
+from tgpu.service.start_inquiries import Question, ask
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,

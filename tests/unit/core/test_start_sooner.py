@@ -6,7 +6,7 @@ from tgpu.core.policies import order_policy
 from tgpu.core.projection import Run
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture
-from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from tgpu.core.start_sooner import Asked, Sooner, World, as_new, play, sooner
 from tgpu.core.state import State
 from tgpu.core.why.changes import ChangeKind
 

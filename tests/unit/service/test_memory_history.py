@@ -5,7 +5,7 @@ from tests.unit.service.world import Box, FailingStore, a_box, a_submission
 from tgpu.devices.api import GpuProcess
 from tgpu.engines.api import AttemptKey
 from tgpu.engines.fake import FakeEngine
-from tgpu.service.peaks import ModelPeaks, Run
+from tgpu.service.memory_history import ModelPeaks, Run
 from tgpu.service.submission import SizeBy
 from tgpu.store.memory import MemoryStore
 

@@ -27,8 +27,8 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.lifecycle import TERMINAL, Move
 from tgpu.core.node import Node
 from tgpu.core.predict import History, Predictor
+from tgpu.journal.job_histories import Life, Lives
 from tgpu.journal.lines import Journal, Values, header_line
-from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import Rebuilt, Tell, rebuild, snapshot_lines
 from tgpu.journal.replay import Step, Walk
 

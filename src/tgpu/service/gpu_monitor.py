@@ -16,8 +16,8 @@ from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_watch import JobWatch, WatchRules
 from tgpu.service.machines import Machine, hardware_of
+from tgpu.service.memory_history import Peaks
 from tgpu.service.observer import Observer
-from tgpu.service.peaks import Peaks
 from tgpu.service.sweep import Sweeper
 from tgpu.service.writer import Writer
 from tgpu.store.api import Store, StoreUnavailable

@@ -3,7 +3,7 @@
 from tests.builders import a_job
 from tgpu.core.job import class_of
 from tgpu.core.lifecycle import JobState, Progress
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import Lookout, Neighbours
 from tgpu.core.predict import Forecast, History
 
 HOUR = 3_600_000

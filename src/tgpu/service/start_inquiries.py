@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from tgpu.core.estimate import Estimate
 from tgpu.core.job import Job
-from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from tgpu.core.start_sooner import Asked, Sooner, World, as_new, play, sooner
 from tgpu.service.estimates import Estimates
 
 _STEPS: Final = 8  # of a run, before others get their turn
