@@ -22,7 +22,7 @@ from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
-from tgpu.core.projection import Projection, Run
+from tgpu.core.projection import Projection, RunLength
 from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
@@ -148,10 +148,10 @@ class Watching:
         here.told[job_id] = Announced(job_id, job.tenant_id, job.queue, now, at, p50, p90)
 
     def _foreseen(self, here: Partition, job_id: JobId, now: int) -> int:
-        def runs(job: Job, elapsed_ms: int) -> Run:
+        def runs(job: Job, elapsed_ms: int) -> RunLength:
             known = here.forecast.of_job(job, elapsed_ms, now)
             guessed = max(UNKNOWN_MS, 2 * elapsed_ms)
-            return Run(guessed if known is None else max(elapsed_ms, known.p50_ms))
+            return RunLength(guessed if known is None else max(elapsed_ms, known.p50_ms))
 
         state = state_of(picture(here.state, now, self._inner, {}, MOST_JOBS))
         context = CycleContext(SchedulingConfig(self._inner, self._rules), here.promises)

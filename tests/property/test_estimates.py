@@ -14,7 +14,7 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import Confidence, Facts, History, Level, by_its_own
-from tgpu.core.projection import Projection, Run
+from tgpu.core.projection import Projection, RunLength
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.wire.estimates_v1 import EstimateModel
 
@@ -57,12 +57,12 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
     for index, job in enumerate(running):
         start(state, job.job_id, index, at=began[job.job_id])
 
-    def runs(job: Job, elapsed_ms: int) -> Run:
+    def runs(job: Job, elapsed_ms: int) -> RunLength:
         known = facts(names.get(job.job_id, "other"), job.options.time_limit_ms)
         told = by_its_own(known, history.predict(known, elapsed_ms, NOW), elapsed_ms)
         if told is None:
-            return Run(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
-        return Run(max(elapsed_ms, told.p50_ms), by=told.confidence)
+            return RunLength(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
+        return RunLength(max(elapsed_ms, told.p50_ms), by=told.confidence)
 
     projection = Projection(
         state, NOW, CycleContext(SchedulingConfig(order_policy("priority"))), runs

@@ -18,7 +18,7 @@ from tgpu.core.tenant import OverBudget
 from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.rebuild import Foresight
-from tgpu.journal.recorded_past import Past, read_past
+from tgpu.journal.recorded_past import RecordedPast, read_past
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
 from tgpu.simulate.durations import span
@@ -27,7 +27,7 @@ from tgpu.wire.plurals import plural
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    past: Past
+    past: RecordedPast
     really: Figures
     simulated: Figures  # decided again with the settings of then
     changed: Figures | None  # None: nothing was to be changed
@@ -37,12 +37,12 @@ class Compared:
 
 def past_of(
     journal: Journal, since: int | None, until: int | None, tell: Tell | None = None
-) -> Past | None:
+) -> RecordedPast | None:
     return read_past(journal, lambda: predictor_for(journal), since, until, tell)
 
 
 def compare(
-    past: Past,
+    past: RecordedPast,
     changes: Changes = NO_CHANGES,
     overrides: Mapping[str, Scalar] | None = None,
     *,
@@ -80,7 +80,7 @@ def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
     return make
 
 
-def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
+def _notes(past: RecordedPast, settings: Settings) -> tuple[str, ...]:
     found = [
         "people would have submitted, cancelled and resized other jobs had they waited less or more"
     ]
@@ -107,7 +107,7 @@ def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stops(past: Past) -> list[bool]:
+def _stops(past: RecordedPast) -> list[bool]:
     ledger = past.beginning().state.ledger
     budgets = (use.tenant.budget for use in ledger.tenants.values())
     return [one is not None and one.action is OverBudget.STOP for one in budgets]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tgpu.core.events import Scalar
     from tgpu.core.ids import TenantId
     from tgpu.core.node import Node
-    from tgpu.journal.recorded_past import Past
+    from tgpu.journal.recorded_past import RecordedPast
     from tgpu.journal.resimulate import Changes
 
 EPILOG = examples(
@@ -177,7 +177,9 @@ def _overrides(
     return found
 
 
-def _changes(past: "Past", quotas: list[str], add: list[str], remove: list[str]) -> "Changes":
+def _changes(
+    past: "RecordedPast", quotas: list[str], add: list[str], remove: list[str]
+) -> "Changes":
     from tgpu.core.ids import NodeId
     from tgpu.journal.resimulate import Changes
 

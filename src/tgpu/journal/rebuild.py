@@ -25,7 +25,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.meter import Meter, Meters
-from tgpu.core.nearby_submissions import Begun, Lookout, Neighbours
+from tgpu.core.nearby_submissions import BegunJobs, NearbyRunTimes, NearbySubmissions
 from tgpu.core.node import Node
 from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
 from tgpu.core.request_profile import RequestProfile
@@ -74,8 +74,8 @@ class Foresight:
         self._forecast = Forecast(predictor)
         self.of_class = self._forecast.__call__
         self.left_ms = self._forecast.left_ms
-        self.neighbours = Neighbours()
-        self.lookout = Lookout(self._forecast, self.neighbours)
+        self.nearby_submissions = NearbySubmissions()
+        self.run_times = NearbyRunTimes(self._forecast, self.nearby_submissions)
 
     def learn(self, entry: Entry, event: JobMoved) -> None:
         before, after = entry.progress.state, event.progress
@@ -140,7 +140,7 @@ class Rebuilt:
         elif isinstance(event, JobMoved):
             entry = self.state.entry(event.job_id)
             if entry is not None:
-                self.foresight.neighbours.moved(entry.job, event.progress)
+                self.foresight.nearby_submissions.moved(entry.job, event.progress)
                 if event.progress.state in TERMINAL:
                     self.foresight.learn(entry, event)
         self.state.apply(event)
@@ -176,7 +176,7 @@ class Rebuilt:
         if found.settings is not None:
             self.settings = found.settings
         self.foresight.restore(found.learned)
-        self.foresight.neighbours.restore(found.begun)
+        self.foresight.nearby_submissions.restore(found.begun)
         self.at = found.at
         state.apply(TimePassed(found.at))
 
@@ -197,7 +197,7 @@ class _Snapshot(msgspec.Struct):
     settings: SettingsSet | None = None
     learned: list[Learned] = []  # how long jobs ran that ended before, the newest
     mix: RequestProfile | None = None
-    begun: list[Begun] = []  # what jobs submitted together tell of each other
+    begun: list[BegunJobs] = []  # what jobs submitted together tell of each other
     user_days: list[tuple[TenantId, str, Spend]] = []
 
 
@@ -237,7 +237,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         rebuilt.settings,
         list(rebuilt.foresight.learned),
         ledger.request_profile,
-        rebuilt.foresight.neighbours.kept(),
+        rebuilt.foresight.nearby_submissions.kept(),
         [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )
     yield b'{"snapshot":%s}\n' % msgspec.json.encode(found)

@@ -12,7 +12,7 @@ from tgpu.core.events import JobsSubmitted
 from tgpu.core.heat import Heat
 from tgpu.core.node import Node
 from tgpu.core.units import CPU, GPU, SECOND
-from tgpu.journal.job_histories import Life, Lives
+from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import JOB, Journal
 from tgpu.journal.lines import Row as Line
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
@@ -57,12 +57,12 @@ class Listing:
 def ended_lives(
     journal: Journal,
     listing: Listing,
-    wanted: Callable[[Life], bool] = lambda _: True,
+    wanted: Callable[[JobHistory], bool] = lambda _: True,
     tell: Tell | None = None,
-) -> Iterator[Life]:
+) -> Iterator[JobHistory]:
     """Jobs that are over and had GPUs, in the order in which they ended."""
-    over: list[Life] = []
-    lives = Lives(over.append)
+    over: list[JobHistory] = []
+    lives = JobHistories(over.append)
     for count, row in enumerate(journal.rows(), 1):
         if not row.seq:
             if row.kind == JOB:
@@ -74,7 +74,7 @@ def ended_lives(
         lives.take(row, event)
         if isinstance(event, JobsSubmitted) and listing.origin is None:
             for job in event.jobs:
-                if wanted(Life(job)):
+                if wanted(JobHistory(job)):
                     listing.came(job.submitted_at)
         for life in over:
             if life.first_start is None:
@@ -88,7 +88,7 @@ def ended_lives(
     listing.not_over = sum(wanted(life) for life in lives.live.values())
 
 
-def _restore(journal: Journal, lives: Lives, row: Line) -> Life:
+def _restore(journal: Journal, lives: JobHistories, row: Line) -> JobHistory:
     try:
         job, progress, _ = snapshot_job(row)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -96,7 +96,7 @@ def _restore(journal: Journal, lives: Lives, row: Line) -> Life:
     return lives.restore(job, progress, progress.started_at or job.submitted_at)
 
 
-def records(lives: Iterator[Life], listing: Listing) -> Iterator[Record]:
+def records(lives: Iterator[JobHistory], listing: Listing) -> Iterator[Record]:
     """Rows of a job list; its seconds are counted from the first submission."""
     for life in lives:
         since = listing.origin or 0

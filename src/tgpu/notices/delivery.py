@@ -26,7 +26,7 @@ from tgpu.notices.words import (
     job_notice,
     problems_in,
 )
-from tgpu.service.budget_enforcement import Notice as BudgetReached
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed import EventsGone, SlowReader, Subscription
 from tgpu.service.feed_event import FeedEvent
 from tgpu.service.service import Service
@@ -76,7 +76,7 @@ class Mark:
 
     seq: int
     problems: Mapping[str, Problems] = field(default_factory=dict)  # by node
-    budgets: Mapping[TenantId, BudgetReached] = field(default_factory=dict)
+    budgets: Mapping[TenantId, BudgetNotice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.sla import missed_deadline
 from tgpu.core.units import SECOND
 from tgpu.notices.notice import Kind, Notice
-from tgpu.service.budget_enforcement import Notice as BudgetReached
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed_event import FeedEvent
 from tgpu.store.api import StoredJob
 from tgpu.wire.gpu_names import gpu_name
@@ -111,7 +111,7 @@ def problems_in(event: FeedEvent) -> Problems:
     return found if isinstance(found, dict) else {}
 
 
-def budget_notice(tenant_id: TenantId, word: BudgetReached, at: int) -> Notice:
+def budget_notice(tenant_id: TenantId, word: BudgetNotice, at: int) -> Notice:
     used_up = word.percent >= 100
     did = "has used up its budget" if used_up else f"has used {word.percent} % of its budget"
     of = "in all" if word.window == "total" else f"of this {word.window}"

@@ -97,7 +97,7 @@ class Attempts:
         clock: Clock,
         settings: LaunchSettings,
         receipts: Receipts,
-        lookout: EndCheck | None = None,
+        gpu_monitor: EndCheck | None = None,
         sealer: Sealer,
         high_water: Callable[[], tuple[int, int]] = lambda: (0, 0),
         fences: GpuFences | None = None,
@@ -112,7 +112,7 @@ class Attempts:
         self._clock = clock
         self._settings = settings
         self._receipts = receipts
-        self._lookout = lookout
+        self._gpu_monitor = gpu_monitor
         self._sealer = sealer
         self._fences = fences
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
@@ -336,8 +336,8 @@ class Attempts:
         await self._forget([seen.key for seen in strange if seen.is_over])
         if not batch:
             return
-        if self._lookout is not None and any(s.phase in _RAN for s in batch):
-            await self._lookout.before_ends()
+        if self._gpu_monitor is not None and any(s.phase in _RAN for s in batch):
+            await self._gpu_monitor.before_ends()
         self._note_standing(batch)
         evidence = await self._engine.evidence(batch)
         evidence = await without_secrets(evidence, self._store, self._sealer)
@@ -388,14 +388,14 @@ class Attempts:
                 continue
             if seen.key.job_id in done:
                 continue
-            hardware = self._lookout.cause_of(entry) if self._lookout is not None else None
+            hardware = self._gpu_monitor.cause_of(entry) if self._gpu_monitor is not None else None
             moves = conclude(entry, seen, now, hardware, evidence.get(seen.key, NO_EVIDENCE))
             events += moves
             if moves:
                 done.add(seen.key.job_id)
             receipts += self._receipt(entry, moves)
-        if self._lookout is not None:
-            events += self._lookout.quarantine(state, events, now)
+        if self._gpu_monitor is not None:
+            events += self._gpu_monitor.quarantine(state, events, now)
         return Decision(None, events, documents=self._receipts.documents(receipts))
 
     def _receipt(self, entry: Entry, moves: Sequence[JobMoved]) -> list[Receipt]:

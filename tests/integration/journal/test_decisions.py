@@ -18,7 +18,7 @@ from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app.replaying import replay
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
-from tgpu.journal.excerpt import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.replay import Target, Walk
@@ -266,7 +266,7 @@ def test_who_decided_is_read_from_the_number_and_never_from_the_words() -> None:
 async def test_a_part_of_a_journal_keeps_the_numbers(tmp_path):
     lines, _, player, _ = await lived(tmp_path, {"database.kind": "memory"}, 5, 20, 1)
     middle = player.plans[10][0]
-    part = [line for line, _ in cut(Journal("test", lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lines), middle, None)]
     whole = {row["seq"]: row for row in rows_of(lines)}
     assert rows_of(part)
     assert all(whole[row["seq"]] == row for row in rows_of(part))

@@ -10,7 +10,7 @@ from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.core.plan import Plan
-from tgpu.journal.excerpt import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.replay import Step, Target, Walk, decided, differences, recorded
@@ -81,7 +81,7 @@ async def test_every_recorded_cycle_is_decided_again_as_it_was(settings, tmp_pat
 async def test_a_part_of_a_journal_goes_on_from_where_it_begins(settings, tmp_path):
     lived = await a_history(tmp_path, settings)
     middle = lived.plans[60][0]
-    part = [line for line, _ in cut(Journal("test", lived.lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lived.lines), middle, None)]
     journal = Journal("part", part)
     assert journal.header.after > 0
     assert len(part) < len(lived.lines)
@@ -98,7 +98,7 @@ async def test_a_journal_of_a_policy_that_services_had_once_is_read_and_replayed
     }
     lived = await a_history(tmp_path, config)
     middle = lived.plans[60][0]
-    part = [line for line, _ in cut(Journal("test", lived.lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lived.lines), middle, None)]
     # As it was written then, with what snapshots had for its rounds.
     old = [
         line.replace(b'"las"', b'"tiresias"').replace(

@@ -8,7 +8,7 @@ from tgpu.core.job import Detail
 from tgpu.core.lifecycle import JobState, Progress
 from tgpu.notices.notice import Kind
 from tgpu.notices.words import budget_notice, gpu_notice, job_notice
-from tgpu.service.budget_enforcement import Notice as BudgetReached
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed_event import FeedEvent
 from tgpu.store.api import StoredJob
 
@@ -105,5 +105,5 @@ def test_another_problem_of_the_same_gpu_is_news():
     [(80, "month", "has used 80 % of its budget of this month"), (100, "total", "in all")],
 )
 def test_a_budget_is_told_with_its_window(percent, window, words):
-    notice = budget_notice(TenantId("t"), BudgetReached(window, 5, percent, 1000), at=9)
+    notice = budget_notice(TenantId("t"), BudgetNotice(window, 5, percent, 1000), at=9)
     assert words in notice.text

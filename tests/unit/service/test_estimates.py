@@ -24,7 +24,7 @@ from tgpu.service.feed import Subscription
 from tgpu.service.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.observer import Observer
 from tgpu.service.predictions import Predictions
-from tgpu.service.start_inquiries import ask
+from tgpu.service.start_inquiries import forecast_start
 from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
@@ -299,7 +299,7 @@ async def test_a_question_changes_nothing() -> None:
         await a_queue(box, "a", "b")
         before = len(store.commits)
         jobs, _ = await box.service.jobs.rehearse(a_submission(options=LIMITED))
-        found = await ask(box.service.estimates, jobs)
+        found = await forecast_start(box.service.estimates, jobs)
         assert found.estimate is not None
         assert found.estimate.p50_at == 2 * HOUR
         assert len(store.commits) == before

@@ -63,7 +63,7 @@ class RankedJobs:
         rank, job, on = self._order.rank(entry), entry.job, self._on
         if self._highest is None or rank > self._highest:
             self._highest = rank
-        nodes = entry.had(self._now).on
+        nodes = entry.attained(self._now).on
         for node_id, millis in nodes:
             occupant = _Occupant(rank, job.job_id, entry, millis, job.request.gpu_millis, nodes)
             if node_id in on:

@@ -49,7 +49,7 @@ def why(state: State, entry: Entry, now: int, decide: Decide, policy: str = "") 
 
 def watch_classes(
     state: State, classes: Collection[JobClass], now: int, decide: Decide, policy: str = ""
-) -> "Outcome":
+) -> "CycleOutcome":
     """One cycle that is watched as it passes these by: for as many jobs as the reason of each is
     asked for, it is the one that `why` gives."""
     return _watch(state, Onlooker(classes), now, decide, policy)
@@ -95,12 +95,12 @@ def _watch(
     policy: str,
     *,
     is_asked: bool = True,
-) -> "Outcome":
+) -> "CycleOutcome":
     plan = decide(onlooker if is_asked else None)
     missed = [one for one in onlooker.classes if one not in onlooker.reasons] if is_asked else []
     if missed and plan.stopped_by is not None:
         _look_behind(state, missed, plan, onlooker, now)
-    return Outcome(state, plan, onlooker.reasons, policy)
+    return CycleOutcome(state, plan, onlooker.reasons, policy)
 
 
 def _look_behind(
@@ -123,7 +123,7 @@ def _look_behind(
             onlooker.cannot_start(job_class, JobId(""), trial, holds)
 
 
-class Outcome:
+class CycleOutcome:
     """What a cycle came to, for those who ask about one job or another."""
 
     def __init__(
