@@ -137,13 +137,13 @@ def test_the_end_of_those_in_its_way_makes_room(seed: int) -> None:
 def test_the_nearest_node_is_the_one_a_look_at_all_of_them_finds(seed: int) -> None:
     world = EveryRuleWorld(Random(seed)).live()
     world.submit()
-    books = world.state.ledger
-    everywhere = [books.node(node_id) for node_id in books.node_ids()]
+    ledger = world.state.ledger
+    everywhere = [ledger.node(node_id) for node_id in ledger.node_ids()]
     for entry in world.pending():
         job_class = entry.queue.job_class
-        found = explain_class(books, job_class)
+        found = explain_class(ledger, job_class)
         if found.code in ROOM:
-            assert found == no_room(books, everywhere, job_class)
+            assert found == no_room(ledger, everywhere, job_class)
 
 
 class Gate:

@@ -148,7 +148,7 @@ QueueName = tuple[TenantId, str]
 
 
 class Ledger:
-    """The books. `take` and `give` are exact inverses."""
+    """What is taken, and by whom. `take` and `give` are exact inverses."""
 
     def __init__(self) -> None:
         self.queues: dict[QueueName, QueueUse] = {}  # those that were made; others have no rules
@@ -383,15 +383,15 @@ class _Step(NamedTuple):
 class Trial:
     """Changes to a ledger that are put back: all of them when it ends, some by `undo`.
 
-        with Trial(books) as trial:
+        with Trial(ledger) as trial:
             trial.take(job, placement, until)
             …
 
     Reads go to the ledger itself, which shows the trial while it lasts.
     """
 
-    def __init__(self, books: Ledger) -> None:
-        self.books = books
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
         self._steps: list[_Step] = []
 
     def __enter__(self) -> Self:
@@ -406,12 +406,12 @@ class Trial:
         self.undo()
 
     def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
-        self.books.take(job, placement, until)
+        self.ledger.take(job, placement, until)
         self._steps.append(_Step(+1, Holding(job, placement, until)))
 
     def give(self, job: Job, placement: Placement) -> None:
-        holding = self.books.holding(job, placement)
-        self.books.give(job, placement)
+        holding = self.ledger.holding(job, placement)
+        self.ledger.give(job, placement)
         self._steps.append(_Step(-1, holding))
 
     def mark(self) -> int:
@@ -423,6 +423,6 @@ class Trial:
         while len(self._steps) > to:
             sign, holding = self._steps.pop()
             if sign > 0:
-                self.books.give(holding.job, holding.placement)
+                self.ledger.give(holding.job, holding.placement)
             else:
-                self.books.take(*holding)
+                self.ledger.take(*holding)

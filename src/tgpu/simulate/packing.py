@@ -156,18 +156,18 @@ def pack(
         state.apply(NodeSet(0, node))
     if mix is not None:
         state.apply(MixSet(0, mix))
-    books = state.ledger
+    ledger = state.ledger
     allocated = dropped = 0
     began = perf_counter()
     for number, request in enumerate(requests, 1):
         job = Job(JobId(str(number)), _TENANT, DEFAULT_PRIORITY, 0, request)
-        found = place(books, class_of(job))
+        found = place(ledger, class_of(job))
         if found is None:
             dropped += 1
         else:
-            books.take(job, found)
+            ledger.take(job, found)
             allocated += request.gpu_millis
         if tell is not None and number % _TELL_EVERY == 0:
             tell(_TELL_EVERY)
     seconds = perf_counter() - began
-    return Packed(seed, len(requests), dropped, allocated, books.gpu_millis(), seconds)
+    return Packed(seed, len(requests), dropped, allocated, ledger.gpu_millis(), seconds)

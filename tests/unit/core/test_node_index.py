@@ -22,13 +22,13 @@ def grouped(index: NodeIndex) -> dict[tuple[str, tuple[int, ...]], list[str]]:
 
 
 def test_nodes_alike_are_in_one_group_whichever_gpu_is_taken() -> None:
-    books = Ledger()
-    books.set_tenant(a_tenant())
+    ledger = Ledger()
+    ledger.set_tenant(a_tenant())
     for node_id in ("n2", "n0", "n1"):
-        books.set_node(a_node(node_id, 2))
-    books.take(a_job("a"), a_placement(0, node="n0"))
-    books.take(a_job("b"), a_placement(1, node="n2"))
-    assert grouped(books.index()) == {
+        ledger.set_node(a_node(node_id, 2))
+    ledger.take(a_job("a"), a_placement(0, node="n0"))
+    ledger.take(a_job("b"), a_placement(1, node="n2"))
+    assert grouped(ledger.index()) == {
         ("A100", (1000,)): ["n0", "n2"],
         ("A100", (1000, 1000)): ["n1"],
     }

@@ -36,7 +36,7 @@ _CONSOLIDATED: Final = PlacementRule.CONSOLIDATED  # at hand: looked up for ever
 
 
 def place(
-    books: Ledger,
+    ledger: Ledger,
     job_class: JobClass,
     view: View | None = None,
     among: Collection[NodeId] | None = None,
@@ -46,17 +46,17 @@ def place(
     `view` gives a node as this job must see it, less free than it is. It only rules out: how good
     a node is, is told by the node as it is. With `among`, only these nodes are looked at.
     """
-    tenant_use = books.tenant(job_class.tenant_id)
+    tenant_use = ledger.tenant(job_class.tenant_id)
     millis = job_class.request.gpu_millis
-    if books.request_profile is not None and among is None and goes_by_profile(job_class.request):
-        by_mix = books.profile_index()
+    if ledger.request_profile is not None and among is None and goes_by_profile(job_class.request):
+        by_mix = ledger.profile_index()
         if by_mix is not None:
-            return place_by_profile(books, by_mix, job_class.request, tenant_use, view)
+            return place_by_profile(ledger, by_mix, job_class.request, tenant_use, view)
     if among is None and _is_plain(job_class.request):
-        plain = _place_plainly(books, job_class.request, tenant_use)
-        if plain is None or view is None or _is_seen_as_is(books.nodes[plain.node_id], view):
+        plain = _place_plainly(ledger, job_class.request, tenant_use)
+        if plain is None or view is None or _is_seen_as_is(ledger.nodes[plain.node_id], view):
             return plain
-    search = _Search(books, job_class, view, among)
+    search = _Search(ledger, job_class, view, among)
     best: _Found | None = None
     for gpu_type in search.types():
         if over_type_quota(tenant_use, gpu_type, millis):
@@ -84,10 +84,10 @@ def _is_plain(request: Request) -> bool:
     )
 
 
-def _place_plainly(books: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
+def _place_plainly(ledger: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
     """What the search below finds, without all that it need not ask here."""
-    index, millis, wanted = books.index(), request.gpu_millis, request.gpu_type
-    shape = _plain_shape(millis, books.placement_rule is _CONSOLIDATED)
+    index, millis, wanted = ledger.index(), request.gpu_millis, request.gpu_type
+    shape = _plain_shape(millis, ledger.placement_rule is _CONSOLIDATED)
     best: Ranked | None = None
     for gpu_type in index.types() if wanted is None else (wanted,):
         if tenant_use.is_limited and over_type_quota(tenant_use, gpu_type, millis):
@@ -255,18 +255,18 @@ class _Search:
 
     def __init__(
         self,
-        books: Ledger,
+        ledger: Ledger,
         job_class: JobClass,
         view: View | None,
         among: Collection[NodeId] | None,
     ) -> None:
-        self._nodes = books.nodes
-        self._index: NodeIndex = books.index()
+        self._nodes = ledger.nodes
+        self._index: NodeIndex = ledger.index()
         self._request = request = job_class.request
         self._where = where = request.where
         self._view = view
         shape = shape_of(request)
-        if books.placement_rule is PlacementRule.CONSOLIDATED and not shape.spread:
+        if ledger.placement_rule is PlacementRule.CONSOLIDATED and not shape.spread:
             shape = shape._replace(tight=True)
         self._class = job_class
         self._asked = self._shape = shape

@@ -66,7 +66,7 @@ class Onlooker:
         self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
     ) -> None:
         if job_class in self.classes and job_class not in self.reasons:
-            self.reasons[job_class] = explain_class(trial.books, job_class, holds)
+            self.reasons[job_class] = explain_class(trial.ledger, job_class, holds)
             self.saw(job_class, trial, holds)
 
     def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:

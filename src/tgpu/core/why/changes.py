@@ -22,7 +22,7 @@ from tgpu.core.what_if import instead
 from tgpu.core.why.answer import Decide, Why
 
 MOST_CHANGES: Final = 40
-# Most changes are ruled out by a look at the books; these many are worth a whole cycle.
+# Most changes are ruled out by a look at the ledger; these many are worth a whole cycle.
 MOST_CYCLES: Final = 12
 
 # Nothing that its owner could ask for otherwise keeps these from starting.
@@ -105,25 +105,25 @@ def _may_start(state: State, job: Job, now: int) -> bool:
     return place(state.ledger, job_class) is not None
 
 
-def changes(books: Ledger, job: Job, why: Why, now: int) -> Iterator[RequestChange]:
+def changes(ledger: Ledger, job: Job, why: Why, now: int) -> Iterator[RequestChange]:
     """What could be asked for otherwise, the cheapest first; not tried yet."""
     if why.reason.code in _NO_HELP:
         return
-    yield from _other_queues(books, job)
+    yield from _other_queues(ledger, job)
     yield from _time_limits(job, why, now)
-    yield from _other_types(books, job)
+    yield from _other_types(ledger, job)
     yield from _fewer_conditions(job)
     if job.options.booking is not None:
         yield RequestChange(
             ChangeKind.BOOKING, replace(job, options=replace(job.options, booking=None))
         )
-    yield from _less_beside(books, job, why.reason)
+    yield from _less_beside(ledger, job, why.reason)
     yield from _fewer_workers(job)
     yield from _fewer_gpus(job)
 
 
-def _other_queues(books: Ledger, job: Job) -> Iterator[RequestChange]:
-    names = sorted(name for tenant_id, name in books.queues if tenant_id == job.tenant_id)
+def _other_queues(ledger: Ledger, job: Job) -> Iterator[RequestChange]:
+    names = sorted(name for tenant_id, name in ledger.queues if tenant_id == job.tenant_id)
     for name in names:
         if name != job.queue:
             yield RequestChange(ChangeKind.QUEUE, replace(job, queue=name))
@@ -151,15 +151,15 @@ def short_of(span_ms: int) -> int:
     return span_ms
 
 
-def _other_types(books: Ledger, job: Job) -> Iterator[RequestChange]:
+def _other_types(ledger: Ledger, job: Job) -> Iterator[RequestChange]:
     """Those with memory like the wanted one's first, and none smaller before a larger one."""
     request = job.request
     wanted = (request.gpu_type,) if request.gpu_type is not None else request.where.gpu_types
     if not wanted:
         return
     sizes: dict[str, int] = {}
-    for node_id in books.node_ids():
-        for gpu in books.node(node_id).node.gpus:
+    for node_id in ledger.node_ids():
+        for gpu in ledger.node(node_id).node.gpus:
             sizes[gpu.gpu_type] = max(gpu.mem_mib, sizes.get(gpu.gpu_type, 0))
     size = max((sizes.get(name, 0) for name in wanted), default=0)
     others = [(large < size, abs(large - size), name) for name, large in sizes.items()]
@@ -192,14 +192,14 @@ def _fewer_conditions(job: Job) -> Iterator[RequestChange]:
             yield RequestChange(ChangeKind.CONDITION, replace(job, request=without), name)
 
 
-def _less_beside(books: Ledger, job: Job, found: Reason) -> Iterator[RequestChange]:
+def _less_beside(ledger: Ledger, job: Job, found: Reason) -> Iterator[RequestChange]:
     """Less of what is beside the GPUs, and of their memory: what is left, or else a part of it."""
     request, workers = job.request, job.request.workers
     left = _left(found)
     for amount in _parts(request.mem_mib, left, workers):
         smaller = replace(request, mem_mib=amount)
         yield RequestChange(ChangeKind.MEMORY, replace(job, request=smaller))
-    for amount in _gpu_memories(books, request, left):
+    for amount in _gpu_memories(ledger, request, left):
         smaller = replace(request, gpu_mem_mib=amount)
         yield RequestChange(ChangeKind.GPU_MEMORY, replace(job, request=smaller))
     for amount in _parts(request.cpu_millis, left, workers * CPU):
@@ -222,14 +222,14 @@ def _parts(amount: int, left: int, unit: int) -> list[int]:
     return sorted((part for part in found if 0 < part < amount), reverse=True)
 
 
-def _gpu_memories(books: Ledger, request: Request, left: int) -> list[int]:
+def _gpu_memories(ledger: Ledger, request: Request, left: int) -> list[int]:
     if not request.gpu_mem_mib:
         return []
     each = memory_each(request)
     sizes = {
         gpu.mem_mib
-        for node_id in books.node_ids()
-        for gpu in books.node(node_id).node.gpus
+        for node_id in ledger.node_ids()
+        for gpu in ledger.node(node_id).node.gpus
         if gpu.mem_mib < each
     }
     amounts = {size * request.gpu_millis // GPU for size in sizes} | {left}

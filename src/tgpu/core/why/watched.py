@@ -86,5 +86,5 @@ class _Seen:
             return
         self.all.add(job_class)
         if len(self.reasons) < self._most:
-            found = explain_class(trial.books, job_class, holds)
+            found = explain_class(trial.ledger, job_class, holds)
             self.reasons[job_class] = (len(self.reasons), found)
