@@ -34,3 +34,14 @@ def test_every_folder_of_tests_is_a_package():
 def test_the_name_on_pypi_that_belongs_to_somebody_else_is_never_asked_for():
     asked = re.compile(r"\binstall '?gpu[-_]scheduler")
     assert [path for path, text in texts().items() if asked.search(text)] == []
+
+
+def test_a_public_class_of_core_and_service_has_a_name_of_its_own():
+    homes: dict[str, list[str]] = {}
+    for path in tracked_files():
+        module = path.relative_to(ROOT).as_posix()
+        if path.suffix == ".py" and module.startswith(("src/tgpu/core/", "src/tgpu/service/")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(module)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -20,7 +20,7 @@ from tgpu.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
-from tgpu.core.policies import BackfillPolicy
+from tgpu.core.policies import BackfillOrderPolicy
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.shortest import Shortest
 from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
@@ -289,7 +289,7 @@ def test_the_orders_take_their_numbers_from_the_settings(tmp_path: Path) -> None
     }
     settings = some_settings(tmp_path, scheduler=scheduler, database={"kind": "memory"})
     service = make_service(settings, tmp_path, detect("sim:1xA100"))
-    assert service.settings.scheduling.policy == BackfillPolicy(Shortest(9000))
+    assert service.settings.scheduling.policy == BackfillOrderPolicy(Shortest(9000))
     assert service.settings.scheduling.policies["priority"] == PriorityWithAging(5000, 2)
     assert service.state.meters.half_life_ms == 5_400_000
 

@@ -40,7 +40,7 @@ class OrderOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillPolicy:
+class BackfillOrderPolicy:
     """The order of another policy; who fits beside a larger job that cannot start may pass it."""
 
     name: ClassVar[str] = "backfill"
@@ -77,7 +77,7 @@ def order_policy(
         case "fifo":
             return Fifo()
         case "backfill":
-            return BackfillPolicy(order_policy(options.backfill_over, aging_seconds, options))
+            return BackfillOrderPolicy(order_policy(options.backfill_over, aging_seconds, options))
     raise ValueError(f"no scheduling policy {name!r}; there are: {', '.join(POLICY_NAMES)}")
 
 
