@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
-from tgpu.core.estimate import Accuracy, Announced, Spread, accuracy
+from tgpu.core.estimate import Accuracy, Announced, StartSpread, accuracy
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.plan import BackfillReservation, Plan
@@ -28,7 +28,7 @@ from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.jobs import Jobs, Limits
+from tgpu.simulate.jobs import Jobs, SimulatedLimits
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.traces import read_trace
 
@@ -75,7 +75,7 @@ class Partition:
 
     state: State
     forecast: Forecast = field(default_factory=lambda: Forecast(History()))
-    spread: Spread = field(default_factory=Spread)
+    spread: StartSpread = field(default_factory=StartSpread)
     ends: list[tuple[int, JobId, int]] = field(default_factory=list)
     told: dict[JobId, Announced] = field(default_factory=dict)
     seen: set[JobId] = field(default_factory=set)
@@ -196,7 +196,7 @@ class Measured:
 def measure(case: Case, directory: Path) -> Measured:
     path = directory / case.cluster
     cluster = read_cluster(str(path) if path.exists() else case.cluster, case.nodes)
-    jobs = Jobs(read_trace(directory / case.trace), cluster, Limits.NONE)
+    jobs = Jobs(read_trace(directory / case.trace), cluster, SimulatedLimits.NONE)
     watching = Watching(case, {one.job.job_id: one.run_ms for one in jobs.arrivals})
     began = perf_counter()
     simulate(jobs.arrivals, cluster, watching.setting(), show=watching.show)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_node, a_state, start
 from tgpu.cli.render.estimate import start_text, starts_in
 from tgpu.cli.render.words import instant_ms
-from tgpu.core.estimate import Announced, Basis, Estimate, Spread
+from tgpu.core.estimate import Announced, Basis, Estimate, StartSpread
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
@@ -78,9 +78,9 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
     assert projection.rests_on[waiting.job_id] is not None
 
 
-def a_spread(rng: Random) -> Spread:
+def a_spread(rng: Random) -> StartSpread:
     """Earlier jobs began much sooner or later than they were told."""
-    spread = Spread()
+    spread = StartSpread()
     for number in range(rng.choice((0, 19, 40))):
         foreseen, waited = rng.randint(1, 200) * MINUTE, rng.randint(0, 200) * MINUTE
         told = Announced(

@@ -15,9 +15,9 @@ from tgpu.app.scheduling import (
 from tgpu.core.events import Scalar
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
-from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
+from tgpu.journal.compare import ComparedFigures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
-from tgpu.journal.rebuild import Foresight
+from tgpu.journal.rebuild import RecordedForesight
 from tgpu.journal.recorded_past import RecordedPast, read_past
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
@@ -28,9 +28,9 @@ from tgpu.wire.plurals import plural
 @dataclass(frozen=True, slots=True)
 class Compared:
     past: RecordedPast
-    really: Figures
-    simulated: Figures  # decided again with the settings of then
-    changed: Figures | None  # None: nothing was to be changed
+    really: ComparedFigures
+    simulated: ComparedFigures  # decided again with the settings of then
+    changed: ComparedFigures | None  # None: nothing was to be changed
     cost_per_gpu_hour: float
     notes: tuple[str, ...]
 
@@ -73,7 +73,7 @@ def check_overrides(overrides: Mapping[str, Scalar]) -> None:
 
 
 def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
-    def make(values: Values | None, foresight: Foresight) -> SchedulingConfig:
+    def make(values: Values | None, foresight: RecordedForesight) -> SchedulingConfig:
         settings, _ = settings_of({**as_of_today(values or {}), **overrides})
         return scheduling_config(settings, foresight)
 

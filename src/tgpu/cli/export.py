@@ -13,7 +13,7 @@ from tgpu.cli.journals import (
     Config,
     Database,
     DataDir,
-    Source,
+    JournalSource,
     opened,
     parse_past,
     reading,
@@ -88,7 +88,7 @@ def export(
         raise bad_input("--format is of --jobs; the journal has one format only")
     if as_json and file is None:
         raise bad_input("--json tells what was written, so name a FILE")
-    source = Source(None, api_url, database, config, data_dir, commands)
+    source = JournalSource(None, api_url, database, config, data_dir, commands)
     wants_csv = format is ListFormat.CSV or (format is None and ".csv" in _suffixes(file))
     with opened(source) as journal, reading(journal.header.last_seq) as tell, _target(file) as out:
         written = _Written()

@@ -14,14 +14,14 @@ from typing import Final
 
 from tgpu.core.ids import TenantId
 from tgpu.core.job import JobClass
-from tgpu.core.ledger import Ledger, Pool, TenantUse
+from tgpu.core.ledger import CohortPool, Ledger, TenantUse
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.tenant import Tenant
 
-_EMPTY: Final = Pool()
+_EMPTY: Final = CohortPool()
 
 
-def pool_of(ledger: Ledger, cohort: str) -> Pool:
+def pool_of(ledger: Ledger, cohort: str) -> CohortPool:
     return ledger.pools.get(cohort, _EMPTY)
 
 

@@ -117,7 +117,7 @@ def _add_to(amounts: dict[str, int], name: str, amount: int) -> None:
 
 
 @dataclass(slots=True)
-class Pool:
+class CohortPool:
     """What the members of a cohort can lend each other, and what is out of it; see `cohort.py`."""
 
     size: int = 0
@@ -157,7 +157,7 @@ class Ledger:
         self.reporting: dict[NodeId, Node] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
-        self.pools: dict[str, Pool] = {}  # by cohort
+        self.pools: dict[str, CohortPool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         # Users who start nothing for the rest of the day.
         self.over_day: dict[tuple[TenantId, str], Reason] = {}
@@ -332,7 +332,7 @@ class Ledger:
             members = self.cohorts.setdefault(tenant.cohort, [])
             members.append(tenant.tenant_id)
             members.sort()
-            pool = self.pools.setdefault(tenant.cohort, Pool())
+            pool = self.pools.setdefault(tenant.cohort, CohortPool())
             pool.add(self.tenants[tenant.tenant_id], +1)
 
     def _leave_cohort(self, tenant: Tenant) -> None:

@@ -46,7 +46,7 @@ from tgpu.core.lifecycle import (
 from tgpu.core.meter import Meter, Meters, Owner
 from tgpu.core.queue import ClassQueue, WaitingQueue
 from tgpu.core.tenant import TenantQueue
-from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage
 from tgpu.core.user_days import UserDays
 
 # Names at hand: those of an enum are looked up each time, and this is the path of every job.
@@ -94,7 +94,7 @@ class State:
         self.ledger = Ledger()
         self.waiting = WaitingQueue()
         self.counts: Counter[JobState] = Counter()
-        self.usage: dict[QueueName, Usage] = {}  # of all time, by tenant and queue
+        self.usage: dict[QueueName, GpuTimeUsage] = {}  # of all time, by tenant and queue
         self.budgets = Budgets()
         self.user_days = UserDays()
         self.meters = Meters()  # GPU time of late, by tenant and user

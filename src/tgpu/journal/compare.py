@@ -9,7 +9,7 @@ from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.units import GPU
 from tgpu.journal.recorded_past import NOTHING, RecordedPast
 from tgpu.journal.resimulate import Resimulated
-from tgpu.simulate.measures import SHORTEST_MS, Spread, jain, spread
+from tgpu.simulate.measures import SHORTEST_MS, Distribution, jain, spread
 
 _GPU_HOUR: Final = GPU * 3_600_000
 
@@ -30,7 +30,7 @@ class Course(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TenantFigures:
+class ComparedTenantFigures:
     tenant: str
     jobs: int
     mean_wait_s: float
@@ -40,11 +40,11 @@ class TenantFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ComparedFigures:
     jobs: int  # that came, or were waiting
     started: int
     ended: int
-    wait_s: Spread  # until the first start; of those that wait still, so far
+    wait_s: Distribution  # until the first start; of those that wait still, so far
     gpu_hours: float
     offered_gpu_hours: float
     use_percent: float
@@ -52,7 +52,7 @@ class Figures:
     lost_gpu_hours: float
     cost: float
     fairness: float  # Jain's index over the tenants' mean slowdowns; 1: all alike
-    tenants: tuple[TenantFigures, ...]
+    tenants: tuple[ComparedTenantFigures, ...]
 
 
 def as_it_was(past: RecordedPast) -> list[Course]:
@@ -98,7 +98,7 @@ def as_it_went(past: RecordedPast, lived: Resimulated) -> list[Course]:
 
 def figures(
     past: RecordedPast, courses: Sequence[Course], offered: int, cost_per_hour: float
-) -> Figures:
+) -> ComparedFigures:
     counted = [course for course in courses if _counts(past, course.job_id)]
     used = sum(course.held_ms * course.gpu_millis for course in courses)
     by_tenant: dict[str, list[Course]] = {}
@@ -108,7 +108,7 @@ def figures(
     slowdowns: dict[str, list[float]] = {}
     for course in counted:
         slowdowns.setdefault(course.tenant, []).append(_slowdown(past, course))
-    return Figures(
+    return ComparedFigures(
         jobs=len(counted),
         started=sum(course.first_start is not None for course in counted),
         ended=sum(course.ended_at is not None for course in counted),
@@ -145,11 +145,13 @@ def _slowdown(past: RecordedPast, course: Course) -> float:
     return max(1.0, (ended - course.submitted_at) / max(course.run_ms, SHORTEST_MS))
 
 
-def _tenant(past: RecordedPast, name: str, courses: Sequence[Course], used: int) -> TenantFigures:
+def _tenant(
+    past: RecordedPast, name: str, courses: Sequence[Course], used: int
+) -> ComparedTenantFigures:
     waits = [_wait_ms(past, course) for course in courses if _counts(past, course.job_id)]
     own = sum(course.held_ms * course.gpu_millis for course in courses)
     found = spread(waits)
-    return TenantFigures(
+    return ComparedTenantFigures(
         name,
         len(waits),
         found.mean,

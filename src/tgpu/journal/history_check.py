@@ -17,7 +17,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import MOVES, PENDING, PLACED, JobState, Move, Progress
 from tgpu.core.node import Part, Placement
 from tgpu.core.units import GPU
-from tgpu.engines.api import Run
+from tgpu.engines.api import RecordedStart
 
 _Gpu = tuple[str, int]  # node, index
 _Attempt = tuple[str, int]  # job, number
@@ -27,7 +27,7 @@ _FAR: Final = 2**62
 
 def check_history(
     events: Iterable[Event],
-    runs: Sequence[Run] = (),
+    runs: Sequence[RecordedStart] = (),
     *,
     acknowledged: Iterable[str] = (),
     is_settled: bool = False,
@@ -143,7 +143,7 @@ def _lost_jobs(books: _Books, acknowledged: Iterable[str]) -> Iterator[str]:
             yield f"job {job_id} is {progress.state} on no GPUs that are on record"
 
 
-def _wrong_starts(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _wrong_starts(books: _Books, runs: Sequence[RecordedStart]) -> Iterator[str]:
     starts = Counter((run.key.job_id, run.key.attempt) for run in runs)
     for (job_id, attempt), count in starts.items():
         if count > 1:
@@ -152,7 +152,7 @@ def _wrong_starts(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
             yield f"attempt {attempt} of job {job_id} ran, and nobody had decided it"
 
 
-def _shared_gpus(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _shared_gpus(books: _Books, runs: Sequence[RecordedStart]) -> Iterator[str]:
     """By the engine's own clock: from its starts to its ends, on the GPUs that it says."""
     uses: Mapping[_Gpu, list[tuple[int, int, str]]] = defaultdict(list)
     for run in runs:
@@ -172,14 +172,14 @@ def _shared_gpus(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
                 yield f"GPU {gpu[1]} of node {gpu[0]} had job {job_id} on it too, from {at} on"
 
 
-def _parts(books: _Books, run: Run) -> Sequence[Part]:
+def _parts(books: _Books, run: RecordedStart) -> Sequence[Part]:
     if run.place is not None:
         return run.place.parts
     placement = books.placements.get((run.key.job_id, run.key.attempt))
     return () if placement is None else placement.parts()
 
 
-def _disagreements(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _disagreements(books: _Books, runs: Sequence[RecordedStart]) -> Iterator[str]:
     alive = {(run.key.job_id, run.key.attempt) for run in runs if run.is_alive}
     wanted = {
         (str(job_id), progress.attempt)

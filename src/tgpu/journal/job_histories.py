@@ -10,7 +10,7 @@ from tgpu.core.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubm
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
-from tgpu.journal.lines import Row
+from tgpu.journal.lines import JournalLine
 from tgpu.store import event_codec
 
 
@@ -79,7 +79,7 @@ class JobHistories:
         self.live: dict[JobId, JobHistory] = {}
         self._over = over
 
-    def take(self, row: Row, event: Event) -> None:
+    def take(self, row: JournalLine, event: Event) -> None:
         if isinstance(event, JobsSubmitted):
             names = names_of(row.payload)
             for job in event.jobs:

@@ -31,8 +31,8 @@ from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, run
 from tgpu.core.request_profile import RequestProfile
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
-from tgpu.journal.lines import JOB, SNAPSHOT, Journal, Row, Values
+from tgpu.core.usage import GpuTimeUsage
+from tgpu.journal.lines import JOB, SNAPSHOT, Journal, JournalLine, Values
 from tgpu.store import event_codec
 
 HALF_LIFE: Final = "scheduler.fair_share_half_life_hours"
@@ -65,7 +65,7 @@ class Learned(NamedTuple):
 MOST_LEARNED: Final = 20_000
 
 
-class Foresight:
+class RecordedForesight:
     """How long jobs will run, as was known then: learned from the ends that were before."""
 
     def __init__(self, predictor: Predictor) -> None:
@@ -98,12 +98,12 @@ class Rebuilt:
     def __init__(self, journal: Journal, predictor: Predictor | None = None) -> None:
         self.state = State()
         self.settings: SettingsSet | None = None  # in force; None: not on record
-        self.foresight = Foresight(predictor or History())
+        self.foresight = RecordedForesight(predictor or History())
         self.seq = journal.header.after
         self.at = 0  # the latest instant that was heard of
         self._journal = journal
 
-    def take(self, row: Row, event: Event | None = None) -> None:
+    def take(self, row: JournalLine, event: Event | None = None) -> None:
         """Raises BadInput where the row does not fit to those before it."""
         try:
             if row.kind == SNAPSHOT:
@@ -189,7 +189,7 @@ class _Snapshot(msgspec.Struct):
     queues: list[TenantQueue]
     nodes: list[Node]
     bookings: list[AdvanceReservation]
-    usage: list[tuple[TenantId, str, Usage]]
+    usage: list[tuple[TenantId, str, GpuTimeUsage]]
     half_life_ms: int
     meters: list[tuple[TenantId, str | None, int, int, int]]
     spends: dict[TenantId, Spend]
@@ -208,7 +208,7 @@ class _SnapshotJob(msgspec.Struct):
     unsatisfiable: str | None = msgspec.field(default=None, name="doom")
 
 
-def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
+def snapshot_job(row: JournalLine) -> tuple[Job, Progress, str | None]:
     """A job of a snapshot, how it stood, and why it can never start if so."""
     found = msgspec.json.decode(row.payload, type=_SnapshotJob)
     event = event_codec.decode_event("jobs_submitted", bytes(found.submission))

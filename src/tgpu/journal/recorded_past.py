@@ -30,7 +30,7 @@ from tgpu.core.predict import History, Predictor
 from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import Journal, Values, header_line
 from tgpu.journal.rebuild import Rebuilt, Tell, rebuild, snapshot_lines
-from tgpu.journal.replay import Step, Walk
+from tgpu.journal.replay import JournalWalk, Step
 
 FOR_EVER: Final = 1 << 60  # ms: longer than any journal
 
@@ -106,7 +106,7 @@ def read_past(
     tell: Tell | None = None,
 ) -> RecordedPast | None:
     """None where nothing happened in between."""
-    walk = Walk(journal, predictor(), tell)
+    walk = JournalWalk(journal, predictor(), tell)
     reader: _Reader | None = None
     over: list[JobHistory] = []
     lives = JobHistories(over.append)

@@ -34,7 +34,7 @@ from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry
 from tgpu.core.tenant import Tenant
 from tgpu.journal.lines import Values
-from tgpu.journal.rebuild import Foresight
+from tgpu.journal.rebuild import RecordedForesight
 from tgpu.journal.recorded_past import FOR_EVER, RecordedPast
 
 # Cycles at one instant: each is made because jobs gave way in the one before.
@@ -48,7 +48,7 @@ Tell = Callable[[int], None]
 
 
 # The scheduling that follows from settings, with what is known of run times.
-MakeScheduling = Callable[[Values | None, Foresight], SchedulingConfig]
+MakeScheduling = Callable[[Values | None, RecordedForesight], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)

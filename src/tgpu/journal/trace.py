@@ -13,10 +13,9 @@ from tgpu.core.heat import Heat
 from tgpu.core.node import Node
 from tgpu.core.units import CPU, GPU, SECOND
 from tgpu.journal.job_histories import JobHistories, JobHistory
-from tgpu.journal.lines import JOB, Journal
-from tgpu.journal.lines import Row as Line
+from tgpu.journal.lines import JOB, Journal, JournalLine
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
-from tgpu.simulate.rows import Row, Rows
+from tgpu.simulate.rows import TraceRow, TraceRows
 from tgpu.simulate.world import ONE_POOL, Cluster
 
 COLUMNS: Final = (
@@ -88,7 +87,7 @@ def ended_lives(
     listing.not_over = sum(wanted(life) for life in lives.live.values())
 
 
-def _restore(journal: Journal, lives: JobHistories, row: Line) -> JobHistory:
+def _restore(journal: Journal, lives: JobHistories, row: JournalLine) -> JobHistory:
     try:
         job, progress, _ = snapshot_job(row)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -140,18 +139,18 @@ def ndjson_lines(rows: Iterator[Record]) -> Iterator[bytes]:
         yield msgspec.json.encode({k: v for k, v in row.items() if v != ""}) + b"\n"
 
 
-def read_rows(journal: Journal, tell: Tell | None = None) -> Rows:
+def read_rows(journal: Journal, tell: Tell | None = None) -> TraceRows:
     """The jobs as the simulator takes them, from the first submission on."""
     listing = Listing()
     lives = list(ended_lives(journal, listing, tell=tell))
     lives.sort(key=lambda life: (life.job.submitted_at, life.job.job_id))
     first = lives[0].job.submitted_at if lives else 0
-    rows = Rows(journal.name, "journal", left_out=listing.not_over + listing.never_ran)
+    rows = TraceRows(journal.name, "journal", left_out=listing.not_over + listing.never_ran)
     for number, life in enumerate(lives, 1):
         job, request = life.job, life.job.request
         types = (request.gpu_type,) if request.gpu_type else request.where.gpu_types
         rows.jobs.append(
-            Row(
+            TraceRow(
                 number,
                 job.job_id,
                 job.submitted_at - first,

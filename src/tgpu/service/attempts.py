@@ -23,15 +23,15 @@ from tgpu.core.state import Entry, State
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
+    AttemptLimits,
     Binding,
     Engine,
     EngineUnavailable,
     Launch,
-    Limits,
-    Notice,
     Observation,
     Phase,
     Place,
+    PreemptionNotice,
 )
 from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
@@ -43,7 +43,7 @@ from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.reconciler import beliefs, classify
-from tgpu.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse, is_themselves
+from tgpu.service.run_as import NOT_SHARED, JobUsers, RunAsRules, UidsInUse, is_themselves
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.strangers import Strangers
 from tgpu.service.writer import Decision, Writer
@@ -66,7 +66,7 @@ class LaunchSettings:
     checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it gives way
     run_as: RunAsRules = NOT_SHARED
     script_folders: tuple[str, ...] = ()  # that the scripts of jobs must lie in; none: anywhere
-    limits: Limits = NO_LIMITS
+    limits: AttemptLimits = NO_LIMITS
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
     log_limit_mib: int | None = None  # of each log, for jobs that ask for less or none
@@ -116,11 +116,11 @@ class Attempts:
         self._sealer = sealer
         self._fences = fences
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
-        self._to_stop: dict[AttemptKey, Notice | None] = {}
+        self._to_stop: dict[AttemptKey, PreemptionNotice | None] = {}
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        self._run_as = RunAs(state, settings.run_as)
+        self._run_as = JobUsers(state, settings.run_as)
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
@@ -200,14 +200,14 @@ class Attempts:
                 if self._to_stop.get(key) == notice:  # else it was cancelled meanwhile
                     self._to_stop.pop(key, None)
 
-    def _notice(self, entry: Entry | None) -> Notice | None:
+    def _notice(self, entry: Entry | None) -> PreemptionNotice | None:
         """What a job gets before TERM: only one that gives way and asked for another signal."""
         if entry is None or entry.progress.gives_way_to is None:
             return None
         number = entry.job.options.checkpoint_signal
         if number is None or number == signal.SIGTERM:
             return None
-        return Notice(number, self._settings.checkpoint_ms)
+        return PreemptionNotice(number, self._settings.checkpoint_ms)
 
     async def _launch(self, keys: list[AttemptKey]) -> None:
         wanted = {JobId(key.job_id): key for key in keys}

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from tgpu.core.estimate import Announced, Basis, Estimate, Spread, Tail, is_news
+from tgpu.core.estimate import Announced, Basis, Estimate, StartSpread, Tail, is_news
 from tgpu.core.events import Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
@@ -84,7 +84,7 @@ class Estimates(Observer):
         self.settings = settings
         self._feed = feed
         self._scored_to = scored
-        self._spread = Spread()
+        self._spread = StartSpread()
         self._found: dict[JobId, Estimate] = {}
         self._tail: Tail | None = None
         self._told: dict[JobId, Estimate] = {}  # what watchers heard last

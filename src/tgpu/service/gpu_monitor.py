@@ -10,7 +10,7 @@ from tgpu.core.errors import Unavailable
 from tgpu.core.events import Event, NodeSet
 from tgpu.core.state import Entry, State
 from tgpu.devices.api import STALE, Snapshot
-from tgpu.service.adoption import Adoption
+from tgpu.service.adoption import ProcessAdoption
 from tgpu.service.clock import Clock
 from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import Hardware
@@ -53,7 +53,7 @@ class GpuMonitor:
         self._clock = clock
         self._observer = observer
         self._sweeper = Sweeper(grace_seconds)
-        self.adoption = Adoption(self._hardware, writer, clock)
+        self.adoption = ProcessAdoption(self._hardware, writer, clock)
         self.jobs = JobWatch(self.known_hardware, rules)
         self.memory_history = MemoryHistory(self.known_hardware)
 

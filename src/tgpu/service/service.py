@@ -89,7 +89,7 @@ from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.rerun_selection import RerunSelections
-from tgpu.service.run_as import RunAs
+from tgpu.service.run_as import JobUsers
 from tgpu.service.sealing import KEY_BYTES, Sealer
 from tgpu.service.sealing_key import key_is_recorded
 from tgpu.service.selection import Selection
@@ -100,7 +100,7 @@ from tgpu.service.tenants import TenantCommands
 from tgpu.service.urgent_stops import Cancelled, UrgentStops
 from tgpu.service.why import Reasons
 from tgpu.service.writer import Decision, StateApart, Writer
-from tgpu.store.api import Decider, JobQuery, Loaded, Store, StoredJob, StoreUnavailable
+from tgpu.store.api import Decider, JobQuery, LoadedState, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
 
@@ -251,7 +251,7 @@ class Service:
                 fences=self.fences,
             )
             hardware.ownership.strangers = self._attempts.strangers.running.keys
-        self.run_as = RunAs(self.state, settings.launch.run_as)
+        self.run_as = JobUsers(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
             self.state, self.gpu_monitor.memory_history, settings.size_table, settings.step_millis
@@ -374,7 +374,7 @@ class Service:
             self._spawn("jobs file", self._keep_reading_jobs_file)
             self._spawn("jobs file events", self.jobs_file.follow)
 
-    async def _find_partner(self, loaded: Loaded) -> int:
+    async def _find_partner(self, loaded: LoadedState) -> int:
         """Before anything else is read, mended or started: the highest job number so far."""
         if self.engine is None or self._attempts is None:
             return loaded.last_number
@@ -386,7 +386,7 @@ class Service:
         )
         return number
 
-    async def _restore(self, loaded: Loaded) -> None:
+    async def _restore(self, loaded: LoadedState) -> None:
         """The state as the store has it, at the time it had."""
         for tenant in loaded.tenants:
             self.state.apply(TenantSet(0, tenant))

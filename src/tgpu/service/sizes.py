@@ -10,8 +10,8 @@ from tgpu.core.job import Request
 from tgpu.core.model_size import (
     NO_TABLE,
     Size,
+    SizeSource,
     SizeTable,
-    Source,
     learned_size,
     model_of,
     size_of,
@@ -82,7 +82,7 @@ class Sizes:
                 remedy = "the command names no model: it needs --llm or --model, or a gpu_count"
                 raise InvalidRequest("size_by", str(submission.size_by), remedy)
             default = self.table().default
-            size = Size(default, Source.DEFAULT, ("the command names no model",))
+            size = Size(default, SizeSource.DEFAULT, ("the command names no model",))
         else:
             found = self.look(model, submission.request)
             size = found.best if learned else found.size

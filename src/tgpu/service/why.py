@@ -34,7 +34,7 @@ class DryRun(Protocol):
     def __call__(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan: ...
 
 
-class Gate(Protocol):
+class ClassGate(Protocol):
     name: str
     refused: frozenset[JobClass]
 
@@ -58,7 +58,7 @@ class Reasons:
     def __init__(
         self,
         state: State,
-        gate: Gate,
+        gate: ClassGate,
         policy: Policy,
         policies: Mapping[str, OrderPolicy],
         dry_run: DryRun,

@@ -17,7 +17,7 @@ Configure = Callable[["Learner"], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class SimulatedForesight:
     """How to predict; each partition learns by itself, as a cluster of its own."""
 
     make: Callable[[], Predictor]
@@ -46,7 +46,7 @@ def by_what_is_learned(
 class Learner:
     """What one partition knows of how long jobs run."""
 
-    def __init__(self, foresight: Foresight, before: int) -> None:
+    def __init__(self, foresight: SimulatedForesight, before: int) -> None:
         """Only what was submitted before this instant counts as the past."""
         self._forecast = Forecast(foresight.make())
         self._nearby_submissions = NearbySubmissions()

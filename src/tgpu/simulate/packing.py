@@ -22,7 +22,7 @@ from tgpu.core.stages.place import place
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import MOST_GPUS, Refused, whole
 from tgpu.simulate.traces import open_text
 
@@ -69,7 +69,7 @@ def read_pods(path: Path) -> list[Pod]:
         if missing:
             text = f"this column is missing; there are: {', '.join(columns) or 'none'}"
             raise BadInput(
-                path.name, [Problem(1, name, text, "missing column") for name in missing]
+                path.name, [InputProblem(1, name, text, "missing column") for name in missing]
             )
         return _pods(path.name, table)
 
@@ -77,18 +77,18 @@ def read_pods(path: Path) -> list[Pod]:
 def _pods(file: str, table: "csv.DictReader[str]") -> list[Pod]:
     pods: dict[str, Pod] = {}
     known: dict[Request, Request] = {}  # thousands are alike
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     for row in table:
         try:
             pod = _pod(row)
             if pod.name in pods:
                 raise Refused("name", f"{pod.name} is there twice", "duplicate id")
         except Refused as error:
-            problems.append(Problem(table.line_num, error.column, error.text, error.kind))
+            problems.append(InputProblem(table.line_num, error.column, error.text, error.kind))
             continue
         pods[pod.name] = Pod(pod.name, known.setdefault(pod.request, pod.request))
     if not problems and not any(pod.request.gpu_millis for pod in pods.values()):
-        problems.append(Problem(1, "num_gpu", "nobody in it wants a GPU", "no data"))
+        problems.append(InputProblem(1, "num_gpu", "nobody in it wants a GPU", "no data"))
     if problems:
         raise BadInput(file, problems)
     return list(pods.values())

@@ -23,7 +23,7 @@ from tgpu.core.node_index import (
     in_order,
     kinds_of,
 )
-from tgpu.core.packing import Cells, Picks, Score, Shape, capacity, count_workers, fit
+from tgpu.core.packing import Cells, GpuShape, Picks, Score, capacity, count_workers, fit
 from tgpu.core.rules import PlacementRule
 from tgpu.core.stages.admit import over_type_quota
 from tgpu.core.stages.place_by_profile import goes_by_profile, place_by_profile
@@ -103,8 +103,8 @@ def _place_plainly(ledger: Ledger, request: Request, tenant_use: TenantUse) -> P
 
 
 @lru_cache(1024)
-def _plain_shape(millis: int, tight: bool) -> Shape:
-    return Shape(millis, tight=tight)
+def _plain_shape(millis: int, tight: bool) -> GpuShape:
+    return GpuShape(millis, tight=tight)
 
 
 def _first(found: Ranked) -> tuple[Score, NodeId, str]:
@@ -176,10 +176,10 @@ def allows_type(request: Request, gpu_type: str) -> bool:
     return not request.where.gpu_types or gpu_type in request.where.gpu_types
 
 
-def shape_of(request: Request) -> Shape:
+def shape_of(request: Request) -> GpuShape:
     where = request.where
     each = max(memory_each(request), where.gpu_mem_each_mib)
-    return Shape(request.gpu_millis // request.workers, each, where.same_island, where.spread)
+    return GpuShape(request.gpu_millis // request.workers, each, where.same_island, where.spread)
 
 
 def gpus_touched(request: Request) -> int:
@@ -196,7 +196,7 @@ def pick_shares(free: list[tuple[Gpu, int]], gpu_millis: int) -> tuple[Share, ..
     """Which of these GPUs of one type, each with what is free of it; None where it cannot be."""
     taken = {gpu.index: GPU - millis for gpu, millis in free}
     cells, indexes = cells_of(kinds_of(gpu for gpu, _ in free), taken)
-    found = fit(cells, Shape(gpu_millis))
+    found = fit(cells, GpuShape(gpu_millis))
     return None if found is None else _shares(found.workers[0], indexes)
 
 
@@ -209,7 +209,7 @@ def _allowed(node: Node, request: Request, gpu_type: str) -> list[Gpu]:
     ]
 
 
-def _allows_gpu(node: Node, gpu: Gpu, request: Request, shape: Shape) -> bool:
+def _allows_gpu(node: Node, gpu: Gpu, request: Request, shape: GpuShape) -> bool:
     if not request.where.allows_gpu(node.node_id, gpu.index):
         return False
     if gpu.mem_mib < shape.mem_each_mib:
@@ -510,7 +510,7 @@ def _first_gpu(shares: tuple[Share, ...]) -> list[tuple[int, int]]:
 
 
 def _ranked(
-    groups: Collection[Group], shape: Shape, workers: int
+    groups: Collection[Group], shape: GpuShape, workers: int
 ) -> Iterator[tuple[Score, NodeId, Group]]:
     """The nodes of groups by how good they are for so many workers, then by id."""
     by_score: dict[Score, list[Group]] = {}

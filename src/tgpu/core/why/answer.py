@@ -19,7 +19,7 @@ from tgpu.core.why.blockers import Blocker, by_reason, in_the_way
 Decide = Callable[[CycleObserver | None], Plan]
 
 
-class Kept(NamedTuple):
+class KeptPlace(NamedTuple):
     """From then on a place that the job could have is kept for somebody."""
 
     at: int
@@ -32,7 +32,7 @@ class Why:
     plan: Plan  # of the cycle that passed it by
     blockers: tuple[Blocker, ...] = ()
     starts_by: int | None = None  # at the latest, where somebody promised that
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptPlace, ...] = ()
 
 
 def why(state: State, entry: Entry, now: int, decide: Decide, policy: str = "") -> Why:
@@ -80,11 +80,11 @@ class _Blocked(Onlooker):
         super().__init__((job_class,))
         self._now = now
         self.blockers: list[Blocker] = []
-        self.kept: tuple[Kept, ...] = ()
+        self.kept: tuple[KeptPlace, ...] = ()
 
     def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:
         self.blockers = in_the_way(trial, holds, job_class, self._now, self.reasons[job_class])
-        self.kept = tuple(Kept(hold.starts_at, hold.owner) for hold in holds.owners())
+        self.kept = tuple(KeptPlace(hold.starts_at, hold.owner) for hold in holds.owners())
 
 
 def _watch(
