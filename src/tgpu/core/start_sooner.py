@@ -31,7 +31,7 @@ _LEAST_GAIN_MS: Final = 60_000
 
 
 class ForecastBasis(NamedTuple):
-    """What the question is asked of."""
+    """What a forecast is made from: the queue as it is, and how long jobs run."""
 
     picture: Picture
     now: int
