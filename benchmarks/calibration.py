@@ -11,7 +11,7 @@ from pathlib import Path
 from tgpu.core.calibration import LastTwo, PastJob, Score, outcomes, score
 from tgpu.core.predict import Predictor
 from tgpu.predictors import Gbm, load_predictor
-from tgpu.simulate.past import read_past_jobs
+from tgpu.simulate.past_jobs import read_past_jobs
 
 
 @dataclass(frozen=True)

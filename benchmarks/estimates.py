@@ -15,20 +15,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
-from tgpu.core.estimate import Accuracy, Announced, Spread, accuracy
+from tgpu.core.estimate import Accuracy, Announced, StartSpread, accuracy
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.predict import Forecast, History
-from tgpu.core.projection import Projection, Run
+from tgpu.core.projection import Projection, RunLength
 from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
 from tgpu.core.state import State
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.jobs import Jobs, Limits
+from tgpu.simulate.jobs import Jobs, SimulatedLimits
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.traces import read_trace
 
@@ -75,7 +75,7 @@ class Partition:
 
     state: State
     forecast: Forecast = field(default_factory=lambda: Forecast(History()))
-    spread: Spread = field(default_factory=Spread)
+    spread: StartSpread = field(default_factory=StartSpread)
     ends: list[tuple[int, JobId, int]] = field(default_factory=list)
     told: dict[JobId, Announced] = field(default_factory=dict)
     seen: set[JobId] = field(default_factory=set)
@@ -148,10 +148,10 @@ class Watching:
         here.told[job_id] = Announced(job_id, job.tenant_id, job.queue, now, at, p50, p90)
 
     def _foreseen(self, here: Partition, job_id: JobId, now: int) -> int:
-        def runs(job: Job, elapsed_ms: int) -> Run:
+        def runs(job: Job, elapsed_ms: int) -> RunLength:
             known = here.forecast.of_job(job, elapsed_ms, now)
             guessed = max(UNKNOWN_MS, 2 * elapsed_ms)
-            return Run(guessed if known is None else max(elapsed_ms, known.p50_ms))
+            return RunLength(guessed if known is None else max(elapsed_ms, known.p50_ms))
 
         state = state_of(picture(here.state, now, self._inner, {}, MOST_JOBS))
         context = CycleContext(SchedulingConfig(self._inner, self._rules), here.promises)
@@ -196,7 +196,7 @@ class Measured:
 def measure(case: Case, directory: Path) -> Measured:
     path = directory / case.cluster
     cluster = read_cluster(str(path) if path.exists() else case.cluster, case.nodes)
-    jobs = Jobs(read_trace(directory / case.trace), cluster, Limits.NONE)
+    jobs = Jobs(read_trace(directory / case.trace), cluster, SimulatedLimits.NONE)
     watching = Watching(case, {one.job.job_id: one.run_ms for one in jobs.arrivals})
     began = perf_counter()
     simulate(jobs.arrivals, cluster, watching.setting(), show=watching.show)

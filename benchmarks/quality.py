@@ -24,9 +24,9 @@ from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.predictors import load_predictor
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.foresight import Foresight, by_what_is_learned
-from tgpu.simulate.jobs import Jobs, Limits
-from tgpu.simulate.measures import Spread, Summary, summary
+from tgpu.simulate.foresight import SimulatedForesight, by_what_is_learned
+from tgpu.simulate.jobs import Jobs, SimulatedLimits
+from tgpu.simulate.measures import Distribution, Summary, summary
 from tgpu.simulate.policies import service_policy_of, tick_of, time_slicing_of
 from tgpu.simulate.restart import NOTICED_LATE, PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
@@ -122,7 +122,7 @@ class Ours:
     backfill: BackfillMode
     placement: PlacementRule
     like: str | None = None
-    limits: Limits = Limits.NONE
+    limits: SimulatedLimits = SimulatedLimits.NONE
     restart: Restart | None = None  # running jobs are preempted, at this cost
     predictor: str | None = None
     hold_after_days: int | None = None
@@ -146,7 +146,7 @@ SETTINGS = (
         "shortest",
         BackfillMode.GREEDY,
         PlacementRule.CONSOLIDATED,
-        limits=Limits.TRUE,
+        limits=SimulatedLimits.TRUE,
     ),
     Ours(
         "tiresias",
@@ -182,7 +182,7 @@ def setting_of(ours: Ours) -> Setting:
         if ours.predictor is None:
             return Setting(scheduling)
         configure = by_what_is_learned(scheduling, ours.policy)
-        foresight = Foresight(load_predictor(ours.predictor), configure)
+        foresight = SimulatedForesight(load_predictor(ours.predictor), configure)
         return Setting(scheduling, foresight=foresight)
     preemption = PreemptionRules(keeps_work=ours.restart.keeps_work)
     return Setting(
@@ -302,7 +302,7 @@ class Kept:
             self._keep(key, {"found": asdict(one.found), "seconds": one.seconds})
             return one
         found: dict[str, Any] = {
-            name: Spread(**value) if isinstance(value, dict) else value
+            name: Distribution(**value) if isinstance(value, dict) else value
             for name, value in known["found"].items()
         }
         return Measured(ours, Summary(**found), known["seconds"])

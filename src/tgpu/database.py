@@ -11,7 +11,7 @@ from tgpu.store.api import Store
 from tgpu.store.memory import MemoryStore
 from tgpu.store.rows import Value
 from tgpu.store.sqlite_backup import backup
-from tgpu.store.tables import Table
+from tgpu.store.tables import StoreTable
 from tgpu.store.upkeep import (
     StoreStatus,
     Upgraded,
@@ -27,7 +27,7 @@ __all__ = [
     "Address",
     "SqliteAddress",
     "StoreStatus",
-    "Table",
+    "StoreTable",
     "Upgraded",
     "Value",
     "address_of",

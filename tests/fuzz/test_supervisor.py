@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.real_service import eventually, is_living
 from tgpu.engines.local.door import connect
 from tgpu.engines.local.paths import JOBS, LOG
-from tgpu.engines.local.protocol import VERSION, Lines, decode, encode, encode_launch
+from tgpu.engines.local.protocol import VERSION, LineSplitter, decode, encode, encode_launch
 
 pytestmark = pytest.mark.external
 
@@ -37,7 +37,7 @@ class SupervisorBox:
         """Send it, then ask in a connection of its own: who answers, and what it knows."""
         if sent:
             self.send(sent)
-        lines = Lines()
+        lines = LineSplitter()
         with connect(str(self.engine)) as sock:
             sock.settimeout(SECONDS)
             sock.sendall(encode("hello", VERSION))

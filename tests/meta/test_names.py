@@ -6,6 +6,15 @@ import re
 from tests.meta.repository import ROOT, name_of, texts, tracked_files
 
 NOTHING_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
+# Names that others have in their programs. The list may only become shorter.
+NAMED_TWICE = {
+    # The client raises what the service refused with.
+    "NotFound": ["client/errors.py", "core/errors.py"],
+    "Conflict": ["client/errors.py", "core/errors.py"],
+    "Unavailable": ["client/errors.py", "core/errors.py"],
+    # Schemas in the description of /api/v1.
+    "UsageModel": ["wire/tenants_v1.py", "wire/v1.py"],
+}
 CODE_FOLDERS = ("src", "tests", "benchmarks", "examples")
 
 
@@ -34,3 +43,15 @@ def test_every_folder_of_tests_is_a_package():
 def test_the_name_on_pypi_that_belongs_to_somebody_else_is_never_asked_for():
     asked = re.compile(r"\binstall '?gpu[-_]scheduler")
     assert [path for path, text in texts().items() if asked.search(text)] == []
+
+
+def test_a_public_class_has_a_name_of_its_own():
+    homes: dict[str, list[str]] = {}
+    for path in tracked_files():
+        if path.suffix == ".py" and path.is_relative_to(ROOT / "src"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(name_of(path))
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {
+        name: [f"src/tgpu/{home}" for home in found] for name, found in NAMED_TWICE.items()
+    }

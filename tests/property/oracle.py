@@ -89,7 +89,7 @@ def naive_plan(facts: Facts, now: int, policy: str, aging_ms: int) -> Plan:
             continue
         if not (_queue_lets(facts, job, holdings) and _may(facts, job, holdings)):
             continue
-        placement = place(_books(facts, holdings), class_of(job))
+        placement = place(_ledger(facts, holdings), class_of(job))
         if placement is not None:
             holdings.append((job, placement))
             starts.append(Start(job.job_id, placement))
@@ -249,10 +249,10 @@ def _cohort_lets(facts: Facts, job: Job, holdings: list[Holding]) -> bool:
     return within and taken <= pool
 
 
-def _books(facts: Facts, holdings: list[Holding]) -> Ledger:
-    books = Ledger()
-    books.nodes = {node_id: NodeUse(node) for node_id, node in facts.nodes.items()}
-    books.tenants = {tenant_id: TenantUse(tenant) for tenant_id, tenant in facts.tenants.items()}
+def _ledger(facts: Facts, holdings: list[Holding]) -> Ledger:
+    ledger = Ledger()
+    ledger.nodes = {node_id: NodeUse(node) for node_id, node in facts.nodes.items()}
+    ledger.tenants = {tenant_id: TenantUse(tenant) for tenant_id, tenant in facts.tenants.items()}
     for job, placement in holdings:
-        books.take(job, placement)
-    return books
+        ledger.take(job, placement)
+    return ledger

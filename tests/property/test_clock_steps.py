@@ -23,8 +23,8 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.node import Placement, Share
 from tgpu.core.state import State
+from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
-from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import rebuild
 from tgpu.service.accounting import usage_events
 from tgpu.store import event_codec
@@ -156,8 +156,8 @@ def test_the_journal_tells_it_all(seed: int) -> None:
     for state in (found, work.state):
         state.apply(TimePassed(work.now))
     assert digest(found) == digest(work.state)
-    over: list[Life] = []
-    lives = Lives(over.append)
+    over: list[JobHistory] = []
+    lives = JobHistories(over.append)
     journal = Journal("x", lines)
     for row in journal.rows():
         lives.take(row, journal.event(row))

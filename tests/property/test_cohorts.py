@@ -58,8 +58,8 @@ def cycle(state: State) -> list[str]:
     return started_ids(plan)
 
 
-def assert_within(books: Ledger) -> None:
-    members = [use for use in books.tenants.values() if use.tenant.shares_quota]
+def assert_within(ledger: Ledger) -> None:
+    members = [use for use in ledger.tenants.values() if use.tenant.shares_quota]
     nominal = sum(use.tenant.max_gpu_millis or 0 for use in members)
     kept = sum(use.tenant.guaranteed_millis for use in members)
     beyond = sum(max(0, use.gpu_millis - use.tenant.guaranteed_millis) for use in members)
@@ -80,12 +80,12 @@ def test_no_start_goes_beyond_the_pool_or_a_borrowing_limit(seed: int) -> None:
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=100)
 def test_what_is_guaranteed_is_never_refused(seed: int) -> None:
-    books = a_busy_lab(Random(seed)).ledger
+    ledger = a_busy_lab(Random(seed)).ledger
     for name in NAMES:
-        use = books.tenant(a_tenant(name).tenant_id)
+        use = ledger.tenant(a_tenant(name).tenant_id)
         left = use.tenant.guaranteed_millis - use.gpu_millis
         if left >= 100:
-            assert refuse(books, class_of(a_job("new", name, gpus=left / 1000))) is None
+            assert refuse(ledger, class_of(a_job("new", name, gpus=left / 1000))) is None
 
 
 @given(seed=st.integers(0, 2**32))

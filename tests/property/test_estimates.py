@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_node, a_state, start
 from tgpu.cli.render.estimate import start_text, starts_in
 from tgpu.cli.render.words import instant_ms
-from tgpu.core.estimate import Announced, Basis, Estimate, Spread
+from tgpu.core.estimate import Announced, Basis, Estimate, StartSpread
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
 from tgpu.core.predict import Confidence, Facts, History, Level, by_its_own
-from tgpu.core.projection import Projection, Run
+from tgpu.core.projection import Projection, RunLength
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.wire.estimates_v1 import EstimateModel
 
@@ -57,12 +57,12 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
     for index, job in enumerate(running):
         start(state, job.job_id, index, at=began[job.job_id])
 
-    def runs(job: Job, elapsed_ms: int) -> Run:
+    def runs(job: Job, elapsed_ms: int) -> RunLength:
         known = facts(names.get(job.job_id, "other"), job.options.time_limit_ms)
         told = by_its_own(known, history.predict(known, elapsed_ms, NOW), elapsed_ms)
         if told is None:
-            return Run(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
-        return Run(max(elapsed_ms, told.p50_ms), by=told.confidence)
+            return RunLength(max(60 * MINUTE, 2 * elapsed_ms), False, Confidence(Level.NOTHING, 0))
+        return RunLength(max(elapsed_ms, told.p50_ms), by=told.confidence)
 
     projection = Projection(
         state, NOW, CycleContext(SchedulingConfig(order_policy("priority"))), runs
@@ -78,9 +78,9 @@ def test_nothing_is_promised_before_the_facts_of_those_in_the_way_allow_it(seed:
     assert projection.rests_on[waiting.job_id] is not None
 
 
-def a_spread(rng: Random) -> Spread:
+def a_spread(rng: Random) -> StartSpread:
     """Earlier jobs began much sooner or later than they were told."""
-    spread = Spread()
+    spread = StartSpread()
     for number in range(rng.choice((0, 19, 40))):
         foreseen, waited = rng.randint(1, 200) * MINUTE, rng.randint(0, 200) * MINUTE
         told = Announced(

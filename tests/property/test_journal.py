@@ -10,7 +10,7 @@ from tests.property.world import World, a_lived_in_world
 from tgpu.core.digest import digest
 from tgpu.core.events import Event, SettingsSet, TimePassed
 from tgpu.core.state import State
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.rebuild import rebuild
 from tgpu.store import event_codec
@@ -52,6 +52,6 @@ def test_a_state_comes_back_from_a_snapshot_and_what_came_after(seed: int, part:
     world = a_lived_in_world(Random(seed))
     events = events_of(world)
     since = events[round(part * (len(events) - 1))].at
-    half = [line for line, _ in cut(Journal("x", lines_of(events)), since, None)]
+    half = [line for line, _ in excerpt_lines(Journal("x", lines_of(events)), since, None)]
     found = rebuild(Journal("half", half))
     assert at(found.state, world.state.now) == digest(world.state)

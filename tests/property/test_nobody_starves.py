@@ -8,7 +8,7 @@ from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.predict import History
 from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.simulate.foresight import Foresight, by_what_is_learned
+from tgpu.simulate.foresight import SimulatedForesight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
 
@@ -47,7 +47,7 @@ def test_who_has_waited_the_bound_starts_when_those_before_it_have(
         Rules(backfill=backfill, hold_after_ms=BOUND_S * SECOND),
         placement,
     )
-    foresight = Foresight(History, by_what_is_learned(scheduling, policy, options))
+    foresight = SimulatedForesight(History, by_what_is_learned(scheduling, policy, options))
     setting = Setting(scheduling, foresight=foresight)
     result = simulate(trace, Cluster({"": (a_node("n", 4),)}), setting)
     before = 0  # when the last of those that came before had started

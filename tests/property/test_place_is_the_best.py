@@ -178,14 +178,14 @@ def test_workers_that_fit_counts_what_a_search_finds(seed: int) -> None:
 
 def _afresh(state: State) -> Ledger:
     """The same books, written by somebody who was not there."""
-    books = Ledger()
+    ledger = Ledger()
     for node_id in sorted(state.ledger.nodes, reverse=True):
-        books.set_node(state.ledger.nodes[node_id].node)
-    books.set_tenant(state.ledger.tenant(TenantId("default")).tenant)
+        ledger.set_node(state.ledger.nodes[node_id].node)
+    ledger.set_tenant(state.ledger.tenant(TenantId("default")).tenant)
     for entry in sorted(state.placed(), key=lambda entry: entry.job.job_id):
         assert entry.progress.placement is not None
-        books.take(entry.job, entry.progress.placement)
-    return books
+        ledger.take(entry.job, entry.progress.placement)
+    return ledger
 
 
 @given(seed=seeds)

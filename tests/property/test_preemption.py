@@ -233,6 +233,6 @@ def lets(arena: Arena, winner: Entry, victims: tuple[Entry, ...]) -> bool:
         for entry in victims:
             assert entry.progress.placement is not None
             trial.give(entry.job, entry.progress.placement)
-        if refuse(trial.books, winner.queue.job_class) is not None:
+        if refuse(trial.ledger, winner.queue.job_class) is not None:
             return False
-        return place(trial.books, winner.queue.job_class) is not None
+        return place(trial.ledger, winner.queue.job_class) is not None

@@ -10,7 +10,7 @@ from tgpu.core.check import check_invariants
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.policies import order_policy
-from tgpu.core.projection import Projection, Run, Runs, project
+from tgpu.core.projection import Projection, RunLength, Runs, project
 from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
@@ -53,8 +53,8 @@ def ways(draw: st.DrawFn) -> CycleContext:
 def true_runs(queue: list[Arrival]) -> Runs:
     times = {arrival.job.job_id: arrival.run_ms for arrival in queue}
 
-    def runs(job: Job, elapsed_ms: int) -> Run:
-        return Run(times[job.job_id])
+    def runs(job: Job, elapsed_ms: int) -> RunLength:
+        return RunLength(times[job.job_id])
 
     return runs
 

@@ -14,7 +14,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState
 from tgpu.core.policies import order_policy
-from tgpu.core.projection import Run, project
+from tgpu.core.projection import RunLength, project
 from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.snapshot import picture, state_of
@@ -193,7 +193,7 @@ def test_a_projection_with_the_true_run_times_is_what_the_service_does(
         state_of(taken),
         live.now,
         context,
-        lambda job, _: Run(live.run_ms[job.job_id]),
+        lambda job, _: RunLength(live.run_ms[job.job_id]),
         MOST_STEPS,
     )
     waiting = {job.job_id for job, progress in taken.jobs if progress.state is JobState.PENDING}

@@ -41,7 +41,7 @@ ranked = st.sampled_from(
 )
 
 
-class Yard:
+class RankedWorld:
     """A cluster without end: new jobs come in each step, and victims are gone a step later."""
 
     def __init__(self, rng: Random, policy: OrderPolicy, sizes: tuple[int, ...]) -> None:
@@ -124,22 +124,22 @@ def test_nobody_overdue_waits_while_somebody_runs_who_is_not(
     seed: int, policy: LeastAttained | Adaptive
 ) -> None:
     """The bound on passing over: beyond it, only others beyond it have the GPUs."""
-    yard = Yard(Random(seed), policy, (1000,))
+    world = RankedWorld(Random(seed), policy, (1000,))
     for _ in range(40):
-        yard.step()
-        while yard.cycle():  # in each, others are preempted for one job of each class
+        world.step()
+        while world.cycle():  # in each, others are preempted for one job of each class
             pass
-        order = policy.at(yard.state, yard.now)
-        waiting = [e for e in yard.state.entries() if e.progress.state is JobState.PENDING]
+        order = policy.at(world.state, world.now)
+        waiting = [e for e in world.state.entries() if e.progress.state is JobState.PENDING]
         overdue = [
             e
             for e in waiting
-            if yard.now - e.job.submitted_at > BOUND_MS + 2 * e.progress.ran_ms
+            if world.now - e.job.submitted_at > BOUND_MS + 2 * e.progress.ran_ms
             and e.progress.claim is None
         ]
         event(f"overdue: {bool(overdue)}")
         for entry in overdue:
-            for other in yard.state.placed():
+            for other in world.state.placed():
                 may_go = other.job.options.preemptible and not other.progress.stopping
                 assert not may_go or order.rank(other) <= order.rank(entry)
 
@@ -148,12 +148,12 @@ def test_nobody_overdue_waits_while_somebody_runs_who_is_not(
 @given(seed=seeds)
 def test_no_job_is_preempted_for_a_job_of_no_lower_rank(seed: int) -> None:
     policy = LeastAttained(BOUND_MS)
-    yard = Yard(Random(seed), policy, (500, 1000, 1000, 2000, 4000, 8000))
+    world = RankedWorld(Random(seed), policy, (500, 1000, 1000, 2000, 4000, 8000))
     for _ in range(40):
-        plan = yard.step()
-        order = policy.at(yard.state, yard.now)
+        plan = world.step()
+        order = policy.at(world.state, world.now)
         for preemption in plan.preemptions:
-            victim, to = yard.entry(preemption.victim), yard.entry(preemption.to)
+            victim, to = world.entry(preemption.victim), world.entry(preemption.to)
             assert order.rank(victim) > order.rank(to)
 
 
@@ -162,9 +162,9 @@ def test_no_job_is_preempted_for_a_job_of_no_lower_rank(seed: int) -> None:
 def test_a_job_is_preempted_for_one_job_only_and_that_gets_a_place(
     seed: int, policy: LeastAttained | Adaptive
 ) -> None:
-    yard = Yard(Random(seed), policy, (500, 1000, 2000, 4000, 8000))
+    world = RankedWorld(Random(seed), policy, (500, 1000, 2000, 4000, 8000))
     for _ in range(40):
-        plan = yard.step()
+        plan = world.step()
         victims = [preemption.victim for preemption in plan.preemptions]
         assert len(victims) == len(set(victims))
         assert {p.to for p in plan.preemptions} <= {claim.job_id for claim in plan.nominations}

@@ -123,7 +123,7 @@ def test_a_trial_leaves_the_ledger_as_it_was(seed: int) -> None:
             trial.give(entry.job, entry.progress.placement)
         for number in range(10):
             job = world.a_job(rng, JobId(f"probe{number}"), [])
-            placement = place(trial.books, class_of(job))
+            placement = place(trial.ledger, class_of(job))
             if placement is not None:
                 trial.take(job, placement)
     assert snapshot(world.state) == before

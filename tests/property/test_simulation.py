@@ -13,7 +13,7 @@ from tgpu.core.policies import order_policy
 from tgpu.core.predict import History
 from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.simulate.foresight import Foresight, by_what_is_learned
+from tgpu.simulate.foresight import SimulatedForesight, by_what_is_learned
 from tgpu.simulate.restart import PUBLISHED, Restart
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
@@ -56,7 +56,7 @@ def a_setting(draw: st.DrawFn) -> Setting:
         Rules(backfill, preemption=PreemptionRules() if may_preempt else None),
         draw(st.sampled_from(PlacementRule)),
     )
-    foresight = Foresight(History, by_what_is_learned(scheduling, name))
+    foresight = SimulatedForesight(History, by_what_is_learned(scheduling, name))
     return Setting(
         scheduling,
         draw(st.sampled_from((Restart(), PUBLISHED, Restart(checkpoint_ms=7)))),

@@ -20,12 +20,12 @@ from tgpu.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
-from tgpu.core.policies import Backfill
+from tgpu.core.policies import BackfillOrderPolicy
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.shortest import Shortest
 from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.devices.detect import detect
-from tgpu.engines.api import NO_LIMITS, Limits
+from tgpu.engines.api import NO_LIMITS, AttemptLimits
 from tgpu.engines.local.engine import LocalEngine
 from tgpu.service.estimates import EstimateSettings
 from tgpu.settings import Settings
@@ -289,19 +289,19 @@ def test_the_orders_take_their_numbers_from_the_settings(tmp_path: Path) -> None
     }
     settings = some_settings(tmp_path, scheduler=scheduler, database={"kind": "memory"})
     service = make_service(settings, tmp_path, detect("sim:1xA100"))
-    assert service.settings.scheduling.policy == Backfill(Shortest(9000))
+    assert service.settings.scheduling.policy == BackfillOrderPolicy(Shortest(9000))
     assert service.settings.scheduling.policies["priority"] == PriorityWithAging(5000, 2)
     assert service.state.meters.half_life_ms == 5_400_000
 
 
-def limits_of(directory: Path, **security: Any) -> Limits:
+def limits_of(directory: Path, **security: Any) -> AttemptLimits:
     settings = some_settings(directory, database={"kind": "memory"}, security=security)
     return make_service(settings, directory, detect("sim:1xT4")).settings.launch.limits
 
 
 def test_limits_of_jobs_are_those_of_the_settings(tmp_path: Path) -> None:
     asked = {"max_memory_per_job_gb": 0.5, "max_cpu_hours": 2, "max_open_files": 100}
-    assert limits_of(tmp_path, **asked) == Limits(2**29, 7200, 100)
+    assert limits_of(tmp_path, **asked) == AttemptLimits(2**29, 7200, 100)
     assert limits_of(tmp_path, **asked, enable_resource_limits=False) == NO_LIMITS
     assert limits_of(tmp_path) == NO_LIMITS
 

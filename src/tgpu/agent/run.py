@@ -45,7 +45,7 @@ class AgentOptions:
     ca: bytes | None = None  # certificates (PEM) to trust instead of the system's
 
 
-class Lost(Exception):
+class StreamLost(Exception):
     """The stream ended, or nobody answers on it."""
 
 
@@ -58,7 +58,7 @@ def run(options: AgentOptions) -> None:
 
 async def _run_until_told(options: AgentOptions, provider: GPUProvider) -> None:
     watch = DeviceWatch(provider, options.driver_timeout_seconds)
-    machine = Machine(options.name, provider, watch, node_size(provider))
+    machine = AgentMachine(options.name, provider, watch, node_size(provider))
     reporting = asyncio.create_task(Reporter(options, machine).report_for_ever())
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, reporting.cancel)
@@ -71,7 +71,7 @@ async def _run_until_told(options: AgentOptions, provider: GPUProvider) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class AgentMachine:
     name: str
     provider: GPUProvider
     watch: DeviceWatch
@@ -99,7 +99,7 @@ class Machine:
 
 
 class Reporter:
-    def __init__(self, options: AgentOptions, machine: Machine) -> None:
+    def __init__(self, options: AgentOptions, machine: AgentMachine) -> None:
         self._options = options
         self._machine = machine
         self._pause = _FIRST_PAUSE_SECONDS
@@ -146,7 +146,7 @@ class Reporter:
         match error:
             case grpc.aio.AioRpcError():
                 text = str(error.details())
-            case Lost():
+            case StreamLost():
                 text = str(error)
             case _:
                 text = f"{type(error).__name__}: {error}"
@@ -165,8 +165,8 @@ async def _exchange(
             await beats.write(beat)
             answer = await beats.read()
     except TimeoutError:
-        raise Lost(f"no answer in {_CALL_SECONDS:g} s") from None
+        raise StreamLost(f"no answer in {_CALL_SECONDS:g} s") from None
     except asyncio.InvalidStateError:  # it had ended before we wrote
-        raise Lost(str(await beats.details())) from None
+        raise StreamLost(str(await beats.details())) from None
     if answer is grpc.aio.EOF:
-        raise Lost("the service ended the stream")
+        raise StreamLost("the service ended the stream")

@@ -22,7 +22,7 @@ from tgpu.core.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
 from tgpu.devices.detect import Detected, node_size
 from tgpu.devices.watch import DeviceWatch
-from tgpu.engines.api import NO_LIMITS, Limits
+from tgpu.engines.api import NO_LIMITS, AttemptLimits
 from tgpu.engines.local.engine import LocalEngine
 from tgpu.engines.local.startup import BOOT_ID_FILE
 from tgpu.notices.dispatch import Dispatch
@@ -178,12 +178,12 @@ def _estimates(settings: Settings) -> EstimateSettings:
     )
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings) -> AttemptLimits:
     security = settings.security
     if not security.enable_resource_limits:
         return NO_LIMITS
     memory, cpu = security.max_memory_per_job_gb, security.max_cpu_hours
-    return Limits(
+    return AttemptLimits(
         memory_bytes=None if memory is None else math.ceil(memory * 1024**3),
         cpu_seconds=None if cpu is None else math.ceil(cpu * 3600),
         open_files=security.max_open_files,

@@ -20,7 +20,7 @@ from tgpu.engines.api import AttemptKey, Engine, EngineUnavailable, Observation
 from tgpu.service.pairing import Sides, join, read_sides
 from tgpu.service.strangers import Strangers
 from tgpu.settings import Settings
-from tgpu.store.api import Loaded, Store
+from tgpu.store.api import LoadedState, Store
 
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 120.0  # a job's grace is seconds; one that the kernel holds may take for ever
@@ -118,7 +118,7 @@ def _is_another(sides: Sides) -> bool:
     return sides.partner is not None and (sides.partner.engine != engine.engine or moved)
 
 
-def _of_another_engine(sides: Sides, loaded: Loaded) -> list[str]:
+def _of_another_engine(sides: Sides, loaded: LoadedState) -> list[str]:
     if not _is_another(sides):
         return []
     return [

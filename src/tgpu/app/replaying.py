@@ -33,11 +33,11 @@ from tgpu.core.why.watched import watch_cycle
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.rebuild import Rebuilt, Tell
 from tgpu.journal.replay import (
+    JournalWalk,
     Moment,
     Promises,
+    ReplayTarget,
     Step,
-    Target,
-    Walk,
     decided,
     differences,
     find,
@@ -129,21 +129,21 @@ def _doubts(settings: Settings, scheduling: SchedulingConfig) -> Iterator[str]:
 
 def replay(
     journal: Journal,
-    target: Target,
+    target: ReplayTarget,
     *,
     job_id: JobId | None = None,
     most: int = 20,
     tell: Tell | None = None,
 ) -> ReplayAnswer:
     """Raises NoSuchMoment, BadInput or CannotServe."""
-    walk = Walk(journal, predictor_for(journal), tell, Promising())
+    walk = JournalWalk(journal, predictor_for(journal), tell, Promising())
     moment = find(walk, target)
     if moment is None:
         raise NoSuchMoment(_missing(walk, target))
     return _Told(journal, moment, most).answer(job_id)
 
 
-def _missing(walk: Walk, target: Target) -> str:
+def _missing(walk: JournalWalk, target: ReplayTarget) -> str:
     last = walk.rebuilt.seq or walk.journal.header.last_seq
     if target.start_of is not None:
         return f"job {target.start_of} never started in this journal, which ends with event {last}"
@@ -166,7 +166,7 @@ def passages(
     tell: Tell | None = None,
 ) -> list[ReplayPassage]:
     """The recorded cycles in which others started while this job waited, oldest first."""
-    walk = Walk(journal, predictor_for(journal), tell, Promising())
+    walk = JournalWalk(journal, predictor_for(journal), tell, Promising())
     found: list[ReplayPassage] = []
     is_known = False
     for step in walk.steps():

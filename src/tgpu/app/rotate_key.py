@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tgpu.app.refusal import CannotServe
 from tgpu.app.secret_key import key_file, new_key, read_keys, write_keys
-from tgpu.database import Table, Value, address_of, rewrite
+from tgpu.database import StoreTable, Value, address_of, rewrite
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.sealing_key import KIND
 from tgpu.settings import Settings
@@ -47,7 +47,7 @@ class _Work:
         self._lost_key = lost_key
         self.lost = 0
 
-    def row(self, table: Table, row: tuple[Value, ...]) -> tuple[Value, ...]:
+    def row(self, table: StoreTable, row: tuple[Value, ...]) -> tuple[Value, ...]:
         if table.name == "environments":
             env_id, data = row
             return env_id, self._environment(str(data))

@@ -9,7 +9,7 @@ from tgpu.app.refusal import CannotServe
 from tgpu.core.events import Scalar
 from tgpu.core.job import Job, JobClass
 from tgpu.core.policies import OrderOptions, order_policies, rules_under
-from tgpu.core.policies.quickest import Tells
+from tgpu.core.policies.quickest import RunTimeSource
 from tgpu.core.policy import Policy
 from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
@@ -32,7 +32,7 @@ class Foresight(Protocol):
     """How long jobs will run."""
 
     @property
-    def lookout(self) -> Tells | None:
+    def run_times(self) -> RunTimeSource | None:
         """For the order `quickest`."""
 
     def of_class(self, job_class: JobClass, now: int) -> int | None: ...
@@ -43,7 +43,7 @@ class Foresight(Protocol):
 class _NoForesight:
     """Nobody knows anything of run times."""
 
-    lookout = None
+    run_times = None
 
     def of_class(self, job_class: JobClass, now: int) -> int | None:
         return None
@@ -142,7 +142,7 @@ def _order_options(settings: Settings, foresight: Foresight) -> OrderOptions:
         scheduler.backfill_over,
         foresight.of_class,
         scheduler.quickest_bound_seconds,
-        foresight.lookout,
+        foresight.run_times,
     )
 
 

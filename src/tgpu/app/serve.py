@@ -21,7 +21,7 @@ from fastapi import FastAPI
 
 from tgpu import __version__
 from tgpu.api.auth.authenticator import Authenticator
-from tgpu.api.auth.gate import Entrance, ForOperators, Gate
+from tgpu.api.auth.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.tls import BadCertificate, Certificate, certificate_of
 from tgpu.api.auth.tokens import BadAuthSettings, tokens_of
@@ -136,7 +136,7 @@ def _warn_of_settings(
             _log.warning("another number of GPUs than expected", expected=expected, found=found)
 
 
-def _gate(settings: Settings, app: FastAPI) -> Gate:
+def _gate(settings: Settings, app: FastAPI) -> AuthGate:
     try:
         tokens = tokens_of(settings.auth)
     except BadAuthSettings as error:
@@ -146,7 +146,7 @@ def _gate(settings: Settings, app: FastAPI) -> Gate:
     # One budget for each caller, whichever door they come through.
     app.state.buckets = TokenBuckets(limits.requests_per_second, limits.burst)
     app.state.refusals = Refusals()
-    return Gate(
+    return AuthGate(
         app,
         app.state.authenticator,
         buckets=app.state.buckets,

@@ -16,10 +16,10 @@ from tgpu.core.events import Scalar
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.tenant import OverBudget
 from tgpu.durations import rounded_text
-from tgpu.journal.compare import Figures, as_it_was, as_it_went, figures
+from tgpu.journal.compare import ComparedFigures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
-from tgpu.journal.past import Past, read_past
-from tgpu.journal.rebuild import Foresight
+from tgpu.journal.rebuild import RecordedForesight
+from tgpu.journal.recorded_past import RecordedPast, read_past
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
 from tgpu.wire.plurals import plural
@@ -27,22 +27,22 @@ from tgpu.wire.plurals import plural
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    past: Past
-    really: Figures
-    simulated: Figures  # decided again with the settings of then
-    changed: Figures | None  # None: nothing was to be changed
+    past: RecordedPast
+    really: ComparedFigures
+    simulated: ComparedFigures  # decided again with the settings of then
+    changed: ComparedFigures | None  # None: nothing was to be changed
     cost_per_gpu_hour: float
     notes: tuple[str, ...]
 
 
 def past_of(
     journal: Journal, since: int | None, until: int | None, tell: Tell | None = None
-) -> Past | None:
+) -> RecordedPast | None:
     return read_past(journal, lambda: predictor_for(journal), since, until, tell)
 
 
 def compare(
-    past: Past,
+    past: RecordedPast,
     changes: Changes = NO_CHANGES,
     overrides: Mapping[str, Scalar] | None = None,
     *,
@@ -73,14 +73,14 @@ def check_overrides(overrides: Mapping[str, Scalar]) -> None:
 
 
 def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
-    def make(values: Values | None, foresight: Foresight) -> SchedulingConfig:
+    def make(values: Values | None, foresight: RecordedForesight) -> SchedulingConfig:
         settings, _ = settings_of({**as_of_today(values or {}), **overrides})
         return scheduling_config(settings, foresight)
 
     return make
 
 
-def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
+def _notes(past: RecordedPast, settings: Settings) -> tuple[str, ...]:
     found = [
         "people would have submitted, cancelled and resized other jobs had they waited less or more"
     ]
@@ -107,7 +107,7 @@ def _notes(past: Past, settings: Settings) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stops(past: Past) -> list[bool]:
+def _stops(past: RecordedPast) -> list[bool]:
     ledger = past.beginning().state.ledger
     budgets = (use.tenant.budget for use in ledger.tenants.values())
     return [one is not None and one.action is OverBudget.STOP for one in budgets]

@@ -6,7 +6,7 @@ import typer
 
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
-from tgpu.cli.selecting import PANEL, All, Name, SomeJobIds, State, Tenant, User, Wanted, act
+from tgpu.cli.selecting import PANEL, All, Name, SomeJobIds, State, Tenant, User, WantedJobs, act
 
 if TYPE_CHECKING:
     from tgpu.cli.targets import Done
@@ -56,7 +56,7 @@ def cancel(
     if all_pending:
         _given(jobs, all_pending, "--all-pending")
         state = state or "pending"
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     return act("cancel", wanted, as_json=as_json, api_url=api_url)
 
 
@@ -72,7 +72,7 @@ def hold(
     api_url: ApiUrl = None,
 ) -> int:
     """Keep waiting jobs from starting until `tgpu release`."""
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     return act("hold", wanted, as_json=as_json, api_url=api_url)
 
 
@@ -88,7 +88,7 @@ def release(
     api_url: ApiUrl = None,
 ) -> int:
     """Let held jobs start again."""
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     return act("release", wanted, as_json=as_json, api_url=api_url)
 
 
@@ -115,7 +115,7 @@ def priority(
     How long it has waited still counts. A job that runs keeps the priority it has.
     """
     *names, number = jobs
-    wanted = Wanted(names, is_all, state, name, user, tenant)
+    wanted = WantedJobs(names, is_all, state, name, user, tenant)
     if not names and not any((is_all, state, name, user, tenant)):
         from tgpu.cli.failures import bad_input
 
@@ -188,7 +188,7 @@ def rerun(
     if failed:
         _given(jobs, failed, "--failed")
         is_all = True
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     more: dict[str, object] = {"again": True} if again else {}
     return act(
         "rerun",

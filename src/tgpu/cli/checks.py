@@ -12,7 +12,7 @@ from tgpu import __version__
 from tgpu.cli import connect, fence_checks, machine_checks, service_checks
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.cli.instants import in_local_time
 from tgpu.cli.leftover_checks import leftovers
 from tgpu.cli.render.gpus import provider_line, shown_names
@@ -51,7 +51,7 @@ def examine(api_url: str | None, config: Path | None = None, *, fix: bool = Fals
         with connect.open_client(chosen, timeout_seconds=10) as client:
             return [*checks, *_of_service(client, service)]
     except Failure as failure:
-        return [*checks, Check("service", Level.FAIL, failure.message)]
+        return [*checks, Check("service", FindingLevel.FAIL, failure.message)]
 
 
 def _elsewhere(url: str) -> list[Check]:
@@ -60,7 +60,7 @@ def _elsewhere(url: str) -> list[Check]:
         with connect.open_client(url, timeout_seconds=10) as client:
             return _of_service(client, None)
     except Failure as failure:
-        return [Check("service", Level.FAIL, failure.message)]
+        return [Check("service", FindingLevel.FAIL, failure.message)]
 
 
 def _service_of(config: Path | None) -> PersonalService:
@@ -79,8 +79,10 @@ def _service_of(config: Path | None) -> PersonalService:
 def _python(version: tuple[int, ...]) -> Check:
     text = ".".join(str(part) for part in version)
     if version[:2] < _OLDEST_PYTHON:
-        return Check("python", Level.FAIL, f"{text} is too old", "install Python 3.11 or newer")
-    return Check("python", Level.OK, f"{text}, tgpu {__version__}")
+        return Check(
+            "python", FindingLevel.FAIL, f"{text} is too old", "install Python 3.11 or newer"
+        )
+    return Check("python", FindingLevel.OK, f"{text}, tgpu {__version__}")
 
 
 def data_dir(path: Path) -> Check:
@@ -88,14 +90,14 @@ def data_dir(path: Path) -> Check:
     if not path.exists():
         return _missing_data_dir(path, shown)
     if not path.is_dir():
-        return Check("data", Level.FAIL, f"{shown} is no directory", f"mv {path} {path}.old")
+        return Check("data", FindingLevel.FAIL, f"{shown} is no directory", f"mv {path} {path}.old")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return Check("data", Level.FAIL, f"{shown} cannot be written", f"chmod u+rwx {path}")
+        return Check("data", FindingLevel.FAIL, f"{shown} cannot be written", f"chmod u+rwx {path}")
     mode = path.stat().st_mode & 0o777
     if mode & 0o077:
         finding = f"{shown} is open to others (mode {mode:o}): they could reach your jobs"
-        return Check("data", Level.WARN, finding, f"chmod 700 {path}")
-    return Check("data", Level.OK, f"{shown} is there, yours alone")
+        return Check("data", FindingLevel.WARN, finding, f"chmod 700 {path}")
+    return Check("data", FindingLevel.OK, f"{shown} is there, yours alone")
 
 
 def _missing_data_dir(path: Path, shown: str) -> Check:
@@ -103,11 +105,11 @@ def _missing_data_dir(path: Path, shown: str) -> Check:
     if not os.access(parent, os.W_OK | os.X_OK):
         return Check(
             "data",
-            Level.FAIL,
+            FindingLevel.FAIL,
             f"{shown} does not exist and cannot be made in {parent}",
             "set TGPU_DATA_DIR to a directory that you can write",
         )
-    return Check("data", Level.OK, f"{shown} will be made at the first start")
+    return Check("data", FindingLevel.OK, f"{shown} will be made at the first start")
 
 
 def disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage) -> Check:
@@ -115,8 +117,8 @@ def disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk
     total, _, free = usage(place)
     finding = f"{free / 1024**3:.1f} of {total / 1024**3:.0f} GiB free"
     if free >= _LEAST_FREE_BYTES:
-        return Check("disk", Level.OK, finding)
-    level = Level.FAIL if free < _FAIL_FREE_BYTES else Level.WARN
+        return Check("disk", FindingLevel.OK, finding)
+    level = FindingLevel.FAIL if free < _FAIL_FREE_BYTES else FindingLevel.WARN
     return Check("disk", level, finding, f"free some space: du -sh {path}/* shows what is large")
 
 
@@ -127,16 +129,17 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
         return [_no_service(client, service), _driver()]
     except ClientError as error:
         finding = f"answers badly: {error.message}"
-        return [Check("service", Level.FAIL, finding, _RESTART)]
+        return [Check("service", FindingLevel.FAIL, finding, _RESTART)]
     where = f"pid {health.pid} at {client.target}"
     if health.version != __version__:
         finding = f"{where} has version {health.version}, tgpu has {__version__}"
         remedy = _RESTART if service is not None else "have one of the two upgraded"
-        checks = [Check("service", Level.WARN, finding, remedy)]
+        checks = [Check("service", FindingLevel.WARN, finding, remedy)]
     else:
-        checks = [Check("service", Level.OK, f"{where} answers, version {health.version}")]
+        checks = [Check("service", FindingLevel.OK, f"{where} answers, version {health.version}")]
     checks += [
-        Check("service", Level.FAIL, in_local_time(text), _mend(text)) for text in health.problems
+        Check("service", FindingLevel.FAIL, in_local_time(text), _mend(text))
+        for text in health.problems
     ]
     if service is None:
         checks += service_checks.of_target(client, health.problems)
@@ -172,42 +175,48 @@ def _lives(pid: int) -> bool:
 def _no_service(client: Client, service: PersonalService | None) -> Check:
     if service is None:
         finding = f"nobody answers at {client.target}"
-        return Check("service", Level.FAIL, finding, "check --api-url or TGPU_URL")
+        return Check("service", FindingLevel.FAIL, finding, "check --api-url or TGPU_URL")
     announced = service.announcement()
     if announced is None:
-        return Check("service", Level.OK, "none runs; `tgpu submit` or `tgpu start` starts it")
+        return Check(
+            "service", FindingLevel.OK, "none runs; `tgpu submit` or `tgpu start` starts it"
+        )
     if _lives(announced.pid):
         finding = f"service.json names pid {announced.pid}, which lives but does not answer"
-        return Check("service", Level.FAIL, finding, f"kill {announced.pid}; tgpu start")
+        return Check("service", FindingLevel.FAIL, finding, f"kill {announced.pid}; tgpu start")
     finding = f"it ended without saying so (pid {announced.pid} is gone); running jobs went on"
-    return Check("service", Level.WARN, finding, "tgpu start")
+    return Check("service", FindingLevel.WARN, finding, "tgpu start")
 
 
 def _driver() -> Check:
     """Without a service to ask, only whether there is a driver at all."""
     if Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
         return Check(
-            "GPUs", Level.OK, "an NVIDIA driver is installed; the service will look closer"
+            "GPUs", FindingLevel.OK, "an NVIDIA driver is installed; the service will look closer"
         )
     finding = "no NVIDIA driver found: the service will simulate GPUs"
-    return Check("GPUs", Level.WARN, finding, "install the driver, or choose --gpus sim:8xA100")
+    return Check(
+        "GPUs", FindingLevel.WARN, finding, "install the driver, or choose --gpus sim:8xA100"
+    )
 
 
 def _gpus(client: Client) -> list[Check]:
     try:
         found = client.gpus()
     except ClientError as error:
-        return [Check("GPUs", Level.FAIL, error.message)]
-    level = Level.WARN if found.simulated or found.problem or not found.gpus else Level.OK
+        return [Check("GPUs", FindingLevel.FAIL, error.message)]
+    level = (
+        FindingLevel.WARN if found.simulated or found.problem or not found.gpus else FindingLevel.OK
+    )
     checks = [Check("GPUs", level, provider_line(found))]
     for gpu, name in zip(found.gpus, shown_names(found.gpus), strict=True):
         if gpu.paused:
             finding = f"GPU {name} is paused: {gpu.paused}"
-            checks.append(Check("GPUs", Level.WARN, finding, f"tgpu resume-gpu {name}"))
+            checks.append(Check("GPUs", FindingLevel.WARN, finding, f"tgpu resume-gpu {name}"))
         others = [process.pid for process in gpu.processes if process.job_id is None]
         if others:
             pids = ", ".join(str(pid) for pid in others)
             checks.append(
-                Check("GPUs", Level.WARN, f"GPU {name} is used from outside by pid {pids}")
+                Check("GPUs", FindingLevel.WARN, f"GPU {name} is used from outside by pid {pids}")
             )
     return checks

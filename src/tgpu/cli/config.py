@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tgpu.cli.render.grid import Grid
-    from tgpu.settings import Loaded
+    from tgpu.settings import LoadedSettings
 
 EPILOG = examples(
     "tgpu config show",
@@ -116,7 +116,7 @@ def check(
 
 def _load(
     file: Path | None, flags: "Mapping[str, object]", environ: "Mapping[str, str] | None"
-) -> "Loaded":
+) -> "LoadedSettings":
     from tgpu.cli.failures import bad_input
     from tgpu.settings import SettingsError, load_with_origins
 
@@ -126,7 +126,7 @@ def _load(
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
 
 
-def _as_json(loaded: "Loaded") -> dict[str, object]:
+def _as_json(loaded: "LoadedSettings") -> dict[str, object]:
     from tgpu.settings import NO_EFFECT, effective_values
 
     return {
@@ -141,7 +141,7 @@ def _as_json(loaded: "Loaded") -> dict[str, object]:
     }
 
 
-def _grid(loaded: "Loaded") -> "Grid":
+def _grid(loaded: "LoadedSettings") -> "Grid":
     from tgpu.cli.render.grid import Cell, Column, Grid, clean
     from tgpu.settings import effective_values
 
@@ -163,7 +163,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _idle_lines(loaded: "Loaded") -> list[str]:
+def _idle_lines(loaded: "LoadedSettings") -> list[str]:
     from tgpu.settings import NO_EFFECT
 
     idle = [f"{one.origin}: {one.name}: {NO_EFFECT}" for one in loaded.without_effect]

@@ -36,7 +36,7 @@ def doctor(
     """
     from tgpu.cli.checks import examine
     from tgpu.cli.exit_codes import ExitCode
-    from tgpu.cli.findings import Level
+    from tgpu.cli.findings import FindingLevel
     from tgpu.cli.output import show_json, show_lines
     from tgpu.cli.render.checks import check_lines
 
@@ -45,5 +45,5 @@ def doctor(
         show_json({"checks": [check.as_json() for check in checks]})
     else:
         show_lines(check_lines(checks))
-    failed = any(check.level is Level.FAIL for check in checks)
+    failed = any(check.level is FindingLevel.FAIL for check in checks)
     return ExitCode.FAILURE if failed else ExitCode.OK

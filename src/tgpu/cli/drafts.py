@@ -15,7 +15,7 @@ _BY_NAME: Final = ("env", "label", "param", "secret")
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class JobDraft:
     """One job of a file: parameters of `tgpu submit`, and fields of the API as they stand."""
 
     file: str
@@ -35,7 +35,7 @@ class Draft:
             failure.message = f"{self.file}, line {self.line}: {failure.message}"
         return failure
 
-    def without(self, typed: frozenset[str]) -> "Draft":
+    def without(self, typed: frozenset[str]) -> "JobDraft":
         """For mistakes: what was typed does not stand in the file."""
         places = {o: place for o, place in self.places.items() if _parameter(o) not in typed}
         return replace(self, places=places)
@@ -50,7 +50,7 @@ class Given:
     names: frozenset[str]
 
 
-def laid_over(given: Given, draft: Draft) -> tuple[Typed, str | None, dict[str, object]]:
+def laid_over(given: Given, draft: JobDraft) -> tuple[Typed, str | None, dict[str, object]]:
     """The job, its directory and its fields of the API: what was typed goes before the file."""
     changes: dict[str, Any] = {}
     cwd = given.cwd

@@ -13,7 +13,7 @@ from tgpu.cli.journals import (
     Config,
     Database,
     DataDir,
-    Source,
+    JournalSource,
     opened,
     parse_past,
     reading,
@@ -88,7 +88,7 @@ def export(
         raise bad_input("--format is of --jobs; the journal has one format only")
     if as_json and file is None:
         raise bad_input("--json tells what was written, so name a FILE")
-    source = Source(None, api_url, database, config, data_dir, commands)
+    source = JournalSource(None, api_url, database, config, data_dir, commands)
     wants_csv = format is ListFormat.CSV or (format is None and ".csv" in _suffixes(file))
     with opened(source) as journal, reading(journal.header.last_seq) as tell, _target(file) as out:
         written = _Written()
@@ -140,10 +140,10 @@ Bounds = tuple[int | None, ...]
 def _journal_lines(
     journal: "Journal", bounds: Bounds, written: _Written, tell: "Tell | None"
 ) -> Iterator[bytes]:
-    from tgpu.journal.cut import cut
+    from tgpu.journal.excerpt import excerpt_lines
 
     written.counts["events"] = 0
-    for line, events in cut(journal, bounds[0], bounds[1], tell):
+    for line, events in excerpt_lines(journal, bounds[0], bounds[1], tell):
         written.counts["events"] += events
         yield line
 
@@ -151,7 +151,7 @@ def _journal_lines(
 def _job_lines(
     journal: "Journal", bounds: Bounds, written: _Written, is_csv: bool, tell: "Tell | None"
 ) -> Iterator[bytes]:
-    from tgpu.journal.lives import Life
+    from tgpu.journal.job_histories import JobHistory
     from tgpu.journal.trace import (
         Listing,
         csv_lines,
@@ -162,7 +162,7 @@ def _job_lines(
 
     since, until = bounds
 
-    def is_wanted(life: Life) -> bool:
+    def is_wanted(life: JobHistory) -> bool:
         came = life.job.submitted_at
         return (since is None or came >= since) and (until is None or came < until)
 

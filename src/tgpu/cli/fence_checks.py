@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.client.errors import ClientError
 from tgpu.client.http import Client
 
@@ -19,9 +19,9 @@ def gpu_fence(client: Client) -> list[Check]:
         return []
     problem = found[0].removeprefix("no: ")
     if problem == found[0]:
-        return [Check("fence", Level.OK, f"a job can open no GPUs but its own ({problem})")]
+        return [Check("fence", FindingLevel.OK, f"a job can open no GPUs but its own ({problem})")]
     finding = f"a job can open GPUs that are not its own: {problem}"
     if problem == "the GPUs are simulated":
-        return [Check("fence", Level.OK, f"GPUs are not fenced: {problem}")]
+        return [Check("fence", FindingLevel.OK, f"GPUs are not fenced: {problem}")]
     remedy = "set engine.fence_gpus to auto" if "engine.fence_gpus" in problem else _AS_ROOT
-    return [Check("fence", Level.WARN, finding, remedy)]
+    return [Check("fence", FindingLevel.WARN, finding, remedy)]

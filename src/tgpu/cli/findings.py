@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -13,7 +13,7 @@ class Level(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Check:
     name: str
-    level: Level
+    level: FindingLevel
     finding: str
     remedy: str = ""
 

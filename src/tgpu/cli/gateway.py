@@ -74,7 +74,7 @@ def gateway(
         raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
     from tgpu.connections.budget import connection_limits
     from tgpu.gateway.options import GatewayOptions
-    from tgpu.gateway.serve import CannotServe, serve
+    from tgpu.gateway.serve import GatewayCannotServe, serve
     from tgpu.log import set_up_logging
     from tgpu.settings import process_environ
 
@@ -100,5 +100,5 @@ def gateway(
         )
     except ValueError as error:
         raise bad_input(f"--upstream: {error}") from error
-    except CannotServe as error:
+    except GatewayCannotServe as error:
         raise bad_input(str(error)) from error

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class InTheWay:
+class InstallObstacles:
     """What to know before the unit is started, and the steps that come first."""
 
     notes: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ def check_user(name: str) -> None:
         ) from None
 
 
-def in_the_way(settings: "Settings", data_dir: Path, *, has_port: bool) -> InTheWay:
+def in_the_way(settings: "Settings", data_dir: Path, *, has_port: bool) -> InstallObstacles:
     """`data_dir` is the unit's own; `has_port`: it listens on TCP."""
     notes: list[str] = []
     steps: list[str] = []
@@ -67,7 +67,7 @@ def in_the_way(settings: "Settings", data_dir: Path, *, has_port: bool) -> InThe
             f"something listens on {settings.api.host}:{settings.api.http_port} already, so the "
             "unit could not start: end it, or choose another api.http_port (--config)"
         )
-    return InTheWay(tuple(notes), tuple(steps))
+    return InstallObstacles(tuple(notes), tuple(steps))
 
 
 def _personal_services() -> list[PersonalService]:

@@ -32,7 +32,7 @@ def run(context: typer.Context, **values: Any) -> int:
     with the command, whose exit code is returned, or with the terminal, unless --keep. Where
     standard input is no terminal, that and the output are passed on as they are.
     """
-    from tgpu.cli.drafts import Draft, Given, laid_over
+    from tgpu.cli.drafts import Given, JobDraft, laid_over
     from tgpu.cli.one_word import refuse_one_word
     from tgpu.cli.option_words import said_names
     from tgpu.cli.running import run_job
@@ -45,7 +45,7 @@ def run(context: typer.Context, **values: Any) -> int:
         refuse_one_word(command[0], "tgpu run")
     api_url = values.get("api_url")
     said.pop("api_url", None)
-    typed, cwd, _ = laid_over(Given(Typed(()), None, frozenset()), Draft("", 0, said))
+    typed, cwd, _ = laid_over(Given(Typed(()), None, frozenset()), JobDraft("", 0, said))
     return run_job(typed, cwd, api_url, keep=keep)
 
 

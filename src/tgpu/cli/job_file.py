@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from typer.core import TyperCommand
 
-from tgpu.cli.drafts import Draft
+from tgpu.cli.drafts import JobDraft
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.job_file_values import (
     WrongValue,
@@ -43,7 +43,7 @@ _NOT_SAID: Final = frozenset({"user", "base_environment"})
 _PAIRS: Final = frozenset({"env", "label"})
 
 
-def read_job_file(text: str, shown: str, command: TyperCommand) -> list[Draft]:
+def read_job_file(text: str, shown: str, command: TyperCommand) -> list[JobDraft]:
     """Its jobs, in order. Raises Failure, which names the line."""
     reader = _Reader(shown, command, options_of(command))
     drafts = [reader.draft(node) for node in _jobs(text, shown)]
@@ -167,7 +167,7 @@ class _Reader:
     command: TyperCommand
     options: Mapping[str, Option]
 
-    def draft(self, node: yaml.MappingNode) -> Draft:
+    def draft(self, node: yaml.MappingNode) -> JobDraft:
         found = _Found()
         for key, value in node.value:
             try:
@@ -177,7 +177,7 @@ class _Reader:
                 raise bad_input(f"{self.shown}, line {line}: {key.value}: {error}") from error
         options = {**self._parsed(found), **found.set_here}
         line = node.start_mark.line + 1
-        return Draft(self.shown, line, options, found.fields, found.places)
+        return JobDraft(self.shown, line, options, found.fields, found.places)
 
     def _read(self, found: _Found, name: str, value: yaml.Node, line: int) -> None:
         option = self.options.get(SAME.get(name, name))

@@ -17,7 +17,7 @@ _WRAPPERS: Final = {"conda": 2, "mamba": 2, "uv": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessSurroundings:
     env: dict[str, str]
     cwd: str
     uid: int
@@ -32,7 +32,7 @@ class NotTheirs(Exception):
 
 def surroundings(
     job_id: str, pid: int, rank: int | None, proc: Path = Path("/proc")
-) -> Surroundings | None:
+) -> ProcessSurroundings | None:
     """Those of a job's command, of one worker if it has several. None: it is not there any more.
 
     Raises NotTheirs.
@@ -69,7 +69,7 @@ def _words(pid: int, proc: Path) -> list[str]:
         return []
 
 
-def _of(pid: int, proc: Path) -> Surroundings | None:
+def _of(pid: int, proc: Path) -> ProcessSurroundings | None:
     try:
         status = (proc / str(pid) / "status").read_text()
         cwd = os.readlink(proc / str(pid) / "cwd")
@@ -78,7 +78,7 @@ def _of(pid: int, proc: Path) -> Surroundings | None:
     facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     groups = tuple(int(word) for word in facts["Groups"].split())
     uid, gid = int(facts["Uid"].split()[1]), int(facts["Gid"].split()[1])
-    return Surroundings(_environ(pid, proc), cwd, uid, gid, groups, pid)
+    return ProcessSurroundings(_environ(pid, proc), cwd, uid, gid, groups, pid)
 
 
 def _below(pid: int, proc: Path) -> Iterator[int]:

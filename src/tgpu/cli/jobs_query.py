@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """How the table looks."""
 
     columns: tuple[str, ...] = ()  # these alone, in this order
@@ -95,12 +95,12 @@ def read_columns(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def list_lines(jobs: list[JobModel], width: int | None, shape: Shape) -> list[Line]:
+def list_lines(jobs: list[JobModel], width: int | None, shape: TableShape) -> list[Line]:
     grid = job_grid(in_order(jobs), now_ms(), shape.columns, wide=shape.wide)
     return lay_out(grid, None if shape.wide else width)
 
 
-def list_frame(client: Client, filters: Filters, width: int | None, shape: Shape) -> Frame:
+def list_frame(client: Client, filters: Filters, width: int | None, shape: TableShape) -> Frame:
     """For `watch`: the list, with the counts below it."""
     found = find_jobs(client, filters)
     foot = (Cell(counts_note(client, filters), "dim"),)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tgpu.database import Address
     from tgpu.journal.lines import Journal
 
-__all__ = ["Config", "DataDir", "Database", "Source", "opened", "parse_past", "reading"]
+__all__ = ["Config", "DataDir", "Database", "JournalSource", "opened", "parse_past", "reading"]
 
 Config = Annotated[
     Path | None,
@@ -40,7 +40,7 @@ Database = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JournalSource:
     """At most one of file and database; neither: the scheduler that runs."""
 
     file: Path | None = None
@@ -56,7 +56,7 @@ class Source:
 
 
 @contextmanager
-def opened(source: Source) -> "Iterator[Journal]":
+def opened(source: JournalSource) -> "Iterator[Journal]":
     """The journal, its header read. What is wrong with it becomes a sentence."""
     from tgpu.journal.lines import Journal, open_journal, split_lines
 
@@ -81,14 +81,14 @@ def opened(source: Source) -> "Iterator[Journal]":
             yield Journal("journal of the scheduler", split_lines(pieces))
 
 
-def _database_lines(source: Source) -> Iterator[bytes]:
+def _database_lines(source: JournalSource) -> Iterator[bytes]:
     from tgpu.app.journals import database_lines
     from tgpu.cli.environment import now_ms
 
     return database_lines(_address(source), now_ms(), commands=source.commands)
 
 
-def _address(source: Source) -> "Address":
+def _address(source: JournalSource) -> "Address":
     from tgpu import database as databases
     from tgpu.cli.options import read_option
     from tgpu.settings import SettingsError, load_settings

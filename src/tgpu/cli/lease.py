@@ -31,7 +31,7 @@ def lease(context: typer.Context, **values: Any) -> int:
     It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
     `tgpu complete`, or until its time is up.
     """
-    from tgpu.cli.drafts import Draft, Given, laid_over
+    from tgpu.cli.drafts import Given, JobDraft, laid_over
     from tgpu.cli.leasing import print_lease, take_lease
     from tgpu.cli.option_words import said_names
     from tgpu.cli.submission import Typed
@@ -42,7 +42,7 @@ def lease(context: typer.Context, **values: Any) -> int:
     of = said.pop("of", None)
     if of is not None:
         return print_lease(of, api_url, as_json=as_json)
-    typed, _, _ = laid_over(Given(Typed((), lease=True), None, frozenset()), Draft("", 0, said))
+    typed, _, _ = laid_over(Given(Typed((), lease=True), None, frozenset()), JobDraft("", 0, said))
     return take_lease(typed, api_url, as_json=as_json)
 
 

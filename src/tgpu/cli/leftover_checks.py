@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tgpu.app.leftovers import Kind, Leftover, find_leftovers, mend
+from tgpu.app.leftovers import Leftover, LeftoverKind, find_leftovers, mend
 from tgpu.cli.environment import home_relative
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 
 _NAME = "leftovers"
 _FIX = "tgpu doctor --fix"
@@ -20,25 +20,27 @@ def _told(one: Leftover) -> Check:
     where = home_relative(one.directory)
     pid = one.supervisor.pid if one.supervisor is not None else 0
     match one.kind:
-        case Kind.ORPHAN if one.jobs:
+        case LeftoverKind.ORPHAN if one.jobs:
             jobs = " ".join(map(str, one.jobs[:20]))
             finding = (
                 f"the supervisor {pid} of {where}, which was removed, still looks after "
                 f"jobs that no scheduler knows (processes {jobs}); their GPUs are in use until "
                 "they end"
             )
-            return Check(_NAME, Level.WARN, finding, f"let them end, or end them: kill {jobs}")
-        case Kind.ORPHAN:
+            return Check(
+                _NAME, FindingLevel.WARN, finding, f"let them end, or end them: kill {jobs}"
+            )
+        case LeftoverKind.ORPHAN:
             finding = f"the supervisor {pid} of {where}, which was removed, has nothing to do"
-        case Kind.DEAF:
+        case LeftoverKind.DEAF:
             finding = (
                 f"the supervisor {pid} of {where} has lost its socket, so no scheduler reaches it "
                 "and none starts; its jobs go on"
             )
-            return Check(_NAME, Level.FAIL, finding, _FIX)
-        case Kind.STALE:
+            return Check(_NAME, FindingLevel.FAIL, finding, _FIX)
+        case LeftoverKind.STALE:
             finding = f"nobody listens on the socket in {where}; the next start replaces it"
-    return Check(_NAME, Level.WARN, finding, _FIX)
+    return Check(_NAME, FindingLevel.WARN, finding, _FIX)
 
 
 def _mended(one: Leftover) -> Check:
@@ -46,8 +48,8 @@ def _mended(one: Leftover) -> Check:
     if not mend(one):
         return told
     done = {
-        Kind.ORPHAN: "it was ended",
-        Kind.DEAF: "it was ended; the next start takes its jobs over",
-        Kind.STALE: "it was removed",
+        LeftoverKind.ORPHAN: "it was ended",
+        LeftoverKind.DEAF: "it was ended; the next start takes its jobs over",
+        LeftoverKind.STALE: "it was removed",
     }
-    return Check(_NAME, Level.OK, f"mended: {told.finding}: {done[one.kind]}")
+    return Check(_NAME, FindingLevel.OK, f"mended: {told.finding}: {done[one.kind]}")

@@ -7,7 +7,7 @@ import typer
 from tgpu.cli.options import ApiUrl, JobId, Json, examples
 
 if TYPE_CHECKING:
-    from tgpu.cli.jobs_query import Filters, Found, Shape
+    from tgpu.cli.jobs_query import Filters, Found, TableShape
     from tgpu.client.http import Client
 
 LIST_EPILOG = examples(
@@ -84,14 +84,14 @@ def list_jobs(
     shown. The last line counts all there is.
     """
     from tgpu.cli.connect import connected
-    from tgpu.cli.jobs_query import Filters, Shape, find_jobs, read_columns, read_states
+    from tgpu.cli.jobs_query import Filters, TableShape, find_jobs, read_columns, read_states
     from tgpu.cli.output import show_json
     from tgpu.cli.unknown_tenant import refuse_unknown_tenant
     from tgpu.wire.v1 import JobList
 
     folds = (not as_json and array is None) if fold is None else fold
     filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs, folds)
-    shape = Shape(read_columns(columns), wide)
+    shape = TableShape(read_columns(columns), wide)
     with connected(api_url) as client:
         found = find_jobs(client, filters)
         if not found.jobs:
@@ -118,14 +118,14 @@ def watch(
 ) -> None:
     """Show the list of jobs again and again, with a clock; Ctrl-C ends it."""
     from tgpu.cli.connect import connected
-    from tgpu.cli.jobs_query import Filters, Shape, list_frame, read_columns, read_states
+    from tgpu.cli.jobs_query import Filters, TableShape, list_frame, read_columns, read_states
     from tgpu.cli.live import repeat
     from tgpu.cli.options import read_option
     from tgpu.durations import parse_duration
 
     folds = array is None if fold is None else fold
     filters = Filters(read_states(state), tenant, name, user, array, limit, all_jobs, folds)
-    shape = Shape(read_columns(columns))
+    shape = TableShape(read_columns(columns))
     seconds = read_option("--interval", parse_duration, interval)
     with connected(api_url) as client:
         repeat(lambda width: list_frame(client, filters, width, shape), seconds)
@@ -182,7 +182,7 @@ def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
         say(line)  # never cut: it is there to be copied
 
 
-def _show_list(client: "Client", found: "Found", filters: "Filters", shape: "Shape") -> None:
+def _show_list(client: "Client", found: "Found", filters: "Filters", shape: "TableShape") -> None:
     from tgpu.cli.jobs_query import counts_note, list_lines, more_note
     from tgpu.cli.output import note, show_lines, width
 

@@ -45,13 +45,13 @@ def logs(
     from tgpu.cli.arrays import job_or_array
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
-    from tgpu.cli.reading import Wanted, follow_log, print_log
+    from tgpu.cli.reading import WantedLog, follow_log, print_log
     from tgpu.wire.arrays_v1 import ArraySummary
 
     if follow and as_json:
         raise bad_input("--follow and --json exclude each other", "leave one of them out")
     chosen = [name for name, on in (("stdout", stdout), ("stderr", stderr)) if on]
-    wanted = Wanted(job, tuple(chosen) or ("stdout", "stderr"), tail, attempt)
+    wanted = WantedLog(job, tuple(chosen) or ("stdout", "stderr"), tail, attempt)
     with connected(api_url) as client:
         found = job_or_array(client, job, client.get_job)
         if isinstance(found, ArraySummary):

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.cli.systemd import unit_path
 from tgpu.devices.control_groups import PROC, GroupTree, memory_tree
 
@@ -27,16 +27,16 @@ def settings(environ: dict[str, str], config: Path | None = None) -> Check:
     except SettingsError as error:
         first = error.problems[0]
         if config is not None and first.startswith(str(config)):
-            return Check("settings", Level.FAIL, first, f"tgpu config check {config}")
+            return Check("settings", FindingLevel.FAIL, first, f"tgpu config check {config}")
         variable = first.partition(":")[0]
-        return Check("settings", Level.FAIL, first, f"unset {variable}, or set it right")
+        return Check("settings", FindingLevel.FAIL, first, f"unset {variable}, or set it right")
     if loaded.without_effect:
         idle = loaded.without_effect[0]
         finding = f"{idle.origin} is set and has no effect in this version"
-        return Check("settings", Level.WARN, finding, f"unset {idle.origin}")
+        return Check("settings", FindingLevel.WARN, finding, f"unset {idle.origin}")
     if config is not None:
-        return Check("settings", Level.OK, f"{config} and the environment are right")
-    return Check("settings", Level.OK, "the environment sets nothing that cannot be")
+        return Check("settings", FindingLevel.OK, f"{config} and the environment are right")
+    return Check("settings", FindingLevel.OK, "the environment sets nothing that cannot be")
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> Check:
@@ -44,8 +44,10 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> Check:
     if kind in _NETWORK:
         finding = f"the data directory is on a network file system ({kind}): the database may break"
         remedy = "set TGPU_DATA_DIR to a directory on a disk of this machine"
-        return Check("files", Level.WARN, finding, remedy)
-    return Check("files", Level.OK, f"the data directory is on a disk of this machine ({kind})")
+        return Check("files", FindingLevel.WARN, finding, remedy)
+    return Check(
+        "files", FindingLevel.OK, f"the data directory is on a disk of this machine ({kind})"
+    )
 
 
 def open_files(soft: int | None = None) -> Check:
@@ -53,18 +55,20 @@ def open_files(soft: int | None = None) -> Check:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         finding = f"a process may open {soft} files only: many jobs at once need more"
-        return Check("limits", Level.WARN, finding, f"ulimit -n {_FEW_FILES * 64}; tgpu stop")
+        return Check(
+            "limits", FindingLevel.WARN, finding, f"ulimit -n {_FEW_FILES * 64}; tgpu stop"
+        )
     shown = "any number of" if soft == resource.RLIM_INFINITY else f"{soft}"
-    return Check("limits", Level.OK, f"a process may open {shown} files")
+    return Check("limits", FindingLevel.OK, f"a process may open {shown} files")
 
 
 def sessions(search_path: str | None = None) -> Check:
     found = [name for name in ("screen", "tmux") if shutil.which(name, path=search_path)]
     if not found:
         finding = "neither GNU screen nor tmux is installed: jobs cannot run in sessions"
-        return Check("sessions", Level.OK, finding)
+        return Check("sessions", FindingLevel.OK, finding)
     options = " or ".join(f"--{name}" for name in found)
-    return Check("sessions", Level.OK, f"jobs can run in sessions: tgpu submit {options}")
+    return Check("sessions", FindingLevel.OK, f"jobs can run in sessions: tgpu submit {options}")
 
 
 def memory_limits(pid: int | None = None, proc: Path = PROC) -> Check:
@@ -72,9 +76,9 @@ def memory_limits(pid: int | None = None, proc: Path = PROC) -> Check:
     tree = memory_tree(pid, proc)
     if isinstance(tree, GroupTree):
         finding = f"a memory limit holds for a whole job (control groups, version {tree.version})"
-        return Check("memory", Level.OK, finding)
+        return Check("memory", FindingLevel.OK, finding)
     finding = f"a memory limit holds for each process of a job, not for the whole: {tree}"
-    return Check("memory", Level.OK, finding, "tgpu service install")
+    return Check("memory", FindingLevel.OK, finding, "tgpu service install")
 
 
 def units(config_home: Path, system_unit: Path | None = None) -> list[Check]:
@@ -86,11 +90,11 @@ def units(config_home: Path, system_unit: Path | None = None) -> list[Check]:
         if program is None:
             continue
         if Path(program).exists():
-            found.append(Check("systemd", Level.OK, f"{path} starts {program}"))
+            found.append(Check("systemd", FindingLevel.OK, f"{path} starts {program}"))
         else:
             finding = f"{path} starts {program}, which is not there"
             remedy = f"tgpu service install {flag}"
-            found.append(Check("systemd", Level.FAIL, finding, remedy))
+            found.append(Check("systemd", FindingLevel.FAIL, finding, remedy))
     return found
 
 

@@ -1,7 +1,7 @@
 """Commands that have running jobs stand still: pause, resume. Of GPUs see `pausing.py`."""
 
 from tgpu.cli.options import ApiUrl, Json, examples
-from tgpu.cli.selecting import All, Name, SomeJobIds, State, Tenant, User, Wanted, act
+from tgpu.cli.selecting import All, Name, SomeJobIds, State, Tenant, User, WantedJobs, act
 
 PAUSE_EPILOG = examples(
     "tgpu pause 12", "tgpu pause --name sweep", "tgpu resume 12", "tgpu pause-gpu 3    (of a GPU)"
@@ -25,7 +25,7 @@ def pause(
     Every process gets SIGSTOP. The job keeps and pays for its GPUs and memory, and its time limit
     keeps running; to free its GPUs, cancel it. For GPUs: tgpu pause-gpu.
     """
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     return act("pause", wanted, as_json=as_json, api_url=api_url)
 
 
@@ -41,5 +41,5 @@ def resume(
     api_url: ApiUrl = None,
 ) -> int:
     """Resume paused jobs. For GPUs: tgpu resume-gpu."""
-    wanted = Wanted(jobs, is_all, state, name, user, tenant)
+    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
     return act("resume", wanted, as_json=as_json, api_url=api_url)

@@ -67,7 +67,7 @@ def evaluate(
     from tgpu.cli.sim import sentences
     from tgpu.core.calibration import LastTwo, outcomes, score
     from tgpu.predictors import Gbm, load_predictor
-    from tgpu.simulate.past import read_past_jobs
+    from tgpu.simulate.past_jobs import read_past_jobs
 
     try:
         made = load_predictor(predictor)()

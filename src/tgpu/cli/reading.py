@@ -26,7 +26,7 @@ from tgpu.wire.v1 import JobModel
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedLog:
     """Which log."""
 
     job_id: str
@@ -35,7 +35,7 @@ class Wanted:
     attempt: int | None
 
 
-def print_log(client: Client, wanted: Wanted, as_json: bool) -> None:
+def print_log(client: Client, wanted: WantedLog, as_json: bool) -> None:
     job = client.get_job(wanted.job_id)
     attempt = _attempt(job, wanted)
     texts: dict[str, object] = {}
@@ -55,7 +55,7 @@ def _left_out(client: Client, job_id: str, stream: str, attempt: int) -> int:
     return client.read_log(job_id, stream, offset=-1, limit=1, attempt=attempt).left_out
 
 
-def follow_log(client: Client, wanted: Wanted) -> None:
+def follow_log(client: Client, wanted: WantedLog) -> None:
     """From the newest attempt (or the one named) to the end of the job (or of that attempt)."""
     job = client.get_job(wanted.job_id)
     if not job.command:
@@ -122,7 +122,7 @@ def _exit_code(each: JobModel | ArraySummary) -> int | None:
     return exit_code_of_job(each.state, each.exit_code, each.signal)
 
 
-def _print_tail(client: Client, job: JobModel, stream: str, attempt: int, wanted: Wanted) -> int:
+def _print_tail(client: Client, job: JobModel, stream: str, attempt: int, wanted: WantedLog) -> int:
     if wanted.tail is None:
         return 0
     parts, end = read_log(client, job.job_id, stream, attempt, wanted.tail)
@@ -131,7 +131,7 @@ def _print_tail(client: Client, job: JobModel, stream: str, attempt: int, wanted
     return end
 
 
-def _attempt(job: JobModel, wanted: Wanted) -> int:
+def _attempt(job: JobModel, wanted: WantedLog) -> int:
     if not job.command or not job.attempt:
         raise _no_log(job)
     if wanted.attempt is not None and wanted.attempt > job.attempt:

@@ -10,7 +10,7 @@ from tgpu.cli.journals import (
     Config,
     Database,
     DataDir,
-    Source,
+    JournalSource,
     opened,
     parse_past,
     reading,
@@ -18,7 +18,7 @@ from tgpu.cli.journals import (
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
 
 if TYPE_CHECKING:
-    from tgpu.journal.replay import Target
+    from tgpu.journal.replay import ReplayTarget
 
 EPILOG = examples(
     "tgpu replay --job 12",
@@ -68,7 +68,7 @@ def replay(
         raise bad_input("--at and --start-of both name a moment: give one")
     if at is None and start_of is None and job is None:
         raise bad_input("which moment? give --at SEQ, --at TIME, --start-of JOB or --job JOB")
-    source = Source(file, api_url, database, config, data_dir)
+    source = JournalSource(file, api_url, database, config, data_dir)
     if at is None and start_of is None:
         assert job is not None
         _tell_passages(source, job, as_json)
@@ -76,21 +76,21 @@ def replay(
     _tell_moment(source, _target(at, start_of), job, limit, as_json)
 
 
-def _target(at: str | None, start_of: str | None) -> "Target":
+def _target(at: str | None, start_of: str | None) -> "ReplayTarget":
     from tgpu.cli.environment import now_ms
     from tgpu.core.ids import JobId
-    from tgpu.journal.replay import Target
+    from tgpu.journal.replay import ReplayTarget
 
     if at is None:
-        return Target(start_of=JobId(start_of or ""))
+        return ReplayTarget(start_of=JobId(start_of or ""))
     if at.isascii() and at.isdigit():
-        return Target(seq=int(at))
+        return ReplayTarget(seq=int(at))
     now = now_ms()
-    return Target(at=read_option("--at", lambda text: parse_past(text, now), at))
+    return ReplayTarget(at=read_option("--at", lambda text: parse_past(text, now), at))
 
 
 def _tell_moment(
-    source: Source, target: "Target", job: str | None, limit: int, as_json: bool
+    source: JournalSource, target: "ReplayTarget", job: str | None, limit: int, as_json: bool
 ) -> None:
     from tgpu.app import replaying
     from tgpu.cli.output import note, show_json, show_lines, width
@@ -126,7 +126,7 @@ def _no_such_moment(error: ValueError) -> Failure:
     return Failure(sentence, exit_code=ExitCode.NO_SUCH_JOB, code="NOT_FOUND")
 
 
-def _tell_passages(source: Source, job: str, as_json: bool) -> None:
+def _tell_passages(source: JournalSource, job: str, as_json: bool) -> None:
     from tgpu.app import replaying
     from tgpu.cli.output import say, show_json, show_lines, width
     from tgpu.cli.render.replay import passage_lines

@@ -10,7 +10,7 @@ from tgpu.cli.journals import (
     Config,
     Database,
     DataDir,
-    Source,
+    JournalSource,
     opened,
     parse_past,
     reading,
@@ -20,7 +20,7 @@ from tgpu.cli.options import ApiUrl, Json, examples, read_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tgpu.report.page import Picture
+    from tgpu.report.page import ReportPicture
     from tgpu.report.prices import Prices
 
 EPILOG = examples(
@@ -85,7 +85,7 @@ def report(
     from tgpu.report.page import page, pictures
 
     prices = _prices(price or [], currency)
-    source = Source(journal, api_url, database, config, data_dir)
+    source = JournalSource(journal, api_url, database, config, data_dir)
     with opened(source) as found, reading(found.header.last_seq, is_shown=not as_json) as tell:
         # A file is about the time before it was written, and a manual clock has its own.
         now = found.header.exported_at or now_ms()
@@ -113,7 +113,7 @@ def _prices(texts: list[str], currency: str) -> "Callable[[float], Prices]":
     return lambda usual: parse_prices(texts, currency, usual)
 
 
-def _write(folder: Path, text: str, drawn: "list[Picture]") -> None:
+def _write(folder: Path, text: str, drawn: "list[ReportPicture]") -> None:
     from tgpu.cli.output import note, say
     from tgpu.cli.own_files import write_own
     from tgpu.cli.render.words import plural

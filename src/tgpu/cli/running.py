@@ -19,7 +19,7 @@ from tgpu.cli.render.words import command_text
 from tgpu.cli.send import Answering, build, real_id, submit
 from tgpu.cli.submission import Typed
 from tgpu.cli.terminal import doors
-from tgpu.cli.terminal.seat import NoTerminal, Outcome, feed, reach, sit
+from tgpu.cli.terminal.seat import NoTerminal, SeatOutcome, feed, reach, sit
 from tgpu.client.errors import ClientError
 from tgpu.client.follow import ENDED, follow_job, patiently, wait_until_over, wait_until_started
 from tgpu.client.http import Client
@@ -81,10 +81,10 @@ def sit_in_front(client: Client, job: JobModel, name: str) -> int:
             on = f" on {held_line(job)}" if job.gpus else ""
             note(f"job {job_id} runs{on}; Ctrl-] d leaves it running")
             outcome = sit(line)
-        if outcome is Outcome.LEFT:
+        if outcome is SeatOutcome.LEFT:
             note(f"\njob {job_id} goes on; back to it: tgpu attach {job_id}")
             return ExitCode.OK
-        if outcome is Outcome.TAKEN:
+        if outcome is SeatOutcome.TAKEN:
             note(f"\nanother terminal has taken over job {job_id}")
             return ExitCode.OK
     return _ended(client, job_id, is_quiet=line is not None)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
-from tgpu.cli.drafts import Draft
+from tgpu.cli.drafts import JobDraft
 from tgpu.cli.failures import bad_input
 from tgpu.cli.option_words import ANSWERING, WrongWords, read_words
 
@@ -51,7 +51,7 @@ def has_slurm_options(text: str) -> bool:
     return any(line.startswith("#SBATCH") for _, line in head_lines(text))
 
 
-def read_head(script: Script, command: TyperCommand) -> Draft:
+def read_head(script: Script, command: TyperCommand) -> JobDraft:
     """What the #TGPU lines say; later ones go before earlier ones. Raises Failure."""
     options: dict[str, Any] = {}
     places: dict[str, tuple[str, int]] = {}
@@ -76,7 +76,7 @@ def read_head(script: Script, command: TyperCommand) -> Draft:
                 raise bad_input(f"{where}: {flag} is for the command line, not for a script")
             options[name] = [*options.get(name, []), *value] if isinstance(value, list) else value
         places |= {word.partition("=")[0]: (word.partition("=")[0], number) for word in words}
-    return Draft(script.shown, 0, options, {}, places)
+    return JobDraft(script.shown, 0, options, {}, places)
 
 
 def command_words(script: Script, args: Sequence[str], *, by_path: bool) -> list[str]:

@@ -48,7 +48,7 @@ Tenant = Annotated[
 ]
 
 
-class Wanted(NamedTuple):
+class WantedJobs(NamedTuple):
     """The options of one command line."""
 
     jobs: list[str] | None
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
 
 def act(
     action: "ChangeName",
-    wanted: Wanted,
+    wanted: WantedJobs,
     *,
     as_json: bool,
     api_url: str | None,
@@ -86,7 +86,7 @@ def act(
     return ExitCode.OK
 
 
-def request_fields(wanted: Wanted, *, is_rerun: bool = False) -> dict[str, object]:
+def request_fields(wanted: WantedJobs, *, is_rerun: bool = False) -> dict[str, object]:
     """Without ids it is about the caller's own jobs, unless another user is named."""
     from tgpu.cli.environment import user_name
     from tgpu.cli.failures import bad_input

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.cli.environment import variables
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.client.autostart import find_running, stop_running
 from tgpu.client.errors import ClientError, StartFailed
 from tgpu.client.follow import read_log, wait_until_over, wait_until_started
@@ -50,7 +50,7 @@ def run_self_test(directory: Path, *, quick: bool) -> Iterator[Check]:
         for name, step in steps:
             check = _tried(name, step)
             yield check
-            if check.level is Level.FAIL:
+            if check.level is FindingLevel.FAIL:
                 return
         yield _tried("stop", trial.stop)
     finally:
@@ -62,8 +62,8 @@ def _tried(name: str, step: Callable[[], str]) -> Check:
     try:
         finding = step()
     except (Wrong, ClientError, StartFailed, OSError) as error:
-        return Check(name, Level.FAIL, str(error), "`tgpu doctor` looks for the cause")
-    return Check(name, Level.OK, f"{finding} ({time.monotonic() - began:.1f} s)")
+        return Check(name, FindingLevel.FAIL, str(error), "`tgpu doctor` looks for the cause")
+    return Check(name, FindingLevel.OK, f"{finding} ({time.monotonic() - began:.1f} s)")
 
 
 class _Trial:

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tgpu.cli.environment import now_ms, variables
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.cli.own_config import chosen
 from tgpu.cli.render.whoami import whoami_lines
 from tgpu.client.call import Call
@@ -27,7 +27,7 @@ def of_target(client: Client, problems: list[str]) -> list[Check]:
     """Beside its health and its GPUs. `problems` are those that it told of itself."""
     checks = [*_transport(client.target), *_clock(client), *_disk(client)]
     if not any(text.startswith("engine") for text in problems):
-        checks.append(Check("engine", Level.OK, "jobs can be started and ended"))
+        checks.append(Check("engine", FindingLevel.OK, "jobs can be started and ended"))
     return [*checks, _who(client)]
 
 
@@ -36,10 +36,10 @@ def _who(client: Client) -> Check:
         found = client.whoami()
     except ClientError as error:
         remedy = "set TGPU_API_KEY to a key of this service (its admin makes one: tgpu keys create)"
-        return Check("you", Level.FAIL, error.message, remedy)
+        return Check("you", FindingLevel.FAIL, error.message, remedy)
     if found.problem:
-        return Check("you", Level.WARN, found.problem, "tgpu whoami")
-    return Check("you", Level.OK, "; ".join(whoami_lines(found, chosen("tenant", None))))
+        return Check("you", FindingLevel.WARN, found.problem, "tgpu whoami")
+    return Check("you", FindingLevel.OK, "; ".join(whoami_lines(found, chosen("tenant", None))))
 
 
 def _clock(client: Client) -> list[Check]:
@@ -49,10 +49,14 @@ def _clock(client: Client) -> list[Check]:
     except (ClientError, ValueError, TypeError):
         return []  # its health says what is wrong, or something in between keeps the date
     if abs(ahead) <= _CLOCK_SECONDS:
-        return [Check("clock", Level.OK, "its clock and yours agree")]
+        return [Check("clock", FindingLevel.OK, "its clock and yours agree")]
     way = "ahead of" if ahead > 0 else "behind"
     finding = f"its clock is {abs(ahead):.0f} s {way} yours: times of jobs look wrong here"
-    return [Check("clock", Level.WARN, finding, "timedatectl set-ntp true, on the one that is off")]
+    return [
+        Check(
+            "clock", FindingLevel.WARN, finding, "timedatectl set-ntp true, on the one that is off"
+        )
+    ]
 
 
 def _date(_: bytes, headers: Mapping[str, str]) -> str:
@@ -69,8 +73,8 @@ def _disk(client: Client) -> list[Check]:
         return []
     finding = f"{free / 1024**3:.1f} GiB free where it keeps its data"
     if free >= _LEAST_FREE_BYTES:
-        return [Check("disk", Level.OK, finding)]
-    return [Check("disk", Level.WARN, finding, "free some space there")]
+        return [Check("disk", FindingLevel.OK, finding)]
+    return [Check("disk", FindingLevel.WARN, finding, "free some space there")]
 
 
 def _transport(target: Target) -> list[Check]:
@@ -78,17 +82,19 @@ def _transport(target: Target) -> list[Check]:
         if target.is_local:
             return []
         finding = f"what you send to {target}, keys included, is not encrypted"
-        return [Check("tls", Level.WARN, finding, "set api.tls_cert and api.tls_key there")]
+        return [Check("tls", FindingLevel.WARN, finding, "set api.tls_cert and api.tls_key there")]
     try:
         days = _days_left(target)
     except (OSError, ValueError, KeyError) as error:
         reason = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or "no TLS"
         remedy = "set TGPU_CA_FILE to the certificate authority that it uses"
-        return [Check("tls", Level.FAIL, f"its certificate cannot be checked: {reason}", remedy)]
+        return [
+            Check("tls", FindingLevel.FAIL, f"its certificate cannot be checked: {reason}", remedy)
+        ]
     finding = f"its certificate is trusted, for {days:.0f} more days"
     if days >= _SOON_DAYS:
-        return [Check("tls", Level.OK, finding)]
-    return [Check("tls", Level.WARN, finding, "renew it: api.tls_cert there")]
+        return [Check("tls", FindingLevel.OK, finding)]
+    return [Check("tls", FindingLevel.WARN, finding, "renew it: api.tls_cert there")]
 
 
 def _days_left(target: Target) -> float:

@@ -8,7 +8,7 @@ from tgpu.cli.options import ApiUrl, JobId, examples
 from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
-    from tgpu.cli.job_process import Surroundings
+    from tgpu.cli.job_process import ProcessSurroundings
     from tgpu.wire.v1 import JobModel
 
 EPILOG = examples("tgpu shell 12", "tgpu shell last -- nvidia-smi", "tgpu shell 12 --worker 3")
@@ -128,7 +128,7 @@ def _with_my_terminal(env: dict[str, str]) -> dict[str, str]:
     return env
 
 
-def _say_where(job: "JobModel", found: "Surroundings") -> None:
+def _say_where(job: "JobModel", found: "ProcessSurroundings") -> None:
     from tgpu.cli.output import note
     from tgpu.cli.render.grid import clean
 
@@ -136,7 +136,7 @@ def _say_where(job: "JobModel", found: "Surroundings") -> None:
     note(f"job {job.job_id}: GPUs {clean(gpus)}, in {clean(found.cwd)}; `exit` leaves")
 
 
-def _become(found: "Surroundings") -> None:
+def _become(found: "ProcessSurroundings") -> None:
     """Where the job is, as whom it runs: root must not do in a user's name what only root may."""
     import os
 

@@ -17,7 +17,7 @@ from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.simulate.problems import BadInput
-    from tgpu.simulate.rows import Rows
+    from tgpu.simulate.rows import TraceRows
     from tgpu.simulate.world import Cluster
 
 EPILOG = examples(
@@ -49,7 +49,7 @@ app = typer.Typer(
 app.command("pack", epilog=PACK_EPILOG)(pack)
 
 
-class BackfillMode(StrEnum):
+class SimulatedBackfill(StrEnum):
     GREEDY = "greedy"
     EASY = "easy"
     CONSERVATIVE = "conservative"
@@ -57,7 +57,7 @@ class BackfillMode(StrEnum):
 
 
 # Its name in earlier versions.
-OldBackfill = Annotated[BackfillMode | None, typer.Option("--passing", hidden=True)]
+OldBackfill = Annotated[SimulatedBackfill | None, typer.Option("--passing", hidden=True)]
 
 
 class Placing(StrEnum):
@@ -104,7 +104,7 @@ def run(
         str | None, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = None,
     backfill: Annotated[
-        BackfillMode | None,
+        SimulatedBackfill | None,
         typer.Option(help="Backfill mode, as scheduler.backfill."),
     ] = None,
     passing: OldBackfill = None,
@@ -195,9 +195,9 @@ def run(
     from tgpu.cli.sim_journal import cluster_of
     from tgpu.cli.sim_settings import simulated_service
     from tgpu.simulate.clusters import read_cluster
-    from tgpu.simulate.jobs import Jobs, Limits
+    from tgpu.simulate.jobs import Jobs, SimulatedLimits
     from tgpu.simulate.problems import BadInput
-    from tgpu.simulate.report import Run, report
+    from tgpu.simulate.report import SimulatedRun, report
     from tgpu.simulate.run import simulate
 
     backfill = backfill or passing
@@ -224,7 +224,7 @@ def run(
         machines = cluster_of(trace) if cluster is None else read_cluster(cluster, nodes)
         machines = service.with_tenants(machines)
         rows = _rows(trace, format, machines, seed)
-        jobs = Jobs(rows, machines, Limits(limits.value))
+        jobs = Jobs(rows, machines, SimulatedLimits(limits.value))
         if jobs.problems and not skip_bad:
             raise BadInput(rows.file, jobs.problems, may_skip=True)
     if jobs.problems:
@@ -237,7 +237,7 @@ def run(
     with _predicting(), progress(len(jobs.arrivals)) as tell:
         result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
     took = perf_counter() - began
-    what = Run(
+    what = SimulatedRun(
         trace=rows.file,
         cluster=_cluster_name(cluster, nodes),
         policy=service.policy,
@@ -325,7 +325,7 @@ def _cluster_name(cluster: str | None, nodes: str | None) -> str:
     return Path(cluster).name + (f" ({nodes})" if nodes else "")
 
 
-def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Rows":
+def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "TraceRows":
     from tgpu.cli.sim_journal import is_journal, rows_of
     from tgpu.simulate.synthetic import PREFIX, synthetic
     from tgpu.simulate.traces import read_trace

@@ -7,7 +7,7 @@ from tgpu.cli.failures import bad_input
 from tgpu.wire.plurals import plural
 
 if TYPE_CHECKING:
-    from tgpu.simulate.rows import Rows
+    from tgpu.simulate.rows import TraceRows
     from tgpu.simulate.world import Cluster
 
 
@@ -18,13 +18,13 @@ def is_journal(trace: str) -> bool:
     return path.is_file() and lines.is_journal(path)
 
 
-def rows_of(trace: str) -> "Rows":
+def rows_of(trace: str) -> "TraceRows":
     """Its jobs that are over. How many are not is in `left_out`."""
-    from tgpu.cli.journals import Source, opened, reading
+    from tgpu.cli.journals import JournalSource, opened, reading
     from tgpu.cli.output import note
     from tgpu.journal.trace import read_rows
 
-    with opened(Source(Path(trace))) as journal, reading(journal.header.last_seq) as tell:
+    with opened(JournalSource(Path(trace))) as journal, reading(journal.header.last_seq) as tell:
         rows = read_rows(journal, tell)
     if rows.left_out:
         note(f"left out {plural(f'{rows.left_out:,}', 'job')} not over, or never started")
@@ -35,7 +35,7 @@ def rows_of(trace: str) -> "Rows":
 
 def cluster_of(trace: str) -> "Cluster":
     """The nodes and tenants of the journal itself."""
-    from tgpu.cli.journals import Source, opened
+    from tgpu.cli.journals import JournalSource, opened
     from tgpu.journal.trace import cluster_of as of_header
 
     if not is_journal(trace):
@@ -43,7 +43,7 @@ def cluster_of(trace: str) -> "Cluster":
             "--cluster is missing: only a journal of `tgpu export` brings its own nodes along",
             "--cluster 100x8 is 100 nodes of 8 GPUs",
         )
-    with opened(Source(Path(trace))) as journal:
+    with opened(JournalSource(Path(trace))) as journal:
         found = of_header(journal)
     if not found.gpus():
         raise bad_input(f"{trace} names no nodes, so say what to run on with --cluster")

@@ -15,7 +15,7 @@ class PredictorFailed(Exception):
     """With what it did."""
 
 
-class Watched:
+class WatchedPredictor:
     def __init__(self, predictor: Predictor, name: str) -> None:
         self._predictor = predictor
         self._name = name

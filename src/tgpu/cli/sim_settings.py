@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tgpu.cli.failures import bad_input
 
 if TYPE_CHECKING:
-    from tgpu.app.scheduling import Foresight as Foresees
+    from tgpu.app.scheduling import Foresight
     from tgpu.core.predict import Predictor
     from tgpu.core.scheduling_config import SchedulingConfig
     from tgpu.settings import Settings
@@ -39,7 +39,7 @@ class SimulatedService:
     def policy(self) -> str:
         return self.published or self.settings.scheduler.policy
 
-    def scheduling(self, foresight: "Foresees | None" = None) -> "SchedulingConfig":
+    def scheduling(self, foresight: "Foresight | None" = None) -> "SchedulingConfig":
         from tgpu.app.scheduling import NO_FORESIGHT, scheduling_config
 
         found = scheduling_config(self.settings, foresight or NO_FORESIGHT)
@@ -99,7 +99,7 @@ class SimulatedService:
         return order in _FORESEEING or scheduler.enable_preemption
 
     def _predictor(self) -> "Callable[[], Predictor]":
-        from tgpu.cli.sim_predictor import Watched
+        from tgpu.cli.sim_predictor import WatchedPredictor
         from tgpu.predictors import PREDICTOR_NAMES, Gbm, load_predictor
 
         name = "limit" if self.is_told_the_future else self.settings.prediction.predictor
@@ -112,18 +112,18 @@ class SimulatedService:
             found = make()
             if isinstance(found, Gbm):
                 found.in_background = False  # the same result each time, on a busy machine too
-            return found if name in PREDICTOR_NAMES else Watched(found, name)
+            return found if name in PREDICTOR_NAMES else WatchedPredictor(found, name)
 
         return made
 
     def _foreseeing(
         self, setting: "Setting", make: "Callable[[], Predictor]", history: Path | None
     ) -> "Setting":
-        from tgpu.simulate.foresight import Foresight
-        from tgpu.simulate.past import read_past_jobs
+        from tgpu.simulate.foresight import SimulatedForesight
+        from tgpu.simulate.past_jobs import read_past_jobs
 
         past = () if history is None else tuple(read_past_jobs(history))
-        return replace(setting, foresight=Foresight(make, self.scheduling, past))
+        return replace(setting, foresight=SimulatedForesight(make, self.scheduling, past))
 
     def _named(self, problem: str) -> str:
         """By the option where it may come from one, by the setting where there is a file."""

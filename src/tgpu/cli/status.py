@@ -100,10 +100,10 @@ def _status_lines(client: "Client", width: int | None) -> "list[Line]":
 
 
 def _detailed_lines(client: "Client", width: int | None) -> "list[Line]":
-    from tgpu.cli.render.status import Look, detailed_lines
+    from tgpu.cli.render.status import StatusReading, detailed_lines
 
     active = client.list_jobs(states=["running", "scheduled"], limit=_LISTED, fold=True)
-    look = Look(
+    look = StatusReading(
         client.cluster_status(),
         client.cluster_metrics(),
         client.gpus(),

@@ -10,7 +10,7 @@ from typing import Final, cast
 import typer
 from typer.core import TyperCommand
 
-from tgpu.cli.drafts import Draft, Given, laid_over
+from tgpu.cli.drafts import Given, JobDraft, laid_over
 from tgpu.cli.failures import bad_input
 from tgpu.cli.job_file import read_job_file
 from tgpu.cli.option_words import WrongWords, is_behind_dashes, read_words, typed_names
@@ -77,12 +77,12 @@ def _with_options(
     }
     read.pop("by_path", None)
     url = read.pop("api_url", None) or how.api_url
-    typed, cwd, _ = laid_over(replace(given, names=frozenset()), Draft("", 0, read))
+    typed, cwd, _ = laid_over(replace(given, names=frozenset()), JobDraft("", 0, read))
     names = given.names | read.keys()
     return Given(typed, cwd, names), replace(how, cwd=cwd, api_url=url, **answering)
 
 
-def _send_drafts(drafts: list[Draft], given: Given, how: Answering) -> int:
+def _send_drafts(drafts: list[JobDraft], given: Given, how: Answering) -> int:
     jobs = []
     for draft in drafts:
         typed, cwd, fields = laid_over(given, draft)

@@ -24,7 +24,7 @@ def try_out(
     from pathlib import Path
 
     from tgpu.cli.exit_codes import ExitCode
-    from tgpu.cli.findings import Level
+    from tgpu.cli.findings import FindingLevel
     from tgpu.cli.output import say, show_json, show_lines
     from tgpu.cli.render.checks import check_lines
     from tgpu.cli.self_test import run_self_test
@@ -35,7 +35,7 @@ def try_out(
             checks.append(check)
             if not as_json:
                 show_lines(check_lines([check], least=len("failure")))
-    failed = any(check.level is Level.FAIL for check in checks)
+    failed = any(check.level is FindingLevel.FAIL for check in checks)
     if as_json:
         show_json({"passed": not failed, "checks": [check.as_json() for check in checks]})
     else:

@@ -10,7 +10,7 @@ from tgpu.cli.service import Config
 from tgpu.wire.system_words import system_words
 
 if TYPE_CHECKING:
-    from tgpu.cli.install_checks import InTheWay
+    from tgpu.cli.install_checks import InstallObstacles
     from tgpu.cli.systemd import Unit
 
 EPILOG = examples("tgpu service install", "tgpu service install --dry-run")
@@ -85,13 +85,13 @@ def install(
         note("  loginctl enable-linger    # so that it runs while you are not logged in")
 
 
-def _noted(found: "InTheWay") -> list[str]:
+def _noted(found: "InstallObstacles") -> list[str]:
     return [f"note: {line}" for line in found.notes]
 
 
 def _unit(
     system: bool, user_name: str, config: Path | None, data_dir: Path | None
-) -> "tuple[Unit, InTheWay]":
+) -> "tuple[Unit, InstallObstacles]":
     import sys
 
     from tgpu.cli.environment import data_dir as own_data_dir

@@ -11,19 +11,19 @@ from tgpu.cli.journals import (
     Config,
     Database,
     DataDir,
-    Source,
+    JournalSource,
     opened,
     parse_past,
     reading,
 )
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
-from tgpu.cli.sim import BackfillMode, OldBackfill, Placing
+from tgpu.cli.sim import OldBackfill, Placing, SimulatedBackfill
 
 if TYPE_CHECKING:
     from tgpu.core.events import Scalar
     from tgpu.core.ids import TenantId
     from tgpu.core.node import Node
-    from tgpu.journal.past import Past
+    from tgpu.journal.recorded_past import RecordedPast
     from tgpu.journal.resimulate import Changes
 
 EPILOG = examples(
@@ -66,7 +66,7 @@ def whatif(
         str | None, typer.Option(metavar="NAME", help="Scheduling policy, as scheduler.policy.")
     ] = None,
     backfill: Annotated[
-        BackfillMode | None, typer.Option(help="Backfill mode, as scheduler.backfill.")
+        SimulatedBackfill | None, typer.Option(help="Backfill mode, as scheduler.backfill.")
     ] = None,
     passing: OldBackfill = None,
     placement: Annotated[
@@ -113,7 +113,7 @@ def whatif(
         again.check_overrides(overrides)
     except (CannotServe, ValueError) as error:
         raise bad_input(str(error), "docs/reference/settings.md has all settings") from error
-    source = Source(file, api_url, database, config, data_dir)
+    source = JournalSource(file, api_url, database, config, data_dir)
     with opened(source) as journal, reading(journal.header.last_seq) as tell:
         past = again.past_of(journal, begin, end, tell)
     if past is None or not past.lives:
@@ -149,7 +149,7 @@ def _show(found: object, as_json: bool) -> None:
 
 def _overrides(
     policy: str | None,
-    backfill: BackfillMode | None,
+    backfill: SimulatedBackfill | None,
     placement: Placing | None,
     preemption: bool | None,
     settings: list[str],
@@ -177,7 +177,9 @@ def _overrides(
     return found
 
 
-def _changes(past: "Past", quotas: list[str], add: list[str], remove: list[str]) -> "Changes":
+def _changes(
+    past: "RecordedPast", quotas: list[str], add: list[str], remove: list[str]
+) -> "Changes":
     from tgpu.core.ids import NodeId
     from tgpu.journal.resimulate import Changes
 

@@ -27,26 +27,26 @@ GRPC: Final = (
 )
 
 
-class Problem(NamedTuple):
+class ConnectionProblem(NamedTuple):
     sentence: str
     is_stranger: bool = False  # what stands there is no scheduler, and has done nothing
 
 
-def problem_of(target: Target, error: httpx.HTTPError) -> Problem:
+def problem_of(target: Target, error: httpx.HTTPError) -> ConnectionProblem:
     """What stopped a request."""
     if isinstance(error, httpx.TimeoutException):
-        return Problem("no answer in time")
+        return ConnectionProblem("no answer in time")
     if isinstance(error, httpx.UnsupportedProtocol):
-        return Problem("the address must begin with http:// or https://")
+        return ConnectionProblem("the address must begin with http:// or https://")
     text = str(error).lower()
     if isinstance(error, httpx.ConnectError):
-        return Problem(_of_connecting(target, error, text))
+        return ConnectionProblem(_of_connecting(target, error, text))
     if isinstance(error, httpx.RemoteProtocolError) and any(word in text for word in _HTTP_2):
-        return Problem(GRPC, is_stranger=True)
+        return ConnectionProblem(GRPC, is_stranger=True)
     if _speaks_tls(target):
         sentence = f"it speaks https: write {_with_scheme(target, 'https')}"
-        return Problem(sentence, is_stranger=True)
-    return Problem(_of_system(error, "it closed the connection"))
+        return ConnectionProblem(sentence, is_stranger=True)
+    return ConnectionProblem(_of_system(error, "it closed the connection"))
 
 
 def _of_connecting(target: Target, error: httpx.ConnectError, text: str) -> str:

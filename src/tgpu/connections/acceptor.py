@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from tgpu.connections.budget import Budget, caller_behind
+from tgpu.connections.budget import ConnectionBudget, caller_behind
 from tgpu.connections.refusal import refusal
 from tgpu.peers.lookup import Lookup
 
@@ -59,7 +59,7 @@ class Acceptor:
     def __init__(
         self,
         listening: socket.socket,
-        budget: Budget,
+        budget: ConnectionBudget,
         make_protocol: Callable[[], asyncio.Protocol],
         *,
         encryption: ssl.SSLContext | None = None,

@@ -27,7 +27,7 @@ class ConnectionLimits:
     idle_seconds: float = 10.0  # between two requests
     streams: frozenset[str] = frozenset()  # paths whose body may take as long as it likes
 
-    def fitting(self) -> "tuple[Budget, Budget]":
+    def fitting(self) -> "tuple[ConnectionBudget, ConnectionBudget]":
         """Of TCP and of the Unix socket, within the descriptors that this process has."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = self.most * 2 if soft == resource.RLIM_INFINITY else max(soft - _RESERVE, soft // 2)
@@ -35,9 +35,9 @@ class ConnectionLimits:
         unix = min(max(self.most // 4, 16), room // 4)
         return self._budget(tcp), self._budget(unix)
 
-    def _budget(self, most: int) -> "Budget":
+    def _budget(self, most: int) -> "ConnectionBudget":
         # One caller never has all of them, whatever the settings say.
-        return Budget(most, max(1, min(self.most_of_a_caller, most // 2)))
+        return ConnectionBudget(most, max(1, min(self.most_of_a_caller, most // 2)))
 
 
 USUAL: Final = ConnectionLimits()
@@ -54,7 +54,7 @@ def connection_limits(settings: LimitSettings) -> ConnectionLimits:
     )
 
 
-class Budget:
+class ConnectionBudget:
     """Counts connections. Whoever was let in gives its place back by the same name."""
 
     def __init__(self, most: int, most_of_a_caller: int) -> None:

@@ -65,18 +65,18 @@ def choose(
     Those that are free when it starts go first, then those whose jobs may be preempted;
     among equals as few NVLink islands as possible, and the node with the least to spare.
     """
-    books = state.ledger
-    groups = _groups(books, wanted)
-    refusal = _never(books, wanted, groups) or _over_quota(books, wanted, groups)
+    ledger = state.ledger
+    groups = _groups(ledger, wanted)
+    refusal = _never(ledger, wanted, groups) or _over_quota(ledger, wanted, groups)
     if refusal is not None:
         return refusal
-    groups = [group for group in groups if _type_room(books, wanted, group.gpu_type)]
-    taken = _taken(books, wanted)
-    choices = [_pick(books, group, wanted, taken, now) for group in groups]
+    groups = [group for group in groups if _type_room(ledger, wanted, group.gpu_type)]
+    taken = _taken(ledger, wanted)
+    choices = [_pick(ledger, group, wanted, taken, now) for group in groups]
     found = min((choice for choice in choices if choice is not None), default=None)
     if found is not None:
         return _booking(wanted, found)
-    return _not_now(books, wanted, groups, taken)
+    return _not_now(ledger, wanted, groups, taken)
 
 
 def due(state: State, now: int) -> tuple[tuple[str, str], ...]:
@@ -127,7 +127,7 @@ def broken(state: State, now: int) -> tuple[tuple[str, str], ...]:
 
 
 def booked_at_most(
-    books: Ledger,
+    ledger: Ledger,
     tenant_id: TenantId,
     starts_at: int,
     ends_at: int,
@@ -138,7 +138,7 @@ def booked_at_most(
     """The most GPUs that a tenant, or one of its users, has booked at once in that time."""
     mine = [
         booking
-        for booking in books.bookings.values()
+        for booking in ledger.bookings.values()
         if booking.tenant_id == tenant_id
         and gpu_type in (None, booking.gpu_type)
         and user in (None, booking.user)
@@ -180,11 +180,11 @@ class _Choice(NamedTuple):
 _KEPT, _FREE, _PREEMPTIBLE, _STUBBORN = range(4)
 
 
-def _groups(books: Ledger, wanted: AdvanceReservationRequest) -> list[_Group]:
-    nodes = books.node_ids() if wanted.node_id is None else [wanted.node_id]
+def _groups(ledger: Ledger, wanted: AdvanceReservationRequest) -> list[_Group]:
+    nodes = ledger.node_ids() if wanted.node_id is None else [wanted.node_id]
     found = []
     for node_id in nodes:
-        use = books.nodes.get(node_id)
+        use = ledger.nodes.get(node_id)
         if use is None:
             continue
         for gpu_type in sorted({gpu.gpu_type for gpu in use.node.gpus}):
@@ -199,11 +199,11 @@ def _is_well(gpu: Gpu) -> bool:
     return gpu.problem is None and gpu.paused is None
 
 
-def _taken(books: Ledger, wanted: AdvanceReservationRequest) -> set[tuple[NodeId, int]]:
+def _taken(ledger: Ledger, wanted: AdvanceReservationRequest) -> set[tuple[NodeId, int]]:
     """GPUs that others have booked in that time."""
     return {
         (booking.node_id, index)
-        for booking in books.bookings.values()
+        for booking in ledger.bookings.values()
         if booking.booking_id != wanted.booking_id
         and booking.overlaps(wanted.starts_at, wanted.ends_at)
         for index in booking.gpus
@@ -211,7 +211,7 @@ def _taken(books: Ledger, wanted: AdvanceReservationRequest) -> set[tuple[NodeId
 
 
 def _pick(
-    books: Ledger,
+    ledger: Ledger,
     group: _Group,
     wanted: AdvanceReservationRequest,
     taken: set[tuple[NodeId, int]],
@@ -224,7 +224,7 @@ def _pick(
     gpus = [gpu for gpu in group.well() if (node_id, gpu.index) not in taken]
     if len(gpus) < wanted.gpus:
         return None
-    levels = _levels(books, group.use, max(now, wanted.starts_at))
+    levels = _levels(ledger, group.use, max(now, wanted.starts_at))
     ranks = {
         gpu.index: _KEPT if gpu.index in kept else _rank(gpu, levels.get(gpu.index, _FREE))
         for gpu in gpus
@@ -249,13 +249,13 @@ def _rank(gpu: Gpu, level: int) -> int:
     return level if gpu.is_usable else _STUBBORN
 
 
-def _levels(books: Ledger, use: NodeUse, at: int) -> dict[int, int]:
+def _levels(ledger: Ledger, use: NodeUse, at: int) -> dict[int, int]:
     """How much stands against each GPU at that instant, by index; nothing where it is free."""
     levels: dict[int, int] = {}
     for holding in use.holdings.values():  # in no order: only the largest counts
         if holding.until is not None and holding.until <= at:
             continue
-        level = _PREEMPTIBLE if _may_be_preempted(books, holding.job) else _STUBBORN
+        level = _PREEMPTIBLE if _may_be_preempted(ledger, holding.job) else _STUBBORN
         for index in _kept_from_others(holding, use):
             levels[index] = max(level, levels.get(index, _FREE))
     return levels
@@ -270,8 +270,8 @@ def _kept_from_others(holding: Holding, use: NodeUse) -> set[int]:
     return {share.gpu_index for part in parts for share in part.shares}
 
 
-def _may_be_preempted(books: Ledger, job: Job) -> bool:
-    return job.options.preemptible and books.tenant(job.tenant_id).tenant.allow_preemption
+def _may_be_preempted(ledger: Ledger, job: Job) -> bool:
+    return job.options.preemptible and ledger.tenant(job.tenant_id).tenant.allow_preemption
 
 
 def _island(gpu: Gpu) -> int:
@@ -317,15 +317,15 @@ def _booking(wanted: AdvanceReservationRequest, choice: _Choice) -> AdvanceReser
 
 
 def _never(
-    books: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
+    ledger: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
 ) -> Unbookable | None:
     """What no other time would change."""
-    if not books.nodes:
+    if not ledger.nodes:
         return Unbookable(Refusal.NO_NODE)
-    if wanted.node_id is not None and wanted.node_id not in books.nodes:
-        return Unbookable(Refusal.NO_SUCH_NODE, there=tuple(books.node_ids()))
+    if wanted.node_id is not None and wanted.node_id not in ledger.nodes:
+        return Unbookable(Refusal.NO_SUCH_NODE, there=tuple(ledger.node_ids()))
     if not groups:
-        uses = [books.nodes[node_id] for node_id in books.node_ids()]
+        uses = [ledger.nodes[node_id] for node_id in ledger.node_ids()]
         there = [use for use in uses if wanted.node_id in (None, use.node.node_id)]
         types = {gpu.gpu_type for use in there for gpu in use.node.gpus}
         return Unbookable(Refusal.NO_SUCH_GPU, there=tuple(sorted(types)))
@@ -336,41 +336,41 @@ def _never(
 
 
 def _over_quota(
-    books: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
+    ledger: Ledger, wanted: AdvanceReservationRequest, groups: list[_Group]
 ) -> Unbookable | None:
-    tenant = books.tenant(wanted.tenant_id).tenant
+    tenant = ledger.tenant(wanted.tenant_id).tenant
     if not tenant.enforce_quota:
         return None
     limit = tenant.max_gpu_millis
-    booked = booked_at_most(books, wanted.tenant_id, wanted.starts_at, wanted.ends_at)
+    booked = booked_at_most(ledger, wanted.tenant_id, wanted.starts_at, wanted.ends_at)
     if limit is not None and (booked + wanted.gpus) * GPU > limit:
         return Unbookable(Refusal.QUOTA, limit=limit // GPU, booked=booked)
     limit = tenant.limits_of(wanted.user).max_gpu_millis
     times = (wanted.starts_at, wanted.ends_at)
-    booked = booked_at_most(books, wanted.tenant_id, *times, user=wanted.user)
+    booked = booked_at_most(ledger, wanted.tenant_id, *times, user=wanted.user)
     if limit is not None and (booked + wanted.gpus) * GPU > limit:
         return Unbookable(Refusal.USER_QUOTA, limit=limit // GPU, booked=booked)
     types = sorted({group.gpu_type for group in groups})
-    if any(_type_room(books, wanted, gpu_type) for gpu_type in types):
+    if any(_type_room(ledger, wanted, gpu_type) for gpu_type in types):
         return None
     limits = [((tenant.max_of_type(gpu_type) or 0) // GPU, gpu_type) for gpu_type in types]
     most, gpu_type = max(limits)
-    booked = booked_at_most(books, wanted.tenant_id, wanted.starts_at, wanted.ends_at, gpu_type)
+    booked = booked_at_most(ledger, wanted.tenant_id, wanted.starts_at, wanted.ends_at, gpu_type)
     return Unbookable(Refusal.QUOTA, limit=most, booked=booked, there=(gpu_type,))
 
 
-def _type_room(books: Ledger, wanted: AdvanceReservationRequest, gpu_type: str) -> bool:
+def _type_room(ledger: Ledger, wanted: AdvanceReservationRequest, gpu_type: str) -> bool:
     """Whether the tenant's quota of that type leaves room for it."""
-    tenant = books.tenant(wanted.tenant_id).tenant
+    tenant = ledger.tenant(wanted.tenant_id).tenant
     limit = tenant.max_of_type(gpu_type)
     if limit is None or not tenant.enforce_quota:
         return True
-    booked = booked_at_most(books, wanted.tenant_id, wanted.starts_at, wanted.ends_at, gpu_type)
+    booked = booked_at_most(ledger, wanted.tenant_id, wanted.starts_at, wanted.ends_at, gpu_type)
     return (booked + wanted.gpus) * GPU <= limit
 
 
 def _not_now(
-    books: Ledger,
+    ledger: Ledger,
     wanted: AdvanceReservationRequest,
     groups: list[_Group],
     taken: set[tuple[NodeId, int]],
@@ -383,11 +383,11 @@ def _not_now(
         sum((group.use.node.node_id, gpu.index) not in taken for gpu in group.well())
         for group in groups
     )
-    instants = [at for group in groups if (at := _free_at(books, wanted, group)) is not None]
+    instants = [at for group in groups if (at := _free_at(ledger, wanted, group)) is not None]
     return Unbookable(Refusal.BOOKED, limit=left, free_at=min(instants, default=None))
 
 
-def _free_at(books: Ledger, wanted: AdvanceReservationRequest, group: _Group) -> int | None:
+def _free_at(ledger: Ledger, wanted: AdvanceReservationRequest, group: _Group) -> int | None:
     """From when a group has enough for as long as wanted; None: too few of it are well."""
     indexes = {gpu.index for gpu in group.well()}
     if len(indexes) < wanted.gpus:
@@ -395,7 +395,7 @@ def _free_at(books: Ledger, wanted: AdvanceReservationRequest, group: _Group) ->
     node_id, length = group.use.node.node_id, wanted.ends_at - wanted.starts_at
     here = [
         booking
-        for booking in books.bookings.values()
+        for booking in ledger.bookings.values()
         if booking.node_id == node_id and booking.ends_at > wanted.starts_at
     ]
     for at in sorted({booking.ends_at for booking in here}):  # room is only gained at an end
@@ -415,8 +415,8 @@ def _has_jobs(state: State, booking: AdvanceReservation) -> bool:
     )
 
 
-def _trouble(books: Ledger, booking: AdvanceReservation) -> str | None:
-    use = books.nodes.get(booking.node_id)
+def _trouble(ledger: Ledger, booking: AdvanceReservation) -> str | None:
+    use = ledger.nodes.get(booking.node_id)
     if use is None:
         return f"node {booking.node_id} is gone"
     by_index = {gpu.index: gpu for gpu in use.node.gpus}
@@ -433,7 +433,7 @@ def _trouble(books: Ledger, booking: AdvanceReservation) -> str | None:
 def _elsewhere(
     state: State, booking: AdvanceReservation, now: int, moved: list[AdvanceReservation]
 ) -> AdvanceReservation | None:
-    books = state.ledger
+    ledger = state.ledger
     wanted = AdvanceReservationRequest(
         booking.booking_id,
         booking.tenant_id,
@@ -443,21 +443,21 @@ def _elsewhere(
         gpu_type=booking.gpu_type,
         node_id=booking.node_id,
     )
-    taken = _taken(books, wanted)
+    taken = _taken(ledger, wanted)
     for other in moved:  # where they go in the same moment
         if other.overlaps(wanted.starts_at, wanted.ends_at):
             taken |= {(other.node_id, index) for index in other.gpus}
     kept = frozenset(booking.gpus)
-    choices = [_pick(books, g, wanted, taken, now, kept=kept) for g in _groups(books, wanted)]
-    if not any(choices) and not any(_jobs_there(books, booking)):
+    choices = [_pick(ledger, g, wanted, taken, now, kept=kept) for g in _groups(ledger, wanted)]
+    if not any(choices) and not any(_jobs_there(ledger, booking)):
         anywhere = replace(wanted, node_id=None)
-        choices = [_pick(books, g, anywhere, taken, now) for g in _groups(books, anywhere)]
+        choices = [_pick(ledger, g, anywhere, taken, now) for g in _groups(ledger, anywhere)]
     found = min((choice for choice in choices if choice is not None), default=None)
     return None if found is None else replace(booking, node_id=found.node_id, gpus=found.gpus)
 
 
-def _jobs_there(books: Ledger, booking: AdvanceReservation) -> Iterator[bool]:
-    use = books.nodes.get(booking.node_id)
+def _jobs_there(ledger: Ledger, booking: AdvanceReservation) -> Iterator[bool]:
+    use = ledger.nodes.get(booking.node_id)
     if use is not None:
         for holding in use.holdings.values():
             yield holding.job.options.booking == booking.booking_id

@@ -38,7 +38,7 @@ def least_ms(level: int, gpu_millis: int) -> int:
     return FLOORS[level] * GPU * SECOND // max(1, gpu_millis)
 
 
-class Had(NamedTuple):
+class AttainedService(NamedTuple):
     """What a job has had between two instants, in which that makes no difference."""
 
     of: Progress
@@ -50,7 +50,7 @@ class Had(NamedTuple):
     on: tuple[tuple[NodeId, int], ...]  # its nodes, with what it has of their GPUs
 
 
-def had_by(gpu_millis: int, progress: Progress, now: int) -> Had:
+def attained_service(gpu_millis: int, progress: Progress, now: int) -> AttainedService:
     level = level_of(gpu_millis, ran_ms(progress, now))
     until = _NEVER
     on: tuple[tuple[NodeId, int], ...] = ()
@@ -63,4 +63,6 @@ def had_by(gpu_millis: int, progress: Progress, now: int) -> Had:
         # The first instant at which it has had enough for the next step.
         enough = -(-FLOORS[level + 1] * GPU * SECOND // max(1, gpu_millis))
         until = now + max(1, enough - ran_ms(progress, now))
-    return Had(progress, now, until, doublings(level), level, least_ms(level, gpu_millis), on)
+    return AttainedService(
+        progress, now, until, doublings(level), level, least_ms(level, gpu_millis), on
+    )

@@ -20,7 +20,7 @@ class PastJob(NamedTuple):
     scored: bool = True  # False: learned from alone
 
 
-class Outcome(NamedTuple):
+class PredictionOutcome(NamedTuple):
     predicted: Prediction
     duration_ms: int
 
@@ -70,7 +70,7 @@ class LastTwo:
         return [own, ("", "", facts.gpu_millis)] if own[0] or own[1] else [own]
 
 
-def outcomes(jobs: Iterable[PastJob], predictor: Predictor) -> Iterator[Outcome | None]:
+def outcomes(jobs: Iterable[PastJob], predictor: Predictor) -> Iterator[PredictionOutcome | None]:
     """For each scored job what was predicted, and what came; None where nothing was."""
     ends: list[tuple[int, int, PastJob]] = []
     for number, job in enumerate(sorted(jobs, key=lambda job: job.submitted_at)):
@@ -79,13 +79,13 @@ def outcomes(jobs: Iterable[PastJob], predictor: Predictor) -> Iterator[Outcome 
             predictor.learn(over.facts, over.duration_ms, ended_at)
         if job.scored:
             predicted = predictor.predict(job.facts, 0, job.submitted_at)
-            yield None if predicted is None else Outcome(predicted, job.duration_ms)
+            yield None if predicted is None else PredictionOutcome(predicted, job.duration_ms)
         heappush(ends, (job.ended_at, number, job))
 
 
-def score(results: Iterable[Outcome | None]) -> Score:
+def score(results: Iterable[PredictionOutcome | None]) -> Score:
     """ValueError where nothing was predicted."""
-    told: list[Outcome] = []
+    told: list[PredictionOutcome] = []
     untold = 0
     levels: dict[str, int] = {}
     for each in results:

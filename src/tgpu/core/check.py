@@ -1,7 +1,7 @@
 """What must always be true of a state, and of a plan made for it.
 
 Everything is counted again from the entries alone, without the code that decides: slow, and hard
-to get wrong. Tests call it after every step; a service may, when it suspects its books.
+to get wrong. Tests call it after every step; a service may, when it suspects its ledger.
 """
 
 from collections import Counter
@@ -108,7 +108,7 @@ def _check_books(state: State) -> None:
     _check_pools(state.ledger, counted)
 
 
-def _check_pools(books: Ledger, counted: Ledger) -> None:
+def _check_pools(ledger: Ledger, counted: Ledger) -> None:
     """What each cohort can lend, and what is out of that."""
     for cohort in {use.tenant.cohort for use in counted.tenants.values()} - {""}:
         size = taken = 0
@@ -118,7 +118,7 @@ def _check_pools(books: Ledger, counted: Ledger) -> None:
                 lends = whole if lends is None else min(lends, whole)
                 size += lends
                 taken += max(0, use.gpu_millis - (whole - lends))
-        pool = books.pools[cohort]
+        pool = ledger.pools[cohort]
         booked, real = (pool.size, pool.taken), (size, taken)
         _require(booked == real, "the pool of {} says {}, the jobs {}", cohort, booked, real)
 
@@ -216,7 +216,7 @@ def _check_meters(state: State) -> None:
 # -- a plan -----------------------------------------------------------------------------------
 
 
-def _end_lease(state: State, books: Trial, job_id: JobId) -> None:
+def _end_lease(state: State, ledger: Trial, job_id: JobId) -> None:
     entry = state.entry(job_id)
     _require(entry is not None, "the plan ends unknown lease {}", job_id)
     assert entry is not None
@@ -224,11 +224,11 @@ def _end_lease(state: State, books: Trial, job_id: JobId) -> None:
     _require(entry.job.options.lease, "the plan ends job {}, which is no lease", job_id)
     _require(placement is not None, "the plan ends lease {}, which has nothing", job_id)
     assert placement is not None
-    books.give(entry.job, placement)
+    ledger.give(entry.job, placement)
 
 
 def _check_start(state: State, trial: Trial, start: Start) -> None:
-    books = trial.books
+    ledger = trial.ledger
     entry = state.entry(start.job_id)
     _require(entry is not None, "the plan starts unknown job {}", start.job_id)
     assert entry is not None
@@ -236,17 +236,17 @@ def _check_start(state: State, trial: Trial, start: Start) -> None:
     _require(key in entry.queue.keys, "the plan starts job {}, which is not due", start.job_id)
     _check_gang(entry.job, start.placement)
     for part in start.placement.parts():
-        _check_node_chosen(books, entry.job, part)
-        _check_gpus_chosen(books.node(part.node_id), entry.job, part, start.placement.gpu_type)
+        _check_node_chosen(ledger, entry.job, part)
+        _check_gpus_chosen(ledger.node(part.node_id), entry.job, part, start.placement.gpu_type)
     trial.take(entry.job, start.placement)
     for part in start.placement.parts():
-        _check_node(books.node(part.node_id), entry.job, part)
-    _check_quota(books.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
-    _check_cohort(books, books.tenant(entry.job.tenant_id), entry.job)
-    _check_queue(books.queue(entry.job.tenant_id, entry.job.queue), entry.job)
+        _check_node(ledger.node(part.node_id), entry.job, part)
+    _check_quota(ledger.tenant(entry.job.tenant_id), entry.job, start.placement.gpu_type)
+    _check_cohort(ledger, ledger.tenant(entry.job.tenant_id), entry.job)
+    _check_queue(ledger.queue(entry.job.tenant_id, entry.job.queue), entry.job)
     array = entry.job.array
     if array is not None:
-        running = books.array_running(entry.job.tenant_id, array.array_id)
+        running = ledger.array_running(entry.job.tenant_id, array.array_id)
         _check_limit(entry.job, "elements", 1, running, array.max_running)
 
 
@@ -263,11 +263,11 @@ def _check_gang(job: Job, placement: Placement) -> None:
     _require(placement.gpu_type in wanted, "job {} is on {}", job.job_id, placement.gpu_type)
 
 
-def _check_node_chosen(books: Ledger, job: Job, part: Part) -> None:
+def _check_node_chosen(ledger: Ledger, job: Job, part: Part) -> None:
     """Before the start: a node that this job may have, with nobody on it who is in the way."""
     where, job_id, node_id = job.request.where, job.job_id, part.node_id
-    _require(node_id in books.nodes, "job {} is placed nowhere", job_id)
-    use = books.node(node_id)
+    _require(node_id in ledger.nodes, "job {} is placed nowhere", job_id)
+    use = ledger.node(node_id)
     wanted = (not where.nodes or node_id in where.nodes) and node_id not in where.not_nodes
     _require(wanted, "job {} may not be on node {}", job_id, node_id)
     labels = use.node.labels
@@ -339,10 +339,10 @@ def _check_quota(use: TenantUse, job: Job, gpu_type: str) -> None:
     _check_limit(job, "jobs", 1, use.jobs, may.max_running_jobs)
 
 
-def _check_cohort(books: Ledger, use: TenantUse, job: Job) -> None:
+def _check_cohort(ledger: Ledger, use: TenantUse, job: Job) -> None:
     """Within its guaranteed part, or within what it may borrow and what the cohort can lend."""
     may, members = use.tenant, []
-    for other in books.tenants.values():
+    for other in ledger.tenants.values():
         whole, lends = other.tenant.max_gpu_millis, other.tenant.lend_millis
         if other.tenant.cohort == may.cohort and other.tenant.enforce_quota and whole is not None:
             members.append((other, whole if lends is None else min(lends, whole), whole))

@@ -97,7 +97,7 @@ class _Stretch(NamedTuple):
         return p50, max(p50, whole * self.p90 // _ONE - self.slack_ms)
 
 
-class Spread:
+class StartSpread:
     """By how much starts are off from what playing forward gave, of late."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Tail(NamedTuple):
     started: int  # … of so many
     left: int  # and so many are behind them
 
-    def estimate(self, spread: Spread) -> Estimate:
+    def estimate(self, spread: StartSpread) -> Estimate:
         """The same for all of them: as if they went on starting as quickly, in any order."""
         passed = max(1, self.reached - self.now)
         drained = passed * self.left // max(1, self.started)

@@ -15,7 +15,7 @@ from tgpu.core.lifecycle import Move, Progress
 from tgpu.core.node import Node
 from tgpu.core.request_profile import RequestProfile
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 
 
 class JobsSubmitted(Struct, frozen=True, gc=False):
@@ -87,7 +87,7 @@ class UsageAdded:
     at: int
     tenant_id: TenantId
     queue: str
-    usage: Usage
+    usage: GpuTimeUsage
 
 
 @dataclass(frozen=True, slots=True)

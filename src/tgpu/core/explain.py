@@ -94,45 +94,45 @@ def preempted_for(state: State, job_id: JobId) -> list[JobId]:
 
 
 def explain_class(
-    books: Ledger, job_class: JobClass, holds: ReservedCapacity | None = None
+    ledger: Ledger, job_class: JobClass, holds: ReservedCapacity | None = None
 ) -> Reason:
-    """The reason of a class on these books, with what is kept for others."""
-    refused = refuse(books, job_class)
+    """The reason of a class on this ledger, with what is kept for others."""
+    refused = refuse(ledger, job_class)
     if refused is not None:
         return refused
     if job_class.booking is not None and holds is not None:
-        return _inside_booking(books, job_class, holds)
-    if place(books, job_class) is None:
-        nearest = _nearest(books, job_class)
+        return _inside_booking(ledger, job_class, holds)
+    if place(ledger, job_class) is None:
+        nearest = _nearest(ledger, job_class)
         if nearest is not None:
-            return _busy_reason(books, [nearest], job_class, None)
-        return no_room(books, [books.node(node_id) for node_id in books.node_ids()], job_class)
-    kept = None if holds is None else _first_in_the_way(books, job_class, holds)
+            return _busy_reason(ledger, [nearest], job_class, None)
+        return no_room(ledger, [ledger.node(node_id) for node_id in ledger.node_ids()], job_class)
+    kept = None if holds is None else _first_in_the_way(ledger, job_class, holds)
     if kept is None or holds is None:
         return reason(ReasonCode.NEXT_CYCLE)
     return _kept_reason(kept, job_class, holds.now)
 
 
-def no_room(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> Reason:
+def no_room(ledger: Ledger, uses: list[NodeUse], job_class: JobClass) -> Reason:
     """Why a class that may have what it asks for finds none of it on these nodes."""
     if not uses:
         return reason(ReasonCode.NO_NODE)
     if not could_ever_hold([use.node for use in uses], job_class):
         return never_reason(uses, job_class)
     able = [use for use in uses if any(most_workers(use.node, job_class).values())]
-    return _busy_reason(books, able, job_class, able)
+    return _busy_reason(ledger, able, job_class, able)
 
 
-def _nearest(books: Ledger, job_class: JobClass) -> NodeUse | None:
+def _nearest(ledger: Ledger, job_class: JobClass) -> NodeUse | None:
     """The node on which one worker comes nearest to starting, by sorts of nodes; None where that
     cannot tell, and every node must be looked at. What it finds is what a look at all would."""
     request, where = job_class.request, job_class.request.where
-    by_type = books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+    by_type = ledger.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
     if request.workers > 1 or where.gpus or where.not_gpus or where.exclusive:
         return None
     if by_type and request.gpu_type is None:
         return None
-    shape, index = shape_of(request), books.index()
+    shape, index = shape_of(request), ledger.index()
     ranked: dict[tuple[bool, int], list[Group]] = {}
     for gpu_type in index.types():
         if allows_type(request, gpu_type):
@@ -141,49 +141,51 @@ def _nearest(books: Ledger, job_class: JobClass) -> NodeUse | None:
                 if free:
                     ranked.setdefault((group.capacity(shape) > 0, free), []).append(group)
     for rank in sorted(ranked, reverse=True):
-        last = [_last_able(books, group.nodes, job_class, group.gpu_type) for group in ranked[rank]]
+        last = [
+            _last_able(ledger, group.nodes, job_class, group.gpu_type) for group in ranked[rank]
+        ]
         found = max((node_id for node_id in last if node_id is not None), default=None)
         if found is not None:
-            return books.node(found)
-    full = _last_able(books, books.node_ids(), job_class)
-    return None if full is None else books.node(full)
+            return ledger.node(found)
+    full = _last_able(ledger, ledger.node_ids(), job_class)
+    return None if full is None else ledger.node(full)
 
 
 def _last_able(
-    books: Ledger, node_ids: list[NodeId], job_class: JobClass, gpu_type: str | None = None
+    ledger: Ledger, node_ids: list[NodeId], job_class: JobClass, gpu_type: str | None = None
 ) -> NodeId | None:
     """The last of these that could have a worker if it were free and well."""
     for node_id in reversed(node_ids):
-        workers = most_workers(books.node(node_id).node, job_class)
+        workers = most_workers(ledger.node(node_id).node, job_class)
         if workers.get(gpu_type) if gpu_type is not None else any(workers.values()):
             return node_id
     return None
 
 
-def _inside_booking(books: Ledger, job_class: JobClass, holds: ReservedCapacity) -> Reason:
+def _inside_booking(ledger: Ledger, job_class: JobClass, holds: ReservedCapacity) -> Reason:
     """It sees only the GPUs that are booked, and only while they are."""
-    booking = books.bookings.get(job_class.booking or "")
-    if booking is None or booking.node_id not in books.nodes:
+    booking = ledger.bookings.get(job_class.booking or "")
+    if booking is None or booking.node_id not in ledger.nodes:
         return reason(ReasonCode.NO_NODE)
     if holds.now < booking.starts_at:
         return reason(ReasonCode.BOOKING_AHEAD, booking=booking.booking_id, at=booking.starts_at)
-    if place(books, job_class, holds.view(job_class)) is not None:
+    if place(ledger, job_class, holds.view(job_class)) is not None:
         return reason(ReasonCode.NEXT_CYCLE)
-    use = books.node(booking.node_id).copy()
+    use = ledger.node(booking.node_id).copy()
     booked = tuple(gpu for gpu in use.node.gpus if gpu.index in booking.gpus)
     use.node = replace(use.node, gpus=booked)
-    return no_room(books, [use], job_class)
+    return no_room(ledger, [use], job_class)
 
 
 def _first_in_the_way(
-    books: Ledger, job_class: JobClass, holds: ReservedCapacity
+    ledger: Ledger, job_class: JobClass, holds: ReservedCapacity
 ) -> ReservedPart | None:
     """Of what is kept for others, in order, the first without which it would fit so far."""
     owners = holds.owners()
 
     def fits(count: int) -> bool:
         kept = holds.only({hold.owner for hold in owners[:count]})
-        return place(books, job_class, kept.view(job_class)) is not None
+        return place(ledger, job_class, kept.view(job_class)) is not None
 
     if fits(len(owners)):
         return None
@@ -372,21 +374,21 @@ def _spots(able: list[NodeUse], job_class: JobClass) -> list[_Spot]:
 
 
 def _busy_reason(
-    books: Ledger, able: list[NodeUse], job_class: JobClass, among: list[NodeUse] | None
+    ledger: Ledger, able: list[NodeUse], job_class: JobClass, among: list[NodeUse] | None
 ) -> Reason:
     """What is scarce where the job comes nearest to starting: GPUs first, then CPU, then memory.
 
     GPUs are counted on the nodes `among` which it looks for them, None for all there are.
     """
     request = job_class.request
-    tenant_use = books.tenant(job_class.tenant_id)
+    tenant_use = ledger.tenant(job_class.tenant_id)
     spots = _spots(able, job_class)
     spots.sort(key=lambda spot: spot.nearness(job_class), reverse=True)
     over = [over_type_quota(tenant_use, spot.gpu_type, request.gpu_millis) for spot in spots]
     for spot, over_quota in zip(spots, over, strict=True):
         if over_quota is None:
             if spot.workers(_gpus_only(job_class)) < request.workers:
-                return _gpus_reason(books, spot, job_class, among)
+                return _gpus_reason(ledger, spot, job_class, among)
             return _scarcest(spot, job_class)
     assert over[0] is not None  # an open request, and the quota of every type is used up
     return over[0]
@@ -416,7 +418,7 @@ def _scarcest(spot: _Spot, job_class: JobClass) -> Reason:
 
 
 def _gpus_reason(
-    books: Ledger, spot: _Spot, job_class: JobClass, among: list[NodeUse] | None
+    ledger: Ledger, spot: _Spot, job_class: JobClass, among: list[NodeUse] | None
 ) -> Reason:
     request = job_class.request
     if request.where.exclusive:
@@ -424,7 +426,7 @@ def _gpus_reason(
         if spot.workers(_gpus_only(job_class._replace(request=shared))) >= request.workers:
             busy = sum(bool(use.holdings) for use in spot.uses)
             return reason(ReasonCode.NOT_ALONE, busy=busy, node=spot.node)
-    count = count_gpus(books, job_class, among)
+    count = count_gpus(ledger, job_class, among)
     by_type: dict[str, int | str] = {}
     for gpu_type, one in sorted(count.by_type.items()):
         by_type |= {f"free:{gpu_type}": one.free_millis, f"total:{gpu_type}": one.total * GPU}

@@ -55,18 +55,18 @@ class GpuCount:
         return sum(one.whole for one in self.by_type.values())
 
 
-def count_gpus(books: Ledger, job_class: JobClass, among: list[NodeUse] | None = None) -> GpuCount:
+def count_gpus(ledger: Ledger, job_class: JobClass, among: list[NodeUse] | None = None) -> GpuCount:
     """Of these nodes, or of all there are."""
     where = job_class.request.where
     if among is not None or where.nodes or where.not_nodes or where.gpus or where.not_gpus:
-        uses = list(books.nodes.values()) if among is None else among
-        return _one_by_one(books, job_class, uses)
-    return _by_sorts(books, job_class)
+        uses = list(ledger.nodes.values()) if among is None else among
+        return _one_by_one(ledger, job_class, uses)
+    return _by_sorts(ledger, job_class)
 
 
-def _one_by_one(books: Ledger, job_class: JobClass, uses: list[NodeUse]) -> GpuCount:
+def _one_by_one(ledger: Ledger, job_class: JobClass, uses: list[NodeUse]) -> GpuCount:
     rooms = [most_workers(use.node, job_class) for use in uses]
-    types = _open_types(books, job_class, ((room, 1) for room in rooms))
+    types = _open_types(ledger, job_class, ((room, 1) for room in rooms))
     count = GpuCount()
     for use, room in zip(uses, rooms, strict=True):
         mine = _able(use.node, job_class, room, types)
@@ -80,19 +80,19 @@ def _one_by_one(books: Ledger, job_class: JobClass, uses: list[NodeUse]) -> GpuC
     return count
 
 
-def _by_sorts(books: Ledger, job_class: JobClass) -> GpuCount:
+def _by_sorts(ledger: Ledger, job_class: JobClass) -> GpuCount:
     """The same by sorts of nodes: thousands of nodes are of a few."""
-    sorts = _sorts(books)
-    examples = {sort: books.nodes[node_id].node for node_id, sort in sorts.items()}
+    sorts = _sorts(ledger)
+    examples = {sort: ledger.nodes[node_id].node for node_id, sort in sorts.items()}
     rooms = {sort: most_workers(node, job_class) for sort, node in examples.items()}
     of_a_sort = Counter(sorts.values())
-    types = _open_types(books, job_class, ((rooms[sort], n) for sort, n in of_a_sort.items()))
+    types = _open_types(ledger, job_class, ((rooms[sort], n) for sort, n in of_a_sort.items()))
     count, able = GpuCount(), dict[int, dict[str, list[Gpu]]]()
     for sort in sorted(examples, key=lambda one: examples[one].node_id):
         mine = able[sort] = _able(examples[sort], job_class, rooms[sort], types)
         count.nodes += of_a_sort[sort] if mine else 0
         _add_well_or_not(count, mine, of_a_sort[sort])
-    shape, index = shape_of(job_class.request), books.index()
+    shape, index = shape_of(job_class.request), ledger.index()
     for gpu_type, one in count.by_type.items():
         for group in index.groups(gpu_type):
             nodes = sum(gpu_type in able[sorts[node_id]] for node_id in group.nodes)
@@ -102,18 +102,20 @@ def _by_sorts(books: Ledger, job_class: JobClass) -> GpuCount:
     return count
 
 
-def _sorts(books: Ledger) -> dict[NodeId, int]:
+def _sorts(ledger: Ledger) -> dict[NodeId, int]:
     """Which nodes are alike for every request that names neither nodes nor GPUs: kept by the
     ledger until a node changes."""
-    if len(books.sorts) != len(books.nodes):
-        if len(books.sort_numbers) > _MOST_SORTS:
-            books.sort_numbers.clear()
-            books.sorts.clear()
-        for node_id in books.node_ids():
-            if node_id not in books.sorts:
-                sort = _sort_of(books.nodes[node_id].node)
-                books.sorts[node_id] = books.sort_numbers.setdefault(sort, len(books.sort_numbers))
-    return books.sorts
+    if len(ledger.sorts) != len(ledger.nodes):
+        if len(ledger.sort_numbers) > _MOST_SORTS:
+            ledger.sort_numbers.clear()
+            ledger.sorts.clear()
+        for node_id in ledger.node_ids():
+            if node_id not in ledger.sorts:
+                sort = _sort_of(ledger.nodes[node_id].node)
+                ledger.sorts[node_id] = ledger.sort_numbers.setdefault(
+                    sort, len(ledger.sort_numbers)
+                )
+    return ledger.sorts
 
 
 def _sort_of(node: Node) -> tuple[object, ...]:
@@ -124,14 +126,14 @@ def _sort_of(node: Node) -> tuple[object, ...]:
 
 
 def _open_types(
-    books: Ledger, job_class: JobClass, rooms: Iterable[tuple[dict[str, int], int]]
+    ledger: Ledger, job_class: JobClass, rooms: Iterable[tuple[dict[str, int], int]]
 ) -> frozenset[str]:
     """The types on which all of its workers have room, and the tenant's quota of which is left."""
     totals: Counter[str] = Counter()
     for room, nodes in rooms:
         for gpu_type, workers in room.items():
             totals[gpu_type] += workers * nodes
-    use, request = books.tenant(job_class.tenant_id), job_class.request
+    use, request = ledger.tenant(job_class.tenant_id), job_class.request
     return frozenset(
         gpu_type
         for gpu_type, workers in totals.items()

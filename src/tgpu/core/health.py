@@ -76,7 +76,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class GpuHealth:
     """What is remembered of a GPU; kept over restarts."""
 
     fault: str | None = None  # the newest: "Xid 79, fell off the bus"
@@ -88,10 +88,10 @@ class Health:
     xid_seen: int = 0
 
 
-HEALTHY: Final = Health()
+HEALTHY: Final = GpuHealth()
 
 
-def examine(before: Health, signs: Signs, now: int, probation_ms: int) -> Health:
+def examine(before: GpuHealth, signs: Signs, now: int, probation_ms: int) -> GpuHealth:
     """The health after a reading."""
     fault = _fault(before, signs)
     seen = replace(
@@ -115,12 +115,12 @@ def examine(before: Health, signs: Signs, now: int, probation_ms: int) -> Health
     )
 
 
-def vouched(health: Health) -> Health:
+def vouched(health: GpuHealth) -> GpuHealth:
     """An operator says that the GPU is well. A fault that is still there will show again."""
     return replace(health, present=False, probation=False, clean_since=None)
 
 
-def problem_of(health: Health, probation_ms: int) -> str | None:
+def problem_of(health: GpuHealth, probation_ms: int) -> str | None:
     """Why the GPU takes no new job; None: its health does not keep it."""
     if not health.probation:
         return None
@@ -134,7 +134,7 @@ def hardware_cause(
     placement: Placement,
     started_at: int | None,
     node_id: NodeId,
-    healths: Mapping[int, Health],
+    healths: Mapping[int, GpuHealth],
     name: Callable[[int], str] = str,
 ) -> str | None:
     """The fault of one of a job's GPUs since it started, for a job that failed.
@@ -156,7 +156,7 @@ def xid_text(xid: int) -> str:
     return f"Xid {xid}, {meaning}" if meaning else f"Xid {xid}"
 
 
-def _fault(before: Health, signs: Signs) -> str | None:
+def _fault(before: GpuHealth, signs: Signs) -> str | None:
     xid = _new_xid(before, signs)
     if signs.lost is not None:
         # What made it fall off says more than that it is gone, and is told only once.
@@ -171,7 +171,7 @@ def _fault(before: Health, signs: Signs) -> str | None:
     return xid or _new_ecc(before, signs)
 
 
-def _new_xid(before: Health, signs: Signs) -> str | None:
+def _new_xid(before: GpuHealth, signs: Signs) -> str | None:
     # A reader that began anew counts from zero.
     since = before.xid_seen if signs.xid_count >= before.xid_seen else 0
     count = min(signs.xid_count - since, len(signs.xids))
@@ -179,7 +179,7 @@ def _new_xid(before: Health, signs: Signs) -> str | None:
     return None if fatal is None else xid_text(fatal)
 
 
-def _new_ecc(before: Health, signs: Signs) -> str | None:
+def _new_ecc(before: GpuHealth, signs: Signs) -> str | None:
     count = signs.ecc_uncorrected
     if count is None or count <= before.ecc_seen:
         return None

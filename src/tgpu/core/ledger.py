@@ -117,7 +117,7 @@ def _add_to(amounts: dict[str, int], name: str, amount: int) -> None:
 
 
 @dataclass(slots=True)
-class Pool:
+class CohortPool:
     """What the members of a cohort can lend each other, and what is out of it; see `cohort.py`."""
 
     size: int = 0
@@ -148,7 +148,7 @@ QueueName = tuple[TenantId, str]
 
 
 class Ledger:
-    """The books. `take` and `give` are exact inverses."""
+    """What is taken, and by whom. `take` and `give` are exact inverses."""
 
     def __init__(self) -> None:
         self.queues: dict[QueueName, QueueUse] = {}  # those that were made; others have no rules
@@ -157,7 +157,7 @@ class Ledger:
         self.reporting: dict[NodeId, Node] = {}
         self.tenants: dict[TenantId, TenantUse] = {}
         self.cohorts: dict[str, list[TenantId]] = {}  # members by id; tenants without one in none
-        self.pools: dict[str, Pool] = {}  # by cohort
+        self.pools: dict[str, CohortPool] = {}  # by cohort
         self.over_budget: dict[TenantId, Reason] = {}  # tenants that start nothing for now
         # Users who start nothing for the rest of the day.
         self.over_day: dict[tuple[TenantId, str], Reason] = {}
@@ -332,7 +332,7 @@ class Ledger:
             members = self.cohorts.setdefault(tenant.cohort, [])
             members.append(tenant.tenant_id)
             members.sort()
-            pool = self.pools.setdefault(tenant.cohort, Pool())
+            pool = self.pools.setdefault(tenant.cohort, CohortPool())
             pool.add(self.tenants[tenant.tenant_id], +1)
 
     def _leave_cohort(self, tenant: Tenant) -> None:
@@ -383,15 +383,15 @@ class _Step(NamedTuple):
 class Trial:
     """Changes to a ledger that are put back: all of them when it ends, some by `undo`.
 
-        with Trial(books) as trial:
+        with Trial(ledger) as trial:
             trial.take(job, placement, until)
             …
 
     Reads go to the ledger itself, which shows the trial while it lasts.
     """
 
-    def __init__(self, books: Ledger) -> None:
-        self.books = books
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
         self._steps: list[_Step] = []
 
     def __enter__(self) -> Self:
@@ -406,12 +406,12 @@ class Trial:
         self.undo()
 
     def take(self, job: Job, placement: Placement, until: int | None = None) -> None:
-        self.books.take(job, placement, until)
+        self.ledger.take(job, placement, until)
         self._steps.append(_Step(+1, Holding(job, placement, until)))
 
     def give(self, job: Job, placement: Placement) -> None:
-        holding = self.books.holding(job, placement)
-        self.books.give(job, placement)
+        holding = self.ledger.holding(job, placement)
+        self.ledger.give(job, placement)
         self._steps.append(_Step(-1, holding))
 
     def mark(self) -> int:
@@ -423,6 +423,6 @@ class Trial:
         while len(self._steps) > to:
             sign, holding = self._steps.pop()
             if sign > 0:
-                self.books.give(holding.job, holding.placement)
+                self.ledger.give(holding.job, holding.placement)
             else:
-                self.books.take(*holding)
+                self.ledger.take(*holding)

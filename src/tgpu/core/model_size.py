@@ -37,7 +37,7 @@ _BITS: Final = (
 )
 
 
-class Source(StrEnum):
+class SizeSource(StrEnum):
     """Where a size comes from."""
 
     TABLE = "table"  # the model's own line
@@ -66,7 +66,7 @@ class Size:
     """What a model needs, and why: `steps` is the arithmetic, in words."""
 
     requirement: Requirement
-    source: Source
+    source: SizeSource
     steps: tuple[str, ...]
     matched: str = ""  # the line of the table
 
@@ -97,7 +97,7 @@ def size_of(model: str, table: SizeTable, gpu_mem_mib: int, step_millis: int = G
         or _estimated(model, gpu_mem_mib, step_millis)
         or Size(
             table.default,
-            Source.DEFAULT,
+            SizeSource.DEFAULT,
             (f"{model!r} is not in the table, and its name tells no number of parameters",),
         )
     )
@@ -116,7 +116,7 @@ def learned_size(
         f"{peak_mib} MiB + {LEARNED_PERCENT}% = {need} MiB",
         _against(need, gpu_mem_mib, millis),
     )
-    return Size(Requirement(millis), Source.LEARNED, steps)
+    return Size(Requirement(millis), SizeSource.LEARNED, steps)
 
 
 def parameters_of(model: str) -> int | None:
@@ -137,7 +137,7 @@ def _in_table(model: str, table: SizeTable) -> Size | None:
     names = (model.strip().lower(), key_of(model))
     for name, requirement in table.models:
         if name.lower() in names:
-            return Size(requirement, Source.TABLE, (f"{name!r} stands in the table",), name)
+            return Size(requirement, SizeSource.TABLE, (f"{name!r} stands in the table",), name)
     fitting = [
         (name, requirement)
         for name, requirement in table.models
@@ -148,7 +148,7 @@ def _in_table(model: str, table: SizeTable) -> Size | None:
         return None
     # The most particular one: with the most that is not wild.
     name, requirement = min(fitting, key=lambda row: (-_literal(row[0]), row[0]))
-    return Size(requirement, Source.PATTERN, (f"{name!r} in the table fits {model!r}",), name)
+    return Size(requirement, SizeSource.PATTERN, (f"{name!r} in the table fits {model!r}",), name)
 
 
 def _estimated(model: str, gpu_mem_mib: int, step_millis: int) -> Size | None:
@@ -166,7 +166,7 @@ def _estimated(model: str, gpu_mem_mib: int, step_millis: int) -> Size | None:
         f"{weights} MiB + {OVERHEAD_PERCENT}% for activations and caches = {need} MiB",
         _against(need, gpu_mem_mib, millis),
     )
-    return Size(Requirement(millis), Source.ESTIMATE, steps)
+    return Size(Requirement(millis), SizeSource.ESTIMATE, steps)
 
 
 def _millis(need_mib: int, gpu_mem_mib: int, step_millis: int) -> int:

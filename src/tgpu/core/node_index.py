@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tgpu.core.ids import NodeId
 from tgpu.core.node import Gpu, Node
-from tgpu.core.packing import Cells, Fit, Kind, Score, Shape, capacity, fit
+from tgpu.core.packing import Cells, Fit, GpuKind, GpuShape, Score, capacity, fit
 from tgpu.core.units import GPU
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ Indexes = tuple[int, ...]  # of GPUs, in the order of the cells
 Needs = tuple[int, int]  # cores in thousandths, MiB of memory
 
 
-def kind_of(gpu: Gpu) -> Kind:
-    return Kind(
+def kind_of(gpu: Gpu) -> GpuKind:
+    return GpuKind(
         -1 if gpu.nvlink_group is None else gpu.nvlink_group,
         -1 if gpu.numa_node is None else gpu.numa_node,
         int(gpu.heat),
@@ -41,12 +41,12 @@ def kind_of(gpu: Gpu) -> Kind:
     )
 
 
-def kinds_of(gpus: Iterable[Gpu]) -> list[tuple[Kind, int]]:
+def kinds_of(gpus: Iterable[Gpu]) -> list[tuple[GpuKind, int]]:
     """The kinds and indexes of GPUs, in the order that `cells_of` wants."""
     return sorted((kind_of(gpu), gpu.index) for gpu in gpus)
 
 
-def cells_of(gpus: list[tuple[Kind, int]], taken: dict[int, int]) -> tuple[Cells, Indexes]:
+def cells_of(gpus: list[tuple[GpuKind, int]], taken: dict[int, int]) -> tuple[Cells, Indexes]:
     """The cells of these usable GPUs, and which GPU each of them is."""
     found = []
     for kind, index in gpus:
@@ -85,10 +85,10 @@ class Group:
         # No node of it has more than this to spare; it may well be that none has as much.
         self.spare_cpu_millis = 0
         self.spare_mem_mib = 0
-        self._fits: dict[tuple[Shape, int], Fit | None] = {}
-        self._capacities: dict[Shape, int] = {}
+        self._fits: dict[tuple[GpuShape, int], Fit | None] = {}
+        self._capacities: dict[GpuShape, int] = {}
 
-    def fit(self, shape: Shape, workers: int = 1) -> Fit | None:
+    def fit(self, shape: GpuShape, workers: int = 1) -> Fit | None:
         key = (shape, workers)
         try:
             return self._fits[key]
@@ -99,7 +99,7 @@ class Group:
     def may_spare(self, needs: Needs) -> bool:
         return needs[0] <= self.spare_cpu_millis and needs[1] <= self.spare_mem_mib
 
-    def capacity(self, shape: Shape) -> int:
+    def capacity(self, shape: GpuShape) -> int:
         known = self._capacities.get(shape)
         if known is None:
             known = self._capacities[shape] = capacity(self.cells, shape)
@@ -116,7 +116,7 @@ class Ranked(NamedTuple):
 class Finder:
     """The groups that hold a worker of one shape, the best first."""
 
-    def __init__(self, shape: Shape, idle_only: bool) -> None:
+    def __init__(self, shape: GpuShape, idle_only: bool) -> None:
         self._shape = shape
         self._idle_only = idle_only
         self._ranked: list[Ranked] = []
@@ -226,7 +226,7 @@ class _Record:
 
     def __init__(self) -> None:
         self.node: Node | None = None
-        self.usable: dict[str, list[tuple[Kind, int]]] = {}  # by type
+        self.usable: dict[str, list[tuple[GpuKind, int]]] = {}  # by type
         self.seen: _Seen = {}  # shared by nodes with the same usable GPUs
         self.groups: tuple[Group, ...] = ()
         self.indexes: dict[str, Indexes] = {}
@@ -240,11 +240,11 @@ class NodeIndex:
         self._populated: dict[str, dict[int, Group]] = {}
         self._types: list[str] | None = None  # those of them
         self._news: dict[str, list[Group]] = {}  # groups that got their first node, by type
-        self._finders: dict[tuple[str, Shape, bool], Finder] = {}
+        self._finders: dict[tuple[str, GpuShape, bool], Finder] = {}
         self._sizes: dict[str, list[int]] = {}  # of GPU memory, ever seen
         self._labelled: dict[tuple[str, str], dict[NodeId, None]] = {}
-        self._seen: dict[tuple[tuple[str, tuple[tuple[Kind, int], ...]], ...], _Seen] = {}
-        self._fewest: dict[tuple[str, Shape, int], int] = {}
+        self._seen: dict[tuple[tuple[str, tuple[tuple[GpuKind, int], ...]], ...], _Seen] = {}
+        self._fewest: dict[tuple[str, GpuShape, int], int] = {}
         self._serial = 0
         self.refresh(nodes)
 
@@ -262,7 +262,7 @@ class NodeIndex:
         """Those with a node in them, in no order."""
         return self._populated.get(gpu_type, {}).values()
 
-    def usable(self, node_id: NodeId, gpu_type: str) -> list[tuple[Kind, int]]:
+    def usable(self, node_id: NodeId, gpu_type: str) -> list[tuple[GpuKind, int]]:
         return self.records[node_id].usable.get(gpu_type, [])
 
     def with_label(self, labels: Iterable[tuple[str, str]]) -> Collection[NodeId] | None:
@@ -273,7 +273,7 @@ class NodeIndex:
     def indexes(self, node_id: NodeId, gpu_type: str) -> Indexes:
         return self.records[node_id].indexes[gpu_type]
 
-    def usual(self, gpu_type: str, shape: Shape) -> Shape | None:
+    def usual(self, gpu_type: str, shape: GpuShape) -> GpuShape | None:
         """The shape by which others ask for the same GPUs; None where none has the memory."""
         if not shape.mem_each_mib:
             return shape
@@ -283,7 +283,7 @@ class NodeIndex:
             return None
         return shape._replace(mem_each_mib=sizes[at] if at else 0)
 
-    def finder(self, gpu_type: str, shape: Shape, idle_only: bool) -> Finder:
+    def finder(self, gpu_type: str, shape: GpuShape, idle_only: bool) -> Finder:
         key = (gpu_type, shape, idle_only)
         found = self._finders.get(key)
         news = self._news.get(gpu_type, ())
@@ -296,13 +296,13 @@ class NodeIndex:
             found.seen = len(news)
         return found
 
-    def fewest_nodes(self, gpu_type: str, shape: Shape, workers: int) -> int:
+    def fewest_nodes(self, gpu_type: str, shape: GpuShape, workers: int) -> int:
         """On how many nodes so many workers are if nobody else is there; more where they are
         never."""
         key = (gpu_type, shape, workers)
         known = self._fewest.get(key)
         if known is None:
-            sorts: Counter[tuple[Kind, ...]] = Counter()
+            sorts: Counter[tuple[GpuKind, ...]] = Counter()
             for record in self.records.values():
                 sorts[tuple([kind for kind, _ in record.usable.get(gpu_type, ())])] += 1
             rooms = [(capacity(tuple((GPU, k) for k in ks), shape), n) for ks, n in sorts.items()]
@@ -316,7 +316,7 @@ class NodeIndex:
             group.spare_cpu_millis = max(use.node.cpu_millis - use.cpu_millis for use in uses)
             group.spare_mem_mib = max(use.node.mem_mib - use.mem_mib for use in uses)
 
-    def _new_finder(self, key: tuple[str, Shape, bool]) -> Finder:
+    def _new_finder(self, key: tuple[str, GpuShape, bool]) -> Finder:
         gpu_type, shape, idle_only = key
         if len(self._finders) >= _MOST_FINDERS:
             self._finders.clear()

@@ -12,7 +12,7 @@ from tgpu.core.fragmentation import USUAL, Worth
 from tgpu.core.units import GPU
 
 
-class Kind(NamedTuple):
+class GpuKind(NamedTuple):
     """What makes two GPUs of one type differ."""
 
     island: int  # of NVLink; -1: linked to none
@@ -22,13 +22,13 @@ class Kind(NamedTuple):
     is_slice: bool  # of a GPU cut by MIG
 
 
-Cell = tuple[int, Kind]  # free thousandths, more than none
+Cell = tuple[int, GpuKind]  # free thousandths, more than none
 Cells = tuple[Cell, ...]  # in order; equal ones stand for GPUs in the order of their index
 Score = tuple[int, ...]  # less is better
 Picks = tuple[tuple[int, int], ...]  # position among the cells, thousandths
 
 
-class Shape(NamedTuple):
+class GpuShape(NamedTuple):
     """What one worker wants of the GPUs."""
 
     millis: int
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
     spread: bool = False
     tight: bool = False  # what is free of a node counts before anything else
 
-    def allows(self, kind: Kind) -> bool:
+    def allows(self, kind: GpuKind) -> bool:
         # A program sees one MIG slice at most.
         return kind.mem_mib >= self.mem_each_mib and not (kind.is_slice and self.millis > GPU)
 
@@ -59,12 +59,12 @@ class _Free(NamedTuple):
     position: int
 
 
-def capacity(cells: Cells, shape: Shape) -> int:
+def capacity(cells: Cells, shape: GpuShape) -> int:
     """How many workers fit, one beside the other."""
     return _capacity(_allowed(cells, shape), shape)
 
 
-def fit(cells: Cells, shape: Shape, workers: int = 1, worth: Worth = USUAL) -> Fit | None:
+def fit(cells: Cells, shape: GpuShape, workers: int = 1, worth: Worth = USUAL) -> Fit | None:
     """Worker by worker the best place that leaves room for those to come; None: too many."""
     left = _allowed(cells, shape)
     if not left or (workers > 1 and _capacity(left, shape) < workers):
@@ -88,7 +88,7 @@ def fit(cells: Cells, shape: Shape, workers: int = 1, worth: Worth = USUAL) -> F
     return Fit(score, tuple(picked))
 
 
-def _allowed(cells: Cells, shape: Shape) -> list[_Free]:
+def _allowed(cells: Cells, shape: GpuShape) -> list[_Free]:
     return [
         _Free(free, kind.island, kind.numa, kind.heat, position)
         for position, (free, kind) in enumerate(cells)
@@ -103,7 +103,7 @@ def _sum(one: Score, other: Score) -> Score:
 # -- how many ------------------------------------------------------------------------------------
 
 
-def _capacity(cells: list[_Free], shape: Shape) -> int:
+def _capacity(cells: list[_Free], shape: GpuShape) -> int:
     if not shape.same_island or shape.millis <= GPU:
         return count_workers([cell.free for cell in cells], shape.millis)
     islands: dict[int, list[int]] = {}
@@ -141,7 +141,7 @@ class _Choice(NamedTuple):
 _Group = tuple[int, int]  # island and NUMA node of empty GPUs
 
 
-def _best(cells: list[_Free], shape: Shape, to_come: int, worth: Worth) -> _Choice | None:
+def _best(cells: list[_Free], shape: GpuShape, to_come: int, worth: Worth) -> _Choice | None:
     """The least of all choices that differ in more than the index; see docs/adr/0012."""
     whole, rest = divmod(shape.millis, GPU)
     groups = _empty_groups(cells)
@@ -224,7 +224,7 @@ def _score(
     groups: dict[_Group, list[_Free]],
     wholes: list[_Free],
     partial: _Free | None,
-    shape: Shape,
+    shape: GpuShape,
     worth: Worth,
 ) -> Score:
     gpus = wholes if partial is None else [*wholes, partial]

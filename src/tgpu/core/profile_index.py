@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tgpu.core.ids import NodeId
 from tgpu.core.node import Gpu, Node
 from tgpu.core.node_index import Indexes, cells_of, kinds_of
-from tgpu.core.packing import Cells, Kind, Picks, Score, Shape, fit
+from tgpu.core.packing import Cells, GpuKind, GpuShape, Picks, Score, fit
 from tgpu.core.request_profile import CPU_STEP, LOSS_STEP, RequestProfile, TypeProfile, total_loss
 from tgpu.core.units import GPU
 
@@ -53,7 +53,7 @@ class ProfileGroup:
         first = cells[0][1] if cells else None
         # Where no GPU differs from the others but by what is free of it, much need not be asked.
         alike = first is not None and all(kind == first for _, kind in cells)
-        self.kind: Kind | None = first if alike else None
+        self.kind: GpuKind | None = first if alike else None
         # By what would be left of the cores: what is lost of the GPUs as they are.
         self.lost: dict[int, int] = {}
 
@@ -94,7 +94,7 @@ def _choice(
         return (0, 0, 0, group.room, 0, 0, 0, 0), ()
     worth = profile.worth(left)
     if group.kind is None or (millis % GPU and millis > GPU):
-        shape = Shape(millis)
+        shape = GpuShape(millis)
         found = fit(group.cells, shape, 1, worth)
         return None if found is None else (found.score, found.workers[0])
     kind, empty, partly = group.kind, group.empty, group.partly

@@ -33,7 +33,7 @@ from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 
 
-class Run(NamedTuple):
+class RunLength(NamedTuple):
     """How long a job runs in all."""
 
     ms: int
@@ -41,7 +41,7 @@ class Run(NamedTuple):
     by: Confidence | None = None  # what that rests on
 
 
-Runs = Callable[[Job, int], Run]  # of a job that has run for so long, in ms
+Runs = Callable[[Job, int], RunLength]  # of a job that has run for so long, in ms
 
 # Cycles at one instant: each is made because jobs were preempted in the one before.
 _MOST_ROUNDS: Final = 32
@@ -154,7 +154,9 @@ class Projection:
         job, progress = entry.job, entry.progress
         began = now if progress.started_at is None else min(now, progress.started_at)
         stood = lifecycle.paused_ms(progress, now)
-        ms, is_known, by = Run(0) if progress.stopping else self._runs(job, now - began - stood)
+        ms, is_known, by = (
+            RunLength(0) if progress.stopping else self._runs(job, now - began - stood)
+        )
         if not progress.stopping:  # else it is woken to end
             # One that stands still goes on now at the earliest, and nobody knows when.
             ms, is_known = ms + stood, is_known and progress.paused_at is None

@@ -16,7 +16,7 @@ _EVEN_PPM: Final = 5_000  # half a per cent: less than that nobody notices
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class UsageShare:
     """Of a tenant among all, or of a user inside a tenant. Parts are in millionths."""
 
     weight_millis: int
@@ -32,8 +32,8 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class TenantShare:
     tenant_id: TenantId
-    share: Share
-    users: tuple[tuple[str, Share], ...]  # by name
+    share: UsageShare
+    users: tuple[tuple[str, UsageShare], ...]  # by name
 
 
 def shares(state: State, now: int) -> list[TenantShare]:
@@ -57,7 +57,7 @@ def shares(state: State, now: int) -> list[TenantShare]:
     return result
 
 
-def _among(state: State, weights: Mapping[Owner, int], now: int) -> dict[Owner, Share]:
+def _among(state: State, weights: Mapping[Owner, int], now: int) -> dict[Owner, UsageShare]:
     meters = state.meters
     averages = {owner: meters.average(owner, now) for owner in weights}
     rates = {
@@ -78,7 +78,7 @@ def _among(state: State, weights: Mapping[Owner, int], now: int) -> dict[Owner, 
                 meters.half_life_ms,
             )
             even_at = None if ahead is None else now + ahead
-        found[owner] = Share(
+        found[owner] = UsageShare(
             weights[owner],
             entitled,
             used,

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from sortedcontainers import SortedList
 
-from tgpu.core.attained import Had, had_by, level_of
+from tgpu.core.attained import AttainedService, attained_service, level_of
 from tgpu.core.budget import Budgets
 from tgpu.core.clock_step import aged
 from tgpu.core.errors import InvariantBroken
@@ -46,7 +46,7 @@ from tgpu.core.lifecycle import (
 from tgpu.core.meter import Meter, Meters, Owner
 from tgpu.core.queue import ClassQueue, WaitingQueue
 from tgpu.core.tenant import TenantQueue
-from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage
 from tgpu.core.user_days import UserDays
 
 # Names at hand: those of an enum are looked up each time, and this is the path of every job.
@@ -75,13 +75,16 @@ class Entry:
     queue: ClassQueue
     progress: Progress
     unmet: int = 0  # dependencies that are not over yet
-    _had: Had | None = None  # as it was worked out last: asked in every cycle, it seldom changes
+    # As it was worked out last: asked in every cycle, it seldom changes.
+    _attained: AttainedService | None = None
 
-    def had(self, now: int) -> Had:
+    def attained(self, now: int) -> AttainedService:
         """How much GPU time the job has had by now, and where it is."""
-        known = self._had
+        known = self._attained
         if known is None or known.of is not self.progress or not known.since <= now < known.until:
-            known = self._had = had_by(self.job.request.gpu_millis, self.progress, now)
+            known = self._attained = attained_service(
+                self.job.request.gpu_millis, self.progress, now
+            )
         return known
 
 
@@ -91,7 +94,7 @@ class State:
         self.ledger = Ledger()
         self.waiting = WaitingQueue()
         self.counts: Counter[JobState] = Counter()
-        self.usage: dict[QueueName, Usage] = {}  # of all time, by tenant and queue
+        self.usage: dict[QueueName, GpuTimeUsage] = {}  # of all time, by tenant and queue
         self.budgets = Budgets()
         self.user_days = UserDays()
         self.meters = Meters()  # GPU time of late, by tenant and user

@@ -10,7 +10,7 @@ from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class GpuTimeUsage:
     """GPU time in GPU-milliseconds times thousandths: exact, and summed in any order."""
 
     gpu_millis_ms: int = 0
@@ -18,8 +18,8 @@ class Usage:
     failed: int = 0
     cancelled: int = 0
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "GpuTimeUsage") -> "GpuTimeUsage":
+        return GpuTimeUsage(
             self.gpu_millis_ms + other.gpu_millis_ms,
             self.completed + other.completed,
             self.failed + other.failed,
@@ -36,16 +36,16 @@ class Usage:
         return self.gpu_millis_ms / 3_600_000_000
 
 
-NO_USAGE: Final = Usage()
+NO_USAGE: Final = GpuTimeUsage()
 
 
-def usage_of(job: Job, before: Progress, after: Progress, at: int) -> Usage:
+def usage_of(job: Job, before: Progress, after: Progress, at: int) -> GpuTimeUsage:
     """What one move adds: the attempt's GPU time when it gives its GPUs back, and the end."""
     spent = 0
     if before.state in PLACED and after.state not in PLACED and before.started_at is not None:
         spent = max(0, at - before.started_at) * job.request.gpu_millis
     ended = after.state in TERMINAL and before.state not in TERMINAL
-    return Usage(
+    return GpuTimeUsage(
         spent,
         int(ended and after.state is JobState.COMPLETED),
         int(ended and after.state is JobState.FAILED),
@@ -53,9 +53,11 @@ def usage_of(job: Job, before: Progress, after: Progress, at: int) -> Usage:
     )
 
 
-def total(parts: Iterable[tuple[TenantId, str, Usage]]) -> dict[tuple[TenantId, str], Usage]:
+def total(
+    parts: Iterable[tuple[TenantId, str, GpuTimeUsage]],
+) -> dict[tuple[TenantId, str], GpuTimeUsage]:
     """Summed by tenant and queue, in the order in which they first stand."""
-    sums: dict[tuple[TenantId, str], Usage] = {}
+    sums: dict[tuple[TenantId, str], GpuTimeUsage] = {}
     for tenant_id, queue, usage in parts:
         key = (tenant_id, queue)
         sums[key] = sums.get(key, NO_USAGE) + usage

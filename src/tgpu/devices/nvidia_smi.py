@@ -42,7 +42,7 @@ _REAP_SECONDS = 1.0  # after SIGKILL; a process stuck inside the driver ignores 
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class SmiHealth:
     """What a program that is new enough tells besides; None: not told."""
 
     sm_clock_mhz: int | None
@@ -125,7 +125,7 @@ class NvidiaSmiProvider:
             for gpu in gpus
         )
 
-    def _health(self) -> dict[str, Health]:
+    def _health(self) -> dict[str, SmiHealth]:
         if not self._tells_health:
             return {}
         code, text = self._run(f"--query-gpu={','.join(_HEALTH_FIELDS)}", _FORMAT)
@@ -199,11 +199,11 @@ def parse_processes(text: str) -> dict[str, tuple[GpuProcess, ...]]:
     return found
 
 
-def parse_health(text: str) -> dict[str, Health]:
+def parse_health(text: str) -> dict[str, SmiHealth]:
     """Errors and speed per GPU UUID in the answer to the second `--query-gpu`."""
     rows = [row for row in _rows(text) if len(row) == len(_HEALTH_FIELDS)]
     return {
-        uuid: Health(
+        uuid: SmiHealth(
             sm_clock_mhz=_number(clock),
             throttle=throttle_reasons(_bits(reasons)),
             ecc_uncorrected=_number(ecc),
@@ -214,7 +214,7 @@ def parse_health(text: str) -> dict[str, Health]:
     }
 
 
-def _with_health(gpu: GpuReading, health: Health | None) -> GpuReading:
+def _with_health(gpu: GpuReading, health: SmiHealth | None) -> GpuReading:
     if health is None or gpu.problem is not None:
         return gpu
     return replace(

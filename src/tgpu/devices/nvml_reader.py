@@ -16,14 +16,14 @@ _SM_CLOCK = 1  # nvmlClockType_t
 _T = TypeVar("_T")
 
 
-class Ask(Protocol):
+class NvmlCall(Protocol):
     """Calls a function of NVML by name; None where the driver lacks the answer."""
 
     def __call__(self, convert: Callable[[Any], _T], function: str, *args: object) -> _T | None: ...
 
 
 class NvmlReader:
-    def __init__(self, nvml: Any, ask: Ask) -> None:
+    def __init__(self, nvml: Any, ask: NvmlCall) -> None:
         self._nvml = nvml
         self._ask = ask
 

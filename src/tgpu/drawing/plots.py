@@ -103,12 +103,12 @@ def gantt(stripes: Sequence[Stripe], x: Axis, label: str) -> str:
     return _svg(body, label, height)
 
 
-class Row(NamedTuple):
+class PlotRow(NamedTuple):
     name: str
     amounts: Sequence[float]  # 0 to 1
 
 
-def heat_map(rows: Sequence[Row], edges: Sequence[float], x: Axis, label: str) -> str:
+def heat_map(rows: Sequence[PlotRow], edges: Sequence[float], x: Axis, label: str) -> str:
     """A row each, as dark as it was busy in each step of time."""
     each = _row_height(len(rows))
     height = round(each * len(rows)) + _TOP + _BOTTOM

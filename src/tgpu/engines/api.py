@@ -32,14 +32,14 @@ class RunAs(NamedTuple):
     groups: tuple[int, ...]
 
 
-class Notice(NamedTuple):
+class PreemptionNotice(NamedTuple):
     """What a preempted attempt gets before TERM, so that it can save what it has done."""
 
     signal: int  # to its first process; in a gang, to that of each worker
     wait_ms: int  # from the signal until TERM
 
 
-class Limits(NamedTuple):
+class AttemptLimits(NamedTuple):
     """What each process of an attempt may use; None does not limit."""
 
     memory_bytes: int | None = None
@@ -47,7 +47,7 @@ class Limits(NamedTuple):
     open_files: int | None = None
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = AttemptLimits()
 
 
 class Fence(NamedTuple):
@@ -75,7 +75,7 @@ class Launch:
     # A gang runs the command once for each of these, by rank: variables that only that worker has.
     # Made when the place is known, by `placing.placed`.
     workers: tuple[Mapping[str, str], ...] = ()
-    limits: Limits = NO_LIMITS
+    limits: AttemptLimits = NO_LIMITS
     session: str = ""  # the name of the session it runs in; nothing for none
     multiplexer: str = "screen"  # what shows that session: "screen" or "tmux"
     # What it runs in, ("conda" | "venv" | "uv", name or path), and the folders its script must lie
@@ -130,7 +130,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     """What the attempt's processes used, as the kernel counted it."""
 
     user_cpu_ms: int = 0
@@ -155,7 +155,7 @@ class Observation:
     # being pulled") and for UNREACHABLE ("node a does not answer").
     cause: str | None = None
     retry: bool = True  # of NOT_STARTED: trying again may help (a missing directory stays missing)
-    usage: Usage = field(default_factory=Usage)
+    usage: ProcessUsage = field(default_factory=ProcessUsage)
     # When its command was started, also once it is over; None where it never was or is not known.
     started_at: int | None = None
     place: Place | None = None  # None: where it was told to be, or not known yet
@@ -175,7 +175,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedStart:
     """One start of an attempt, as an engine has it on record. For whoever checks a history."""
 
     key: AttemptKey
@@ -237,7 +237,7 @@ class LogUnreadable(Exception):
         self.is_for_now = is_for_now  # another try may fare better
 
 
-class Mark(NamedTuple):
+class JobMark(NamedTuple):
     """What the environment of a process says of the job it belongs to."""
 
     key: AttemptKey
@@ -272,7 +272,9 @@ class Engine(Protocol):
         the engine has taken the launches; that they run, or why they do not, comes as observations.
         """
 
-    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
+    async def stop(
+        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+    ) -> None:
         """End attempts whole: TERM, grace, KILL, until nothing of them is left.
 
         With a notice they get its signal first. One that has it and is told again, without it, gets

@@ -17,12 +17,12 @@ from tgpu.engines.api import (
     EngineUnavailable,
     Launch,
     NoLog,
-    Notice,
     Observation,
     Pairing,
     Phase,
+    PreemptionNotice,
+    ProcessUsage,
     Traced,
-    Usage,
 )
 from tgpu.engines.log_files import LogFiles
 from tgpu.engines.log_piece import Piece
@@ -58,7 +58,7 @@ class FakeEngine:
         self.capabilities = capabilities
         self.launched: list[Launch] = []  # each attempt once, in order, as it was placed
         self.stopped: list[AttemptKey] = []  # every key it was told to stop, in order
-        self.notices: dict[AttemptKey, Notice | None] = {}  # with which, at last
+        self.notices: dict[AttemptKey, PreemptionNotice | None] = {}  # with which, at last
         self.forgotten: list[AttemptKey] = []
         self.paused: set[AttemptKey] = set()  # those that stand still
         self.paired: Pairing | None = None  # a test that wants partners sets one
@@ -95,7 +95,9 @@ class FakeEngine:
             if self.starts:
                 self.start(launch.key)
 
-    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
+    async def stop(
+        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+    ) -> None:
         self._check_open()
         self.stopped += keys
         self.notices.update(dict.fromkeys(keys, notice))
@@ -191,7 +193,7 @@ class FakeEngine:
         exit_code: int = 0,
         *,
         cause: str | None = None,
-        usage: Usage | None = None,
+        usage: ProcessUsage | None = None,
     ) -> None:
         """The attempt's command ends with this code; above 128 by a signal, as in a shell."""
         self._see(
@@ -202,7 +204,7 @@ class FakeEngine:
                 exit_code=exit_code,
                 signal=exit_code - 128 if exit_code > 128 else None,
                 cause=cause,
-                usage=usage or Usage(),
+                usage=usage or ProcessUsage(),
             )
         )
 

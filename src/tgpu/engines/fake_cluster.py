@@ -20,11 +20,11 @@ from tgpu.engines.api import (
     Capabilities,
     EngineUnavailable,
     Launch,
-    Notice,
     Observation,
     Phase,
     Place,
-    Run,
+    PreemptionNotice,
+    RecordedStart,
 )
 from tgpu.engines.fake import FakeEngine
 
@@ -57,7 +57,7 @@ class FakeCluster(FakeEngine):
         """`forgets_after`: how many ends later an end is dropped; None: only when told."""
         super().__init__(**given)  # type: ignore[arg-type]  # of FakeEngine
         self.capabilities = Capabilities(binding=Binding.ENGINE, images=True, forgets=True)
-        self.runs: list[Run] = []  # every start there ever was
+        self.runs: list[RecordedStart] = []  # every start there ever was
         self.tombstones: set[AttemptKey] = set()
         self._forgets_after = forgets_after
         self.loses = loses
@@ -80,7 +80,9 @@ class FakeCluster(FakeEngine):
         if loss in (Loss.CALL, Loss.ANSWER):
             raise EngineUnavailable("the fake cluster does not answer")
 
-    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
+    async def stop(
+        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+    ) -> None:
         self._check_open()
         loss = self.loses("stop")
         if loss is not Loss.CALL:
@@ -120,7 +122,7 @@ class FakeCluster(FakeEngine):
         self._waiting.pop(key, None)
         self._places[key] = place
         now = self._clock()
-        self.runs.append(Run(key, now, is_alive=True, place=place))
+        self.runs.append(RecordedStart(key, now, is_alive=True, place=place))
         self._see(Observation(key, Phase.RUNNING, now, started_at=now, place=place))
 
     def silence(self, node: str) -> None:

@@ -31,14 +31,14 @@ from tgpu.gateway.headers import (
     passed_on,
     standing,
 )
-from tgpu.gateway.limits import Identity, Limits, identity_in
+from tgpu.gateway.limits import Identity, RequestLimits, identity_in
 from tgpu.gateway.options import GatewayOptions
 from tgpu.gateway.reads import Reads, is_cached, key_of, target_of
 from tgpu.gateway.relay import Relay
-from tgpu.gateway.ring import Reader, Ring
+from tgpu.gateway.ring import Ring, RingReader
 from tgpu.gateway.shared import Shared, connect, make_breaker
-from tgpu.gateway.source import Source
-from tgpu.gateway.stream import BLOCK_SECONDS, EventStream
+from tgpu.gateway.source import EventSource
+from tgpu.gateway.stream import BLOCK_SECONDS, RedisEventStream
 from tgpu.gateway.upstream import Upstream, UpstreamAway
 
 _log = structlog.get_logger("gpu_scheduler.gateway")
@@ -55,7 +55,7 @@ _MISS: Final[Headers] = [(b"x-cache", b"miss")]
 
 class _Redis(NamedTuple):
     shared: Shared
-    stream: EventStream
+    stream: RedisEventStream
 
 
 def _connect(url: str) -> _Redis:
@@ -64,7 +64,7 @@ def _connect(url: str) -> _Redis:
     waiting = connect(url, answer_seconds=BLOCK_SECONDS + 3)
     shared = Shared(redis, breaker)
     key = shared.generation_key
-    return _Redis(shared, EventStream(redis, waiting, breaker, generation_key=key))
+    return _Redis(shared, RedisEventStream(redis, waiting, breaker, generation_key=key))
 
 
 class Gateway:
@@ -76,12 +76,12 @@ class Gateway:
         self._shared = None if self._redis is None else self._redis.shared
         stream = None if self._redis is None else self._redis.stream
         self._reads = Reads(self._upstream, self._shared, options.cache_seconds)
-        self._limits = Limits(
+        self._limits = RequestLimits(
             options.requests_per_second, options.burst, self._shared, self._identify
         )
         self._relay = Relay(self._upstream, self._reads.changed)
         self._ring = Ring()
-        source = Source(self._upstream, options.api_key)
+        source = EventSource(self._upstream, options.api_key)
         self._feeder = Feeder(self._ring, source, stream, self._reads.changed)
         self._leader = None if stream is None else Leader(self._ring, source, stream)
         self._insists = options.insecure_listen
@@ -169,7 +169,7 @@ class Gateway:
 
     async def _reader(
         self, scope: dict[str, Any], caller: Caller, method: str | None = None
-    ) -> Reader | None:
+    ) -> RingReader | None:
         """For a watcher whom the fan-out can serve: one who may see everything."""
         if scope["raw_path"] != _EVENTS_PATH or scope.get("method") != method:
             return None

@@ -17,7 +17,7 @@ class Away(Exception):
     """Redis cannot be asked now; the gateway goes on without it."""
 
 
-class Breaker:
+class RedisBreaker:
     """Shared by all calls to one Redis. Logs when it goes and when it comes back, once each."""
 
     def __init__(

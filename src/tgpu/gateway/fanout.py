@@ -14,7 +14,7 @@ from starlette.types import Receive, Send
 
 from tgpu.gateway.first import first_of
 from tgpu.gateway.headers import header
-from tgpu.gateway.ring import Event, Over, Reader, Ring, TooSlow
+from tgpu.gateway.ring import Event, Over, Ring, RingReader, TooSlow
 
 _HEARTBEAT_SECONDS: Final = 15.0
 # A reader that takes nothing for this long is gone, or might as well be.
@@ -35,7 +35,7 @@ class Lapsed(Exception):
         super().__init__("what let you in is no longer valid: connect again to be told more")
 
 
-def reader_for(scope: dict[str, Any], ring: Ring) -> Reader | None:
+def reader_for(scope: dict[str, Any], ring: Ring) -> RingReader | None:
     """None where the ring cannot serve it: too far back, filtered, or wrong; the service can."""
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     if not ring.is_open or query.keys() - {"after", "readings"}:
@@ -49,11 +49,11 @@ def reader_for(scope: dict[str, Any], ring: Ring) -> Reader | None:
         return None
     if not ring.covers(after):
         return None
-    return Reader(ring, after, readings=query.get("readings") not in ("0", "false"))
+    return RingReader(ring, after, readings=query.get("readings") not in ("0", "false"))
 
 
 async def serve_sse(
-    reader: Reader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
+    reader: RingReader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
 ) -> None:
     headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
     headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -85,7 +85,7 @@ async def serve_sse(
 
 
 async def serve_websocket(
-    reader: Reader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
+    reader: RingReader, receive: Receive, send: Send, ending: asyncio.Event, lapse: Lapse
 ) -> None:
     await receive()  # websocket.connect
     await send({"type": "websocket.accept", "headers": []})
@@ -113,7 +113,7 @@ async def serve_websocket(
         await send({"type": "websocket.close", "code": code, "reason": reason[:120]})
 
 
-async def _tell(reader: Reader, tell: Tell) -> None:
+async def _tell(reader: RingReader, tell: Tell) -> None:
     while True:
         events: list[Event] = []
         reading = b""

@@ -15,8 +15,8 @@ import structlog
 from tgpu.gateway.breaker import Away
 from tgpu.gateway.first import first_of
 from tgpu.gateway.ring import Ring
-from tgpu.gateway.source import Batch, Gone, NotForUs, Source
-from tgpu.gateway.stream import LEASE_SECONDS, Bounds, EventStream
+from tgpu.gateway.source import Batch, EventSource, Gone, NotForUs
+from tgpu.gateway.stream import LEASE_SECONDS, Bounds, RedisEventStream
 from tgpu.gateway.upstream import UpstreamAway
 
 _log = structlog.get_logger("gpu_scheduler.gateway")
@@ -33,8 +33,8 @@ class Feeder:
     def __init__(
         self,
         ring: Ring,
-        source: Source,
-        stream: EventStream | None,
+        source: EventSource,
+        stream: RedisEventStream | None,
         changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._ring = ring
@@ -58,7 +58,7 @@ class Feeder:
 
     # -- from Redis ----------------------------------------------------------------------------
 
-    async def _from_redis(self, stream: EventStream) -> None:
+    async def _from_redis(self, stream: RedisEventStream) -> None:
         """Until Redis goes (Away), or has begun a row of events that ours is not a piece of."""
         readings_at = "$"
         bounds = await stream.bounds()
@@ -91,7 +91,7 @@ class Feeder:
             return False
         return position is None or bounds.first <= position
 
-    async def _until_covered(self, stream: EventStream) -> None:
+    async def _until_covered(self, stream: RedisEventStream) -> None:
         """Returns when Redis is there, and has all that comes after the ring's last event."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -143,7 +143,7 @@ _NO_FAN_OUT: Final = (
 class Leader:
     """Takes the lead when nobody has it, and writes to Redis what the service tells."""
 
-    def __init__(self, ring: Ring, source: Source, stream: EventStream) -> None:
+    def __init__(self, ring: Ring, source: EventSource, stream: RedisEventStream) -> None:
         self._ring = ring
         self._source = source
         self._stream = stream

@@ -41,7 +41,7 @@ def identity_in(whoami: Answer) -> Identity | None:
         return None
 
 
-class Limits:
+class RequestLimits:
     """`per_second` 0 is no limit. `who` asks the service."""
 
     def __init__(self, per_second: float, burst: int, shared: Shared | None, who: Who) -> None:
@@ -49,7 +49,7 @@ class Limits:
         self._burst = burst
         self._shared = shared
         self._who = who
-        self._own = Buckets(per_second, burst)
+        self._own = RequestBuckets(per_second, burst)
         self._known: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     async def wait_seconds(self, caller: Caller) -> float:
@@ -87,7 +87,7 @@ class Limits:
         return self._own.take(name)
 
 
-class Buckets:
+class RequestBuckets:
     """A bucket of `burst` requests for each caller of this process."""
 
     def __init__(

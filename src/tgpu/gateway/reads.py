@@ -41,7 +41,7 @@ class Reads:
         self._upstream = upstream
         self._shared = shared
         self._seconds = seconds
-        self._kept = Kept(_LOCAL_BYTES)
+        self._kept = KeptAnswers(_LOCAL_BYTES)
         self._flights: dict[tuple[str, int], asyncio.Task[Read]] = {}
         self._own_generation = 0  # where there is no Redis
 
@@ -122,7 +122,7 @@ def key_of(target: bytes, scope: dict[str, Any], caller: Caller) -> str:
     return digest_of(parts)
 
 
-class Kept:
+class KeptAnswers:
     """Answers in this process, those used longest ago dropped first."""
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:

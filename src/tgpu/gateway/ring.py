@@ -122,7 +122,7 @@ class Ring:
         self._changed = asyncio.Event()
 
 
-class Reader:
+class RingReader:
     """One who watches, from `after` on. The ring must cover it."""
 
     def __init__(self, ring: Ring, after: int, *, readings: bool) -> None:

@@ -23,7 +23,7 @@ from tgpu.wire.system_words import system_words
 _log = structlog.get_logger("gpu_scheduler.gateway")
 
 
-class CannotServe(Exception):
+class GatewayCannotServe(Exception):
     """Why the gateway does not start, with what to do about it, in a sentence."""
 
 
@@ -37,11 +37,11 @@ async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
     try:
         gateway = Gateway(options)
     except ImportError:
-        raise CannotServe(
+        raise GatewayCannotServe(
             "--redis needs the extra of that name: pip install 'tgpu[redis]'"
         ) from None
     except ValueError as error:
-        raise CannotServe(f"--redis: {error}") from None
+        raise GatewayCannotServe(f"--redis: {error}") from None
     async with gateway:
         await _check_safe(options, gateway)
         server = GuardedServer(
@@ -77,12 +77,12 @@ async def _check_safe(options: GatewayOptions, gateway: Gateway) -> None:
     try:
         asks = await gateway.asks_who_calls()
     except UpstreamAway as error:
-        raise CannotServe(
+        raise GatewayCannotServe(
             f"the scheduler at {options.upstream} cannot be reached ({error}), so whether it asks "
             f"callers who they are is not known: start it first{_or_insist()}"
         ) from None
     if not asks:
-        raise CannotServe(
+        raise GatewayCannotServe(
             f"host {options.host!r} can be reached from other machines, and the scheduler at "
             f"{options.upstream} asks nobody who they are: use 127.0.0.1, or set auth.enabled "
             f"there{_or_insist()}"
@@ -100,7 +100,9 @@ def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
         return {}
     for file in (certificate, key):
         if file is None or not file.is_file():
-            raise CannotServe(f"--tls-cert and --tls-key must both name files; {file} is none")
+            raise GatewayCannotServe(
+                f"--tls-cert and --tls-key must both name files; {file} is none"
+            )
     return {"ssl_certfile": certificate, "ssl_keyfile": key}
 
 
@@ -114,7 +116,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         if listening is not None:
             listening.close()
-        raise CannotServe(
+        raise GatewayCannotServe(
             f"cannot listen on {host}:{port}: {system_words(error)}; choose another --port"
         ) from None
     return listening

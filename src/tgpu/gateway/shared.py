@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tgpu.gateway.breaker import Away, Breaker
+from tgpu.gateway.breaker import Away, RedisBreaker
 from tgpu.gateway.joined import Joined
 
 if TYPE_CHECKING:  # an extra: a gateway that shares nothing needs none
@@ -63,7 +63,7 @@ def connect(url: str, answer_seconds: float = _ANSWER_SECONDS) -> "Redis":
     )
 
 
-def make_breaker(redis: "Redis") -> Breaker:
+def make_breaker(redis: "Redis") -> RedisBreaker:
     from redis.exceptions import RedisError
 
     async def forget_connections() -> None:
@@ -71,13 +71,13 @@ def make_breaker(redis: "Redis") -> Breaker:
         await redis.connection_pool.disconnect(inuse_connections=False)
 
     # A TimeoutError is an OSError.
-    return Breaker((RedisError, OSError), on_failure=forget_connections)
+    return RedisBreaker((RedisError, OSError), on_failure=forget_connections)
 
 
 class Shared:
     """Every call raises Away while Redis cannot be asked."""
 
-    def __init__(self, redis: "Redis", breaker: Breaker, prefix: str = "tgpu:") -> None:
+    def __init__(self, redis: "Redis", breaker: RedisBreaker, prefix: str = "tgpu:") -> None:
         self._redis = redis
         self._breaker = breaker
         self._prefix = prefix

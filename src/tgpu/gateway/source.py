@@ -35,7 +35,7 @@ class Batch:
     readings: list[bytes] = field(default_factory=list)
 
 
-class Source:
+class EventSource:
     """`api_key` is what the gateway shows for itself, where the service asks."""
 
     def __init__(self, upstream: Upstream, api_key: str | None) -> None:

@@ -6,7 +6,7 @@ An entry's id is its event's sequence number, so that Redis itself refuses to ha
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from tgpu.gateway.breaker import Breaker
+from tgpu.gateway.breaker import RedisBreaker
 from tgpu.gateway.ring import Event
 from tgpu.gateway.shared import RAISE_GENERATION
 
@@ -69,14 +69,14 @@ class Entries(NamedTuple):
     readings_at: str  # id to read further from
 
 
-class EventStream:
+class RedisEventStream:
     """Every call raises Away while Redis cannot be asked. `waiting` has time to wait for it."""
 
     def __init__(
         self,
         redis: "Redis",
         waiting: "Redis",
-        breaker: Breaker,
+        breaker: RedisBreaker,
         *,
         generation_key: str,
         prefix: str = "tgpu:",

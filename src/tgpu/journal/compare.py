@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.units import GPU
-from tgpu.journal.past import NOTHING, Past
+from tgpu.journal.recorded_past import NOTHING, RecordedPast
 from tgpu.journal.resimulate import Resimulated
-from tgpu.simulate.measures import SHORTEST_MS, Spread, jain, spread
+from tgpu.simulate.measures import SHORTEST_MS, Distribution, jain, spread
 
 _GPU_HOUR: Final = GPU * 3_600_000
 
@@ -30,7 +30,7 @@ class Course(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TenantFigures:
+class ComparedTenantFigures:
     tenant: str
     jobs: int
     mean_wait_s: float
@@ -40,11 +40,11 @@ class TenantFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ComparedFigures:
     jobs: int  # that came, or were waiting
     started: int
     ended: int
-    wait_s: Spread  # until the first start; of those that wait still, so far
+    wait_s: Distribution  # until the first start; of those that wait still, so far
     gpu_hours: float
     offered_gpu_hours: float
     use_percent: float
@@ -52,10 +52,10 @@ class Figures:
     lost_gpu_hours: float
     cost: float
     fairness: float  # Jain's index over the tenants' mean slowdowns; 1: all alike
-    tenants: tuple[TenantFigures, ...]
+    tenants: tuple[ComparedTenantFigures, ...]
 
 
-def as_it_was(past: Past) -> list[Course]:
+def as_it_was(past: RecordedPast) -> list[Course]:
     courses = []
     for job_id, life in past.lives.items():
         before = past.before.get(job_id, NOTHING)
@@ -78,7 +78,7 @@ def as_it_was(past: Past) -> list[Course]:
     return courses
 
 
-def as_it_went(past: Past, lived: Resimulated) -> list[Course]:
+def as_it_went(past: RecordedPast, lived: Resimulated) -> list[Course]:
     return [
         Course(
             job_id,
@@ -96,7 +96,9 @@ def as_it_went(past: Past, lived: Resimulated) -> list[Course]:
     ]
 
 
-def figures(past: Past, courses: Sequence[Course], offered: int, cost_per_hour: float) -> Figures:
+def figures(
+    past: RecordedPast, courses: Sequence[Course], offered: int, cost_per_hour: float
+) -> ComparedFigures:
     counted = [course for course in courses if _counts(past, course.job_id)]
     used = sum(course.held_ms * course.gpu_millis for course in courses)
     by_tenant: dict[str, list[Course]] = {}
@@ -106,7 +108,7 @@ def figures(past: Past, courses: Sequence[Course], offered: int, cost_per_hour: 
     slowdowns: dict[str, list[float]] = {}
     for course in counted:
         slowdowns.setdefault(course.tenant, []).append(_slowdown(past, course))
-    return Figures(
+    return ComparedFigures(
         jobs=len(counted),
         started=sum(course.first_start is not None for course in counted),
         ended=sum(course.ended_at is not None for course in counted),
@@ -122,7 +124,7 @@ def figures(past: Past, courses: Sequence[Course], offered: int, cost_per_hour: 
     )
 
 
-def _counts(past: Past, job_id: JobId) -> bool:
+def _counts(past: RecordedPast, job_id: JobId) -> bool:
     """Jobs that had started before cannot wait any more; who was cancelled while it waited might
     have waited for ever."""
     life = past.lives[job_id]
@@ -131,23 +133,25 @@ def _counts(past: Past, job_id: JobId) -> bool:
     return life.first_start >= past.begins
 
 
-def _wait_ms(past: Past, course: Course) -> int:
+def _wait_ms(past: RecordedPast, course: Course) -> int:
     until = course.first_start
     if until is None:
         until = past.ends if course.ended_at is None else course.ended_at
     return max(0, until - course.submitted_at)
 
 
-def _slowdown(past: Past, course: Course) -> float:
+def _slowdown(past: RecordedPast, course: Course) -> float:
     ended = past.ends if course.ended_at is None else course.ended_at
     return max(1.0, (ended - course.submitted_at) / max(course.run_ms, SHORTEST_MS))
 
 
-def _tenant(past: Past, name: str, courses: Sequence[Course], used: int) -> TenantFigures:
+def _tenant(
+    past: RecordedPast, name: str, courses: Sequence[Course], used: int
+) -> ComparedTenantFigures:
     waits = [_wait_ms(past, course) for course in courses if _counts(past, course.job_id)]
     own = sum(course.held_ms * course.gpu_millis for course in courses)
     found = spread(waits)
-    return TenantFigures(
+    return ComparedTenantFigures(
         name,
         len(waits),
         found.mean,

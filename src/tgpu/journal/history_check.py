@@ -17,7 +17,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import MOVES, PENDING, PLACED, JobState, Move, Progress
 from tgpu.core.node import Part, Placement
 from tgpu.core.units import GPU
-from tgpu.engines.api import Run
+from tgpu.engines.api import RecordedStart
 
 _Gpu = tuple[str, int]  # node, index
 _Attempt = tuple[str, int]  # job, number
@@ -27,7 +27,7 @@ _FAR: Final = 2**62
 
 def check_history(
     events: Iterable[Event],
-    runs: Sequence[Run] = (),
+    runs: Sequence[RecordedStart] = (),
     *,
     acknowledged: Iterable[str] = (),
     is_settled: bool = False,
@@ -37,20 +37,20 @@ def check_history(
     `runs` are the engine's records, `acknowledged` the jobs whose submission was answered.
     `is_settled`: everything has been told to everybody, so that both sides must agree.
     """
-    books = _Books()
+    recorded = _RecordedJobs()
     for event in events:
-        books.read(event)
+        recorded.read(event)
     return [
-        *books.faults,
-        *_lost_jobs(books, acknowledged),
-        *_wrong_starts(books, runs),
-        *_shared_gpus(books, runs),
-        *(_disagreements(books, runs) if is_settled else ()),
+        *recorded.faults,
+        *_lost_jobs(recorded, acknowledged),
+        *_wrong_starts(recorded, runs),
+        *_shared_gpus(recorded, runs),
+        *(_disagreements(recorded, runs) if is_settled else ()),
     ]
 
 
 @dataclass(slots=True)
-class _Books:
+class _RecordedJobs:
     """The jobs as the journal tells them, and what was wrong with the telling."""
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
@@ -132,36 +132,36 @@ def _shares(parts: Iterable[Part]) -> Iterator[tuple[_Gpu, int]]:
             yield (part.node_id, share.gpu_index), share.millis
 
 
-def _lost_jobs(books: _Books, acknowledged: Iterable[str]) -> Iterator[str]:
+def _lost_jobs(recorded: _RecordedJobs, acknowledged: Iterable[str]) -> Iterator[str]:
     for job_id in acknowledged:
-        if job_id not in books.jobs:
+        if job_id not in recorded.jobs:
             yield f"job {job_id} was acknowledged and is not in the journal"
-    for job_id, progress in books.progress.items():
+    for job_id, progress in recorded.progress.items():
         if progress.state is JobState.PREEMPTED:
             yield f"job {job_id} was preempted and is neither waiting nor over"
         if progress.state in PLACED and progress.placement is None:
             yield f"job {job_id} is {progress.state} on no GPUs that are on record"
 
 
-def _wrong_starts(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _wrong_starts(recorded: _RecordedJobs, runs: Sequence[RecordedStart]) -> Iterator[str]:
     starts = Counter((run.key.job_id, run.key.attempt) for run in runs)
     for (job_id, attempt), count in starts.items():
         if count > 1:
             yield f"attempt {attempt} of job {job_id} was started {count} times by the engine"
-        if (job_id, attempt) not in books.placements:
+        if (job_id, attempt) not in recorded.placements:
             yield f"attempt {attempt} of job {job_id} ran, and nobody had decided it"
 
 
-def _shared_gpus(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _shared_gpus(recorded: _RecordedJobs, runs: Sequence[RecordedStart]) -> Iterator[str]:
     """By the engine's own clock: from its starts to its ends, on the GPUs that it says."""
     uses: Mapping[_Gpu, list[tuple[int, int, str]]] = defaultdict(list)
     for run in runs:
         attempt = (run.key.job_id, run.key.attempt)
         begin, end = run.started_at, run.ended_at
         if end is None and not run.is_alive:  # it is over when that was concluded
-            end = books.over_at.get(attempt)
+            end = recorded.over_at.get(attempt)
         end = _FAR if end is None else end
-        for gpu, millis in _shares(_parts(books, run)):
+        for gpu, millis in _shares(_parts(recorded, run)):
             uses[gpu].append((begin, millis, run.key.job_id))
             uses[gpu].append((max(begin, end), -millis, run.key.job_id))
     for gpu, changes in uses.items():
@@ -172,19 +172,19 @@ def _shared_gpus(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
                 yield f"GPU {gpu[1]} of node {gpu[0]} had job {job_id} on it too, from {at} on"
 
 
-def _parts(books: _Books, run: Run) -> Sequence[Part]:
+def _parts(recorded: _RecordedJobs, run: RecordedStart) -> Sequence[Part]:
     if run.place is not None:
         return run.place.parts
-    placement = books.placements.get((run.key.job_id, run.key.attempt))
+    placement = recorded.placements.get((run.key.job_id, run.key.attempt))
     return () if placement is None else placement.parts()
 
 
-def _disagreements(books: _Books, runs: Sequence[Run]) -> Iterator[str]:
+def _disagreements(recorded: _RecordedJobs, runs: Sequence[RecordedStart]) -> Iterator[str]:
     alive = {(run.key.job_id, run.key.attempt) for run in runs if run.is_alive}
     wanted = {
         (str(job_id), progress.attempt)
-        for job_id, progress in books.progress.items()
-        if progress.state is JobState.RUNNING and not books.jobs[job_id].options.lease
+        for job_id, progress in recorded.progress.items()
+        if progress.state is JobState.RUNNING and not recorded.jobs[job_id].options.lease
     }
     for job_id, attempt in sorted(wanted - alive):
         yield f"attempt {attempt} of job {job_id} should run, and the engine has it not alive"

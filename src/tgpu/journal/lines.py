@@ -18,7 +18,7 @@ from tgpu import __version__
 from tgpu.core.events import Event, Scalar
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.store import event_codec
 from tgpu.store.api import Decider, DecisionId, decision_id
 from tgpu.wire.json_words import decoding_words, json_words
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     tenants: tuple[Tenant, ...] = ()
 
 
-class Row(NamedTuple):
+class JournalLine(NamedTuple):
     """One line behind the header: an event, or a part of the snapshot, still as text."""
 
     line: int
@@ -182,7 +182,7 @@ class Journal:
         self._lines = enumerate(lines, 1)
         self.header = self._header()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[JournalLine]:
         """The snapshot if there is one, then the events, without gap. Raises BadInput."""
         seq = self.header.after
         is_begun = not seq
@@ -196,9 +196,9 @@ class Journal:
                 self.is_whole = True
             elif line.snapshot:
                 is_begun = True
-                yield Row(number, 0, SNAPSHOT, bytes(line.snapshot))
+                yield JournalLine(number, 0, SNAPSHOT, bytes(line.snapshot))
             elif line.job:
-                yield Row(number, 0, JOB, bytes(line.job))
+                yield JournalLine(number, 0, JOB, bytes(line.job))
             else:
                 seq += 1
                 if not is_begun:
@@ -206,16 +206,16 @@ class Journal:
                     raise self.bad(1, "after", what, "no snapshot")
                 self._check(number, line, seq)
                 decision = decision_id(line.decision, line.decided_by)
-                yield Row(number, seq, line.kind, bytes(line.event), decision)
+                yield JournalLine(number, seq, line.kind, bytes(line.event), decision)
 
-    def event(self, row: Row) -> Event:
+    def event(self, row: JournalLine) -> Event:
         try:
             return event_codec.decode_event(row.kind, row.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             text = f"is no {row.kind} of a journal: {_words(error)}"
             raise self.bad(row.line, "event", text, "no event") from None
 
-    def at(self, row: Row) -> int:
+    def at(self, row: JournalLine) -> int:
         """When it happened, without reading the rest of it."""
         try:
             return _INSTANT.decode(row.payload).at
@@ -223,7 +223,7 @@ class Journal:
             raise self.bad(row.line, "event.at", _words(error), "no event") from None
 
     def bad(self, line: int, column: str, text: str, kind: str) -> BadInput:
-        return BadInput(self.name, [Problem(line, column, text, kind)])
+        return BadInput(self.name, [InputProblem(line, column, text, kind)])
 
     def _header(self) -> Header:
         _, text = next(self._lines, (1, b""))
@@ -314,10 +314,10 @@ def _file_lines(name: str, file: IO[bytes]) -> Iterator[bytes]:
             line = file.readline(_LONGEST_LINE)
         except (OSError, EOFError, zlib.error):
             text = "cannot be unpacked: the file is damaged, or not whole"
-            raise BadInput(name, [Problem(number, "", text, "no gzip")]) from None
+            raise BadInput(name, [InputProblem(number, "", text, "no gzip")]) from None
         if not line:
             return
         if len(line) >= _LONGEST_LINE:
             text = f"is longer than {_LONGEST_LINE >> 20} MiB: this is no journal"
-            raise BadInput(name, [Problem(number, "", text, "no journal")])
+            raise BadInput(name, [InputProblem(number, "", text, "no journal")])
         yield line

@@ -25,14 +25,14 @@ from tgpu.core.ids import TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.meter import Meter, Meters
-from tgpu.core.neighbours import Begun, Lookout, Neighbours
+from tgpu.core.nearby_submissions import BegunJobs, NearbyRunTimes, NearbySubmissions
 from tgpu.core.node import Node
 from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
 from tgpu.core.request_profile import RequestProfile
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
-from tgpu.journal.lines import JOB, SNAPSHOT, Journal, Row, Values
+from tgpu.core.usage import GpuTimeUsage
+from tgpu.journal.lines import JOB, SNAPSHOT, Journal, JournalLine, Values
 from tgpu.store import event_codec
 
 HALF_LIFE: Final = "scheduler.fair_share_half_life_hours"
@@ -65,7 +65,7 @@ class Learned(NamedTuple):
 MOST_LEARNED: Final = 20_000
 
 
-class Foresight:
+class RecordedForesight:
     """How long jobs will run, as was known then: learned from the ends that were before."""
 
     def __init__(self, predictor: Predictor) -> None:
@@ -74,8 +74,8 @@ class Foresight:
         self._forecast = Forecast(predictor)
         self.of_class = self._forecast.__call__
         self.left_ms = self._forecast.left_ms
-        self.neighbours = Neighbours()
-        self.lookout = Lookout(self._forecast, self.neighbours)
+        self.nearby_submissions = NearbySubmissions()
+        self.run_times = NearbyRunTimes(self._forecast, self.nearby_submissions)
 
     def learn(self, entry: Entry, event: JobMoved) -> None:
         before, after = entry.progress.state, event.progress
@@ -98,12 +98,12 @@ class Rebuilt:
     def __init__(self, journal: Journal, predictor: Predictor | None = None) -> None:
         self.state = State()
         self.settings: SettingsSet | None = None  # in force; None: not on record
-        self.foresight = Foresight(predictor or History())
+        self.foresight = RecordedForesight(predictor or History())
         self.seq = journal.header.after
         self.at = 0  # the latest instant that was heard of
         self._journal = journal
 
-    def take(self, row: Row, event: Event | None = None) -> None:
+    def take(self, row: JournalLine, event: Event | None = None) -> None:
         """Raises BadInput where the row does not fit to those before it."""
         try:
             if row.kind == SNAPSHOT:
@@ -140,7 +140,7 @@ class Rebuilt:
         elif isinstance(event, JobMoved):
             entry = self.state.entry(event.job_id)
             if entry is not None:
-                self.foresight.neighbours.moved(entry.job, event.progress)
+                self.foresight.nearby_submissions.moved(entry.job, event.progress)
                 if event.progress.state in TERMINAL:
                     self.foresight.learn(entry, event)
         self.state.apply(event)
@@ -176,7 +176,7 @@ class Rebuilt:
         if found.settings is not None:
             self.settings = found.settings
         self.foresight.restore(found.learned)
-        self.foresight.neighbours.restore(found.begun)
+        self.foresight.nearby_submissions.restore(found.begun)
         self.at = found.at
         state.apply(TimePassed(found.at))
 
@@ -189,7 +189,7 @@ class _Snapshot(msgspec.Struct):
     queues: list[TenantQueue]
     nodes: list[Node]
     bookings: list[AdvanceReservation]
-    usage: list[tuple[TenantId, str, Usage]]
+    usage: list[tuple[TenantId, str, GpuTimeUsage]]
     half_life_ms: int
     meters: list[tuple[TenantId, str | None, int, int, int]]
     spends: dict[TenantId, Spend]
@@ -197,7 +197,7 @@ class _Snapshot(msgspec.Struct):
     settings: SettingsSet | None = None
     learned: list[Learned] = []  # how long jobs ran that ended before, the newest
     mix: RequestProfile | None = None
-    begun: list[Begun] = []  # what jobs submitted together tell of each other
+    begun: list[BegunJobs] = []  # what jobs submitted together tell of each other
     user_days: list[tuple[TenantId, str, Spend]] = []
 
 
@@ -208,7 +208,7 @@ class _SnapshotJob(msgspec.Struct):
     unsatisfiable: str | None = msgspec.field(default=None, name="doom")
 
 
-def snapshot_job(row: Row) -> tuple[Job, Progress, str | None]:
+def snapshot_job(row: JournalLine) -> tuple[Job, Progress, str | None]:
     """A job of a snapshot, how it stood, and why it can never start if so."""
     found = msgspec.json.decode(row.payload, type=_SnapshotJob)
     event = event_codec.decode_event("jobs_submitted", bytes(found.submission))
@@ -237,7 +237,7 @@ def snapshot_lines(rebuilt: Rebuilt) -> Iterator[bytes]:
         rebuilt.settings,
         list(rebuilt.foresight.learned),
         ledger.request_profile,
-        rebuilt.foresight.neighbours.kept(),
+        rebuilt.foresight.nearby_submissions.kept(),
         [(*key, spend) for key, spend in sorted(state.user_days.spends.items())],
     )
     yield b'{"snapshot":%s}\n' % msgspec.json.encode(found)

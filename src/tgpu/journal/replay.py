@@ -16,9 +16,9 @@ from tgpu.core.plan import BackfillReservation, Plan
 from tgpu.core.predict import Predictor
 from tgpu.core.state import State
 from tgpu.core.units import GPU
-from tgpu.journal.lines import Journal, Row
+from tgpu.journal.lines import Journal, JournalLine
 from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell
-from tgpu.journal.unnumbered import Run
+from tgpu.journal.unnumbered import RowGroup
 from tgpu.store.api import Decider
 
 # Whoever asks may have a clock that is ahead of the one of the journal.
@@ -26,7 +26,7 @@ _SKEW_MS: Final = 60_000
 
 
 class _Taken(NamedTuple):
-    row: Row
+    row: JournalLine
     event: Event
 
 
@@ -42,7 +42,7 @@ class Step:
     at: int
     is_cycle: bool
     rows: list[_Taken] = field(default_factory=list)
-    run: Run | None = None  # of rows without a number
+    run: RowGroup | None = None  # of rows without a number
 
     @property
     def first_seq(self) -> int:
@@ -67,7 +67,7 @@ class Step:
         ]
 
 
-class Walk:
+class JournalWalk:
     """Goes through a journal cycle by cycle: `rebuilt` is the state before the step it gives."""
 
     def __init__(
@@ -103,14 +103,14 @@ class Walk:
         if step is not None:
             yield from self._over(step)
 
-    def _begun(self, row: Row, event: Event) -> Step:
+    def _begun(self, row: JournalLine, event: Event) -> Step:
         rows = [_Taken(row, event)]
         if row.decision is not None:
             return Step(event.at, row.decision.by is Decider.CYCLE, rows)
-        run = Run(event, self.rebuilt.state)
+        run = RowGroup(event, self.rebuilt.state)
         return Step(event.at, run.is_cycle, rows, run)
 
-    def _belongs(self, row: Row, event: Event, step: Step) -> bool:
+    def _belongs(self, row: JournalLine, event: Event, step: Step) -> bool:
         """To the cycle whose rows came before it."""
         if row.decision is not None:
             return step.is_cycle and row.decision == step.rows[-1].row.decision
@@ -148,7 +148,7 @@ class Walk:
         if self._promise is not None:
             self.promises = self._promise(self.rebuilt, at, self.promises)
 
-    def _told(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def _told(self, rows: Iterable[JournalLine]) -> Iterator[JournalLine]:
         for count, row in enumerate(rows, 1):
             yield row
             if self._tell is not None and not count % TELL_EVERY:
@@ -159,7 +159,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReplayTarget:
     """A moment: behind an event, at an instant (ms), or when a job started first."""
 
     seq: int | None = None
@@ -178,7 +178,7 @@ class Moment:
     promises: Promises  # of the cycle before
 
 
-def find(walk: Walk, target: Target) -> Moment | None:
+def find(walk: JournalWalk, target: ReplayTarget) -> Moment | None:
     """None where the journal has no such moment."""
     for step in walk.steps():
         if walk.rebuilt.seq == walk.journal.header.after and _is_before(walk, target, step):
@@ -195,7 +195,7 @@ def find(walk: Walk, target: Target) -> Moment | None:
     return None
 
 
-def _is_before(walk: Walk, target: Target, first: Step) -> bool:
+def _is_before(walk: JournalWalk, target: ReplayTarget, first: Step) -> bool:
     """Whether the journal begins later; `first` is its first step."""
     after = walk.journal.header.after
     walk.began_at = walk.rebuilt.at if after else first.at
@@ -204,13 +204,13 @@ def _is_before(walk: Walk, target: Target, first: Step) -> bool:
     return target.at is not None and target.at < walk.began_at
 
 
-def _is_behind(walk: Walk, at: int) -> bool:
+def _is_behind(walk: JournalWalk, at: int) -> bool:
     """Whether nobody can know what happened by then; an old journal does not say when it ends."""
     exported_at = walk.journal.header.exported_at
     return bool(exported_at) and at > max(walk.rebuilt.at, exported_at) + _SKEW_MS
 
 
-def _is_it(target: Target, step: Step) -> bool:
+def _is_it(target: ReplayTarget, step: Step) -> bool:
     if target.seq is not None:
         return step.first_seq <= target.seq <= step.last_seq
     if target.at is not None:
@@ -218,7 +218,7 @@ def _is_it(target: Target, step: Step) -> bool:
     return any(event.job_id == target.start_of for event in step.moves(Move.START))
 
 
-def _moment(walk: Walk, at: int, cycle: Step | None) -> Moment:
+def _moment(walk: JournalWalk, at: int, cycle: Step | None) -> Moment:
     walk.rebuilt.pass_time(at)
     return Moment(walk.rebuilt, walk.rebuilt.seq, at, cycle, walk.promises)
 

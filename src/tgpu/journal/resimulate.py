@@ -34,8 +34,8 @@ from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.core.state import Entry
 from tgpu.core.tenant import Tenant
 from tgpu.journal.lines import Values
-from tgpu.journal.past import FOR_EVER, Past
-from tgpu.journal.rebuild import Foresight
+from tgpu.journal.rebuild import RecordedForesight
+from tgpu.journal.recorded_past import FOR_EVER, RecordedPast
 
 # Cycles at one instant: each is made because jobs were preempted in the one before.
 _MOST_ROUNDS: Final = 1_000
@@ -48,7 +48,7 @@ Tell = Callable[[int], None]
 
 
 # The scheduling that follows from settings, with what is known of run times.
-MakeScheduling = Callable[[Values | None, Foresight], SchedulingConfig]
+MakeScheduling = Callable[[Values | None, RecordedForesight], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Resimulated:
 
 
 def resimulate(
-    past: Past,
+    past: RecordedPast,
     make: MakeScheduling,
     changes: Changes = NO_CHANGES,
     *,
@@ -118,7 +118,7 @@ def resimulate(
 
 
 class _Resimulation:
-    def __init__(self, past: Past, make: MakeScheduling, changes: Changes) -> None:
+    def __init__(self, past: RecordedPast, make: MakeScheduling, changes: Changes) -> None:
         self.fates: dict[JobId, Fate] = {}
         self.offered = 0
         self.cycles = 0
@@ -233,7 +233,7 @@ class _Resimulation:
             self._state.apply(event)
 
     def _note_end(self, entry: Entry, event: JobMoved) -> None:
-        self._foresight.neighbours.moved(entry.job, event.progress)
+        self._foresight.nearby_submissions.moved(entry.job, event.progress)
         self._foresight.learn(entry, event)
         fate = self.fates[entry.job.job_id]
         fate.ended_at = self._now
@@ -321,7 +321,7 @@ class _Resimulation:
 
     def _note_start(self, job: Job, attempt: int) -> None:
         job_id, now = job.job_id, self._now
-        self._foresight.neighbours.began(job, now)
+        self._foresight.nearby_submissions.began(job, now)
         fate = self.fates[job_id]
         fate.since, fate.attempt = now, attempt
         fate.first_start = now if fate.first_start is None else fate.first_start
@@ -331,7 +331,7 @@ class _Resimulation:
     def _note_preemption(self, job: Job) -> None:
         """What it did since it began is lost."""
         fate = self.fates[job.job_id]
-        self._foresight.neighbours.came_back(job)
+        self._foresight.nearby_submissions.came_back(job)
         had = 0 if fate.since is None else self._now - fate.since
         fate.held_ms += had
         fate.lost_ms += had

@@ -12,11 +12,10 @@ from tgpu.core.events import JobsSubmitted
 from tgpu.core.heat import Heat
 from tgpu.core.node import Node
 from tgpu.core.units import CPU, GPU, SECOND
-from tgpu.journal.lines import JOB, Journal
-from tgpu.journal.lines import Row as Line
-from tgpu.journal.lives import Life, Lives
+from tgpu.journal.job_histories import JobHistories, JobHistory
+from tgpu.journal.lines import JOB, Journal, JournalLine
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
-from tgpu.simulate.rows import Row, Rows
+from tgpu.simulate.rows import TraceRow, TraceRows
 from tgpu.simulate.world import ONE_POOL, Cluster
 
 COLUMNS: Final = (
@@ -57,12 +56,12 @@ class Listing:
 def ended_lives(
     journal: Journal,
     listing: Listing,
-    wanted: Callable[[Life], bool] = lambda _: True,
+    wanted: Callable[[JobHistory], bool] = lambda _: True,
     tell: Tell | None = None,
-) -> Iterator[Life]:
+) -> Iterator[JobHistory]:
     """Jobs that are over and had GPUs, in the order in which they ended."""
-    over: list[Life] = []
-    lives = Lives(over.append)
+    over: list[JobHistory] = []
+    lives = JobHistories(over.append)
     for count, row in enumerate(journal.rows(), 1):
         if not row.seq:
             if row.kind == JOB:
@@ -74,7 +73,7 @@ def ended_lives(
         lives.take(row, event)
         if isinstance(event, JobsSubmitted) and listing.origin is None:
             for job in event.jobs:
-                if wanted(Life(job)):
+                if wanted(JobHistory(job)):
                     listing.came(job.submitted_at)
         for life in over:
             if life.first_start is None:
@@ -88,7 +87,7 @@ def ended_lives(
     listing.not_over = sum(wanted(life) for life in lives.live.values())
 
 
-def _restore(journal: Journal, lives: Lives, row: Line) -> Life:
+def _restore(journal: Journal, lives: JobHistories, row: JournalLine) -> JobHistory:
     try:
         job, progress, _ = snapshot_job(row)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -96,7 +95,7 @@ def _restore(journal: Journal, lives: Lives, row: Line) -> Life:
     return lives.restore(job, progress, progress.started_at or job.submitted_at)
 
 
-def records(lives: Iterator[Life], listing: Listing) -> Iterator[Record]:
+def records(lives: Iterator[JobHistory], listing: Listing) -> Iterator[Record]:
     """Rows of a job list; its seconds are counted from the first submission."""
     for life in lives:
         since = listing.origin or 0
@@ -140,18 +139,18 @@ def ndjson_lines(rows: Iterator[Record]) -> Iterator[bytes]:
         yield msgspec.json.encode({k: v for k, v in row.items() if v != ""}) + b"\n"
 
 
-def read_rows(journal: Journal, tell: Tell | None = None) -> Rows:
+def read_rows(journal: Journal, tell: Tell | None = None) -> TraceRows:
     """The jobs as the simulator takes them, from the first submission on."""
     listing = Listing()
     lives = list(ended_lives(journal, listing, tell=tell))
     lives.sort(key=lambda life: (life.job.submitted_at, life.job.job_id))
     first = lives[0].job.submitted_at if lives else 0
-    rows = Rows(journal.name, "journal", left_out=listing.not_over + listing.never_ran)
+    rows = TraceRows(journal.name, "journal", left_out=listing.not_over + listing.never_ran)
     for number, life in enumerate(lives, 1):
         job, request = life.job, life.job.request
         types = (request.gpu_type,) if request.gpu_type else request.where.gpu_types
         rows.jobs.append(
-            Row(
+            TraceRow(
                 number,
                 job.job_id,
                 job.submitted_at - first,

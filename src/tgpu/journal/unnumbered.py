@@ -20,7 +20,7 @@ _UNUSED: Final = "nothing ran in it within"
 _ENDED, _RELEASED, _PREEMPTED, _CLAIMED, _STARTED, _USED, _USAGE = range(7)
 
 
-class Run:
+class RowGroup:
     """Rows that stand together, as they come. The state is that before the first of them."""
 
     def __init__(self, event: Event, state: State) -> None:

@@ -17,7 +17,7 @@ import structlog
 from tgpu.core.errors import Unavailable
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.units import SECOND
-from tgpu.notices.notice import Kind, Letter, Notice, NotSent, Target
+from tgpu.notices.notice import Letter, Notice, NoticeKind, NoticeTarget, NotSent
 from tgpu.notices.words import (
     Problems,
     budget_notice,
@@ -26,10 +26,10 @@ from tgpu.notices.words import (
     job_notice,
     problems_in,
 )
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed import EventsGone, SlowReader, Subscription
 from tgpu.service.feed_event import FeedEvent
 from tgpu.service.service import Service
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.service.writer import Decision
 from tgpu.store.api import JobQuery, StoredJob
 
@@ -71,23 +71,23 @@ class Pauses:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DeliveryMark:
     """How far a target is, and what it was told that the journal's next rows are compared with."""
 
     seq: int
     problems: Mapping[str, Problems] = field(default_factory=dict)  # by node
-    budgets: Mapping[TenantId, BudgetReached] = field(default_factory=dict)
+    budgets: Mapping[TenantId, BudgetNotice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     letter: Letter
-    mark: Mark  # once it is sent
+    mark: DeliveryMark  # once it is sent
 
 
 class Delivery:
     def __init__(
-        self, rule: Rule, target: Target, service: Service, pauses: Pauses | None = None
+        self, rule: Rule, target: NoticeTarget, service: Service, pauses: Pauses | None = None
     ) -> None:
         self.rule = rule
         self.target = target
@@ -95,8 +95,8 @@ class Delivery:
         self.dropped = 0
         self.failed_tries = 0
         self.problem: str | None = None  # why the last try failed; None once one worked
-        self.mark = Mark(0)
-        self._saved = Mark(-1)
+        self.mark = DeliveryMark(0)
+        self._saved = DeliveryMark(-1)
         self._saved_at = 0.0  # on the monotonic clock
         self._service = service
         self._pauses = pauses or Pauses()
@@ -106,11 +106,11 @@ class Delivery:
         """Events that it has not looked at yet."""
         return max(0, self._service.feed.last_seq - self.mark.seq)
 
-    def open(self, mark: Mark | None) -> None:
+    def open(self, mark: DeliveryMark | None) -> None:
         """Go on from there; without a mark, from now."""
         self.mark = self._saved = mark or self._now()
         if mark is None:
-            self._saved = Mark(-1)
+            self._saved = DeliveryMark(-1)
 
     async def run(self) -> None:
         """Until the service ends and all is sent."""
@@ -148,10 +148,10 @@ class Delivery:
             return self._masked(str(error))
         return self._masked("; ".join(refused)) if refused else None
 
-    def _now(self) -> Mark:
+    def _now(self) -> DeliveryMark:
         """Whoever begins here is told nothing of what was before."""
         nodes = self._service.state.ledger.nodes
-        return Mark(
+        return DeliveryMark(
             self._service.feed.last_seq,
             {
                 node_id: problems
@@ -183,7 +183,7 @@ class Delivery:
 
     # -- what to say -----------------------------------------------------------------------------
 
-    async def _items(self, events: Sequence[FeedEvent]) -> tuple[list[_Item], Mark]:
+    async def _items(self, events: Sequence[FeedEvent]) -> tuple[list[_Item], DeliveryMark]:
         """What is to be told of these, and the mark once that is done."""
         jobs = await self._jobs(events)
         mark, found = self.mark, []
@@ -230,14 +230,14 @@ class Delivery:
 
     def _gpu_letter(self, event: FeedEvent, before: Problems) -> Letter | None:
         rule = self.rule
-        if Kind.GPU not in rule.events or rule.tenants or rule.users:
+        if NoticeKind.GPU not in rule.events or rule.tenants or rule.users:
             return None
         notice = gpu_notice(event, before)
         return None if notice is None else Letter(notice)
 
     def _budgets(self) -> list[_Item]:
         given = self._service.notices.given
-        if Kind.BUDGET not in self.rule.events or self.rule.users:
+        if NoticeKind.BUDGET not in self.rule.events or self.rule.users:
             return []
         mark, found, now = self.mark, [], self._service.clock.now()
         for tenant_id, reached in given.items():
@@ -327,13 +327,13 @@ class Delivery:
         return text
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: DeliveryMark) -> bytes:
     return msgspec.json.encode(mark)
 
 
-def decode_mark(content: bytes) -> Mark | None:
+def decode_mark(content: bytes) -> DeliveryMark | None:
     """None where it cannot be read: who was told begins anew, and the service starts."""
     try:
-        return msgspec.json.decode(content, type=Mark)
+        return msgspec.json.decode(content, type=DeliveryMark)
     except (msgspec.DecodeError, ValueError):
         return None

@@ -6,12 +6,12 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
-from tgpu.notices.notice import Kind, Letter, NotSent
+from tgpu.notices.notice import Letter, NoticeKind, NotSent
 from tgpu.wire.system_words import system_words
 
 _PROGRAM: Final = "notify-send"
 _MOST: Final = 10
-_URGENT: Final = frozenset({Kind.FAILURE, Kind.GPU, Kind.DEADLINE})
+_URGENT: Final = frozenset({NoticeKind.FAILURE, NoticeKind.GPU, NoticeKind.DEADLINE})
 
 
 class DesktopTarget:

@@ -15,7 +15,7 @@ from email.utils import format_datetime
 from typing import Final, Literal
 
 from tgpu.core.units import SECOND
-from tgpu.notices.notice import Kind, Letter, Notice, NotSent
+from tgpu.notices.notice import Letter, Notice, NoticeKind, NotSent
 
 _MOST: Final = 50
 # Each step of SMTP may take the timeout; a server that drips is cut off after this many of it.
@@ -59,7 +59,7 @@ class MailTarget:
         found: dict[tuple[str, ...], list[Notice]] = {}
         for letter in letters:
             readers = self._to if letter.to_readers else ()
-            if letter.notice.kind is Kind.TEST and not readers:
+            if letter.notice.kind is NoticeKind.TEST and not readers:
                 readers = (self._sender,)  # one that sends for jobs alone must be tried out too
             owners = tuple(address for address in letter.to_owner if address not in readers)
             for group in (readers, owners):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tgpu.core.units import SECOND
 from tgpu.notices.delivery import Delivery, Rule
 from tgpu.notices.dispatch import Dispatch
-from tgpu.notices.notice import Target
+from tgpu.notices.notice import NoticeTarget
 from tgpu.service.service import Service
 from tgpu.settings.notices import NoticeSettings, secret_of
 
@@ -28,7 +28,7 @@ def make_dispatch(
     return Dispatch(service, deliveries)
 
 
-def make_target(settings: NoticeSettings, environ: dict[str, str]) -> Target:
+def make_target(settings: NoticeSettings, environ: dict[str, str]) -> NoticeTarget:
     # Imported here: a service that tells nobody starts faster without.
     if settings.kind == "mail":
         return _mail(settings, environ)
@@ -60,7 +60,7 @@ def _rule(settings: NoticeSettings) -> Rule:
     )
 
 
-def _mail(settings: NoticeSettings, environ: dict[str, str]) -> Target:
+def _mail(settings: NoticeSettings, environ: dict[str, str]) -> NoticeTarget:
     from tgpu.notices.mail import MailTarget, SmtpServer
 
     assert settings.host is not None  # the settings were checked

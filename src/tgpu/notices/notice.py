@@ -8,7 +8,7 @@ from typing import Protocol
 from tgpu.core.ids import JobId, NodeId, TenantId
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     START = "start"
     END = "end"  # however it ended
     FAILURE = "failure"
@@ -25,7 +25,7 @@ class Notice:
     """One thing to be told. Its id is the same each time it is sent: who got it knows it again."""
 
     notice_id: str
-    kind: Kind
+    kind: NoticeKind
     at: int
     title: str
     text: str  # lines
@@ -59,7 +59,7 @@ class NotSent(Exception):
         self.after_seconds = after_seconds
 
 
-class Target(Protocol):
+class NoticeTarget(Protocol):
     """Where notices go. `where` shows no secret; `most` letters go into one message."""
 
     where: str

@@ -13,11 +13,13 @@ import httpx
 
 from tgpu import __version__
 from tgpu.core.units import SECOND
-from tgpu.notices.notice import Kind, Letter, Notice, NotSent
+from tgpu.notices.notice import Letter, Notice, NoticeKind, NotSent
 
 SIGNATURE: Final = "X-Tgpu-Signature-256"
 _LINES: Final = 20  # notices in one message of Slack, which shows no more than some
-_TROUBLE: Final = frozenset({Kind.FAILURE, Kind.GPU, Kind.DEADLINE, Kind.BUDGET})
+_TROUBLE: Final = frozenset(
+    {NoticeKind.FAILURE, NoticeKind.GPU, NoticeKind.DEADLINE, NoticeKind.BUDGET}
+)
 # What says "not now": the rest of 4xx will say the same again.
 _LATER: Final = frozenset({408, 409, 425, 429})
 

@@ -9,21 +9,21 @@ from tgpu.core.lifecycle import TERMINAL
 from tgpu.core.sla import missed_deadline
 from tgpu.core.units import SECOND
 from tgpu.durations import duration_text
-from tgpu.notices.notice import Kind, Notice
+from tgpu.notices.notice import Notice, NoticeKind
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed_event import FeedEvent
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.store.api import StoredJob
 from tgpu.wire.gpu_names import gpu_name
 from tgpu.wire.masking import mask_text
 
 # The first is what it is above all; it goes to every target that wants one of them.
-_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "job_started": (Kind.START,),
-    "job_completed": (Kind.END, Kind.DEADLINE),
-    "job_cancelled": (Kind.END, Kind.DEADLINE),
-    "job_failed": (Kind.FAILURE, Kind.END, Kind.DEADLINE),
-    "job_preempted": (Kind.PREEMPTION,),
-    "job_noted": (Kind.IDLE,),
+_KINDS: Final[Mapping[str, tuple[NoticeKind, ...]]] = {
+    "job_started": (NoticeKind.START,),
+    "job_completed": (NoticeKind.END, NoticeKind.DEADLINE),
+    "job_cancelled": (NoticeKind.END, NoticeKind.DEADLINE),
+    "job_failed": (NoticeKind.FAILURE, NoticeKind.END, NoticeKind.DEADLINE),
+    "job_preempted": (NoticeKind.PREEMPTION,),
+    "job_noted": (NoticeKind.IDLE,),
 }
 _DID: Final = {
     "job_started": "started",
@@ -37,7 +37,7 @@ _LONGEST: Final = 500  # characters of a cause or a name
 Problems = Mapping[str, str]  # of the GPUs of a node, by index
 
 
-def job_kinds(event: FeedEvent) -> tuple[Kind, ...]:
+def job_kinds(event: FeedEvent) -> tuple[NoticeKind, ...]:
     """The kinds of notice that an event may become, before its job is looked up."""
     kinds = _KINDS.get(event.kind, ())
     if event.kind == "job_noted" and not str(event.data.get("cause", "")).startswith("idle"):
@@ -48,14 +48,14 @@ def job_kinds(event: FeedEvent) -> tuple[Kind, ...]:
 def job_notice(event: FeedEvent, job: StoredJob | None, wanted: Collection[str]) -> Notice | None:
     """The notice of an event for a target that wants these kinds; None: none."""
     late = job is not None and event.state in TERMINAL and missed_deadline(job.job, job.progress)
-    kinds = [kind for kind in job_kinds(event) if kind is not Kind.DEADLINE or late]
+    kinds = [kind for kind in job_kinds(event) if kind is not NoticeKind.DEADLINE or late]
     kind = next((each for each in kinds if each in wanted), None)
     if kind is None:
         return None
     cause = _plain(event.data.get("cause"))
     named = _plain(job.detail.name) if job is not None else ""
     who = f"job {event.job_id}" + (f" ({named})" if named else "")
-    did = "leaves its GPUs idle" if kind is Kind.IDLE else _DID[event.kind]
+    did = "leaves its GPUs idle" if kind is NoticeKind.IDLE else _DID[event.kind]
     title = f"{who} {did}" + (", after its deadline" if late else "")
     return Notice(
         notice_id=f"{event.seq}-{event.at}",
@@ -94,7 +94,7 @@ def gpu_notice(event: FeedEvent, before: Problems) -> Notice | None:
     title = f"{which} has a problem" if worse else f"{which} is healthy again"
     return Notice(
         notice_id=f"{event.seq}-{event.at}",
-        kind=Kind.GPU,
+        kind=NoticeKind.GPU,
         at=event.at,
         title=title
         if len(indexes) == 1
@@ -112,13 +112,13 @@ def problems_in(event: FeedEvent) -> Problems:
     return found if isinstance(found, dict) else {}
 
 
-def budget_notice(tenant_id: TenantId, word: BudgetReached, at: int) -> Notice:
+def budget_notice(tenant_id: TenantId, word: BudgetNotice, at: int) -> Notice:
     used_up = word.percent >= 100
     did = "has used up its budget" if used_up else f"has used {word.percent} % of its budget"
     of = "in all" if word.window == "total" else f"of this {word.window}"
     return Notice(
         notice_id=f"budget-{tenant_id}-{word.since}-{word.budget}-{word.percent}",
-        kind=Kind.BUDGET,
+        kind=NoticeKind.BUDGET,
         at=at,
         title=f"tenant {tenant_id} {did}",
         text=f"Tenant {tenant_id} {did} {of}. See: tgpu budget {tenant_id}",
@@ -129,7 +129,7 @@ def budget_notice(tenant_id: TenantId, word: BudgetReached, at: int) -> Notice:
 def trial_notice(name: str, at: int) -> Notice:
     return Notice(
         notice_id=f"test-{at}",
-        kind=Kind.TEST,
+        kind=NoticeKind.TEST,
         at=at,
         title="test notice",
         text=f"The notice {name!r} works: this is what its messages look like.",

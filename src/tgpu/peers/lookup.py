@@ -12,7 +12,7 @@ import structlog
 from tgpu.peers.peer import NOWHERE, UNIX, Origin, Peer
 from tgpu.peers.proc_net import find_in_proc_net
 from tgpu.peers.sock_diag import DiagUnavailable, SockDiag
-from tgpu.peers.tuples import TALKING, Entry, TcpEnd, plain_address
+from tgpu.peers.tuples import TALKING, SocketEntry, TcpEnd, plain_address
 
 _log = structlog.get_logger("gpu_scheduler.peers")
 
@@ -77,7 +77,7 @@ class Lookup:
         if self._diag is not None:
             self._diag.close()
 
-    def _find(self, end: TcpEnd) -> Entry | None:
+    def _find(self, end: TcpEnd) -> SocketEntry | None:
         if not self._is_probed:
             self._probe()
         if self._diag is not None:

@@ -9,13 +9,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from tgpu.peers.tuples import Entry, TcpEnd
+from tgpu.peers.tuples import SocketEntry, TcpEnd
 
 _PROC_NET: Final = Path("/proc/net")
 _WORD: Final = struct.Struct("<I" if sys.byteorder == "little" else ">I")
 
 
-def find_in_proc_net(end: TcpEnd, directory: Path = _PROC_NET) -> Entry | None:
+def find_in_proc_net(end: TcpEnd, directory: Path = _PROC_NET) -> SocketEntry | None:
     """None where there is no such end, or the table cannot be read."""
     if end.address.version == 6:
         return _find(directory / "tcp6", end)
@@ -23,7 +23,7 @@ def find_in_proc_net(end: TcpEnd, directory: Path = _PROC_NET) -> Entry | None:
     return _find(directory / "tcp", end) or _find(directory / "tcp6", _mapped(end))
 
 
-def _find(file: Path, end: TcpEnd) -> Entry | None:
+def _find(file: Path, end: TcpEnd) -> SocketEntry | None:
     wanted = [
         f"{_hex(end.address)}:{end.port:04X}",
         f"{_hex(end.other_address)}:{end.other_port:04X}",
@@ -36,7 +36,7 @@ def _find(file: Path, end: TcpEnd) -> Entry | None:
         # number, both addresses, state, queues, timer, retransmits, uid, timeout, inode, …
         words = line.split()
         if words[1:3] == wanted:
-            return Entry(int(words[3], 16), int(words[7]), int(words[9]))
+            return SocketEntry(int(words[3], 16), int(words[7]), int(words[9]))
     return None
 
 

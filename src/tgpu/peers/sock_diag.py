@@ -10,7 +10,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from tgpu.peers.tuples import Entry, TcpEnd, plain_address
+from tgpu.peers.tuples import SocketEntry, TcpEnd, plain_address
 
 _NETLINK_SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
@@ -43,7 +43,7 @@ class SockDiag:
         self._socket.setblocking(False)
         self._number = 0
 
-    def find(self, end: TcpEnd) -> Entry | None:
+    def find(self, end: TcpEnd) -> SocketEntry | None:
         """None where there is no such end. Raises DiagUnavailable."""
         self._number = (self._number + 1) & 0xFFFFFFFF
         try:
@@ -81,7 +81,7 @@ def _question(end: TcpEnd, number: int) -> bytes:
     return _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, number, 0) + body
 
 
-def _entry(answer: bytes, end: TcpEnd) -> Entry | None:
+def _entry(answer: bytes, end: TcpEnd) -> SocketEntry | None:
     """The kernel may answer with a socket that listens on the port: only the very end will do."""
     found = _ANSWER.unpack_from(answer, _HEADER.size)
     family, state, ports, ours, theirs, uid, inode = *found[:2], *found[4:7], *found[-2:]
@@ -91,7 +91,7 @@ def _entry(answer: bytes, end: TcpEnd) -> Entry | None:
         _address(family, theirs),
         _PORTS.unpack(ports)[1],
     )
-    return Entry(state, uid, inode) if told == end else None
+    return SocketEntry(state, uid, inode) if told == end else None
 
 
 def _address(family: int, packed: bytes) -> IPv4Address | IPv6Address:

@@ -38,7 +38,7 @@ class TcpEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SocketEntry:
     """What the tables say of an end."""
 
     state: int

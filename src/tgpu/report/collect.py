@@ -22,8 +22,8 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
 from tgpu.core.node import Node
-from tgpu.journal.lines import JOB, SNAPSHOT, Journal, Row, Values
-from tgpu.journal.lives import names_of
+from tgpu.journal.job_histories import names_of
+from tgpu.journal.lines import JOB, SNAPSHOT, Journal, JournalLine, Values
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job
 
 PRICE: Final = "billing.cost_per_gpu_hour"
@@ -38,7 +38,7 @@ class Held(NamedTuple):
     millis: int
 
 
-class Run(NamedTuple):
+class AttemptRun(NamedTuple):
     """One attempt of a job, as far as it is inside the window."""
 
     job_id: JobId
@@ -70,7 +70,7 @@ class Collected:
     preemptions: int = 0
     waiting: int = 0  # at the end
     running: int = 0
-    runs: list[Run] = field(default_factory=list)
+    runs: list[AttemptRun] = field(default_factory=list)
     gpus: dict[GpuName, str] = field(default_factory=dict)  # all that were there, and their types
     capacity: list[tuple[int, int]] = field(default_factory=list)  # GPUs there are, from then on
     is_whole: bool = True  # whether the journal was read to its end
@@ -125,7 +125,7 @@ class _Reader:
         self._nodes: dict[str, int] = {}  # GPUs of each
         self._first: int | None = None
 
-    def take(self, row: Row, event: Event) -> None:
+    def take(self, row: JournalLine, event: Event) -> None:
         if event.at > self._found.until:
             return  # what follows may be before it all the same: clocks are set back now and then
         if self._first is None:
@@ -150,7 +150,7 @@ class _Reader:
             case SettingsSet():
                 self._found.price = _price(event.values)
 
-    def snapshot(self, row: Row) -> None:
+    def snapshot(self, row: JournalLine) -> None:
         found = msgspec.json.decode(row.payload, type=_Snapshot)
         self._first = found.at
         for node in found.nodes:
@@ -233,7 +233,7 @@ class _Reader:
             return
         job = live.job
         until = max(until, live.since)
-        run = Run(
+        run = AttemptRun(
             job.job_id,
             live.name,
             job.tenant_id,

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.units import GPU_HOUR
-from tgpu.report.collect import Collected, Run
+from tgpu.report.collect import AttemptRun, Collected
 from tgpu.report.prices import Prices
 
 K = TypeVar("K", bound=Hashable)
@@ -72,7 +72,9 @@ def top_jobs(found: Collected, prices: Prices, most: int) -> tuple[JobFigures, .
     )
 
 
-def largest_ids(found: Collected, key: Callable[[Run], K], most: int) -> dict[K, list[JobId]]:
+def largest_ids(
+    found: Collected, key: Callable[[AttemptRun], K], most: int
+) -> dict[K, list[JobId]]:
     """The jobs of each that used most."""
     return {
         name: list(dict.fromkeys(r.job_id for r in sorted(runs, key=lambda r: -r.gpu_millis_ms)))[
@@ -82,16 +84,16 @@ def largest_ids(found: Collected, key: Callable[[Run], K], most: int) -> dict[K,
     }
 
 
-def _grouped(found: Collected, key: Callable[[Run], K]) -> dict[K, list[Run]]:
-    groups: dict[K, list[Run]] = {}
+def _grouped(found: Collected, key: Callable[[AttemptRun], K]) -> dict[K, list[AttemptRun]]:
+    groups: dict[K, list[AttemptRun]] = {}
     for run in found.runs:
         groups.setdefault(key(run), []).append(run)
     return groups
 
 
-def _hours(runs: list[Run]) -> float:
+def _hours(runs: list[AttemptRun]) -> float:
     return round(sum(run.gpu_millis_ms for run in runs) / GPU_HOUR, 6)
 
 
-def _cost(found: Collected, runs: list[Run], prices: Prices) -> float | None:
+def _cost(found: Collected, runs: list[AttemptRun], prices: Prices) -> float | None:
     return round(sum(prices.of(found, run) for run in runs), 2) if prices.is_known else None

@@ -8,7 +8,7 @@ from typing import Final
 from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU, GPU_HOUR
-from tgpu.report.collect import Collected, GpuName, Run, totals
+from tgpu.report.collect import AttemptRun, Collected, GpuName, totals
 from tgpu.report.consumers import JobFigures, UserFigures, by_user, top_jobs
 from tgpu.report.prices import Prices
 
@@ -175,7 +175,7 @@ def edges_of(found: Collected) -> list[int]:
 
 
 def use_by(
-    found: Collected, owners: Sequence[str], owner: Callable[[Run], str]
+    found: Collected, owners: Sequence[str], owner: Callable[[AttemptRun], str]
 ) -> list[list[float]]:
     """GPUs in use by each of these, and by all others, in each step."""
     places = {name: number for number, name in enumerate(owners)}

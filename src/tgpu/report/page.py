@@ -9,7 +9,7 @@ from tgpu.drawing import axes, plots
 from tgpu.drawing.page import cards, html_page, keys, table
 from tgpu.drawing.palette import OTHERS
 from tgpu.durations import rounded_text
-from tgpu.report.collect import Collected, Run
+from tgpu.report.collect import AttemptRun, Collected
 from tgpu.report.consumers import largest_ids
 from tgpu.report.figures import Figures, edges_of, use_by, use_by_gpu
 from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
@@ -34,7 +34,7 @@ _FAULTS: Final[Mapping[str, str]] = {
 }
 
 
-class Picture(NamedTuple):
+class ReportPicture(NamedTuple):
     name: str  # of its file, without its end
     title: str
     text: str  # HTML before it
@@ -43,7 +43,7 @@ class Picture(NamedTuple):
     nothing: str = ""  # said instead
 
 
-def pictures(found: Collected, numbers: Figures) -> list[Picture]:
+def pictures(found: Collected, numbers: Figures) -> list[ReportPicture]:
     colours = Colours.of_tenants(found, numbers)
     use = use_by_gpu(found)
     users = Colours.of_users(found, numbers)
@@ -57,7 +57,7 @@ def pictures(found: Collected, numbers: Figures) -> list[Picture]:
     ]
 
 
-def page(found: Collected, numbers: Figures, drawn: Sequence[Picture]) -> str:
+def page(found: Collected, numbers: Figures, drawn: Sequence[ReportPicture]) -> str:
     title = f"GPUs from {_instant(numbers.since)} to {_instant(numbers.until)}"
     cut = "" if found.is_whole else "<p><b>The journal was cut off: its end is missing.</b></p>"
     parts = [
@@ -127,11 +127,15 @@ def _tenants(numbers: Figures) -> str:
 
 
 def _owner_use(
-    found: Collected, numbers: Figures, colours: Colours, kind: str, owner: Callable[[Run], str]
-) -> Picture:
+    found: Collected,
+    numbers: Figures,
+    colours: Colours,
+    kind: str,
+    owner: Callable[[AttemptRun], str],
+) -> ReportPicture:
     title, name = f"GPUs in use, by {kind}", f"use-by-{kind}"
     if not found.runs:
-        return Picture(name, title, "", "", nothing="No job had a GPU.")
+        return ReportPicture(name, title, "", "", nothing="No job had a GPU.")
     amounts = use_by(found, colours.names, owner)
     css = [*(colours.of(each) for each in colours.names), OTHERS]
     names = [*(_with_jobs(found, colours.names, owner)), "others"]
@@ -140,10 +144,12 @@ def _owner_use(
     y = axes.linear(max(most, float(numbers.gpus), 1e-3), lambda n: f"{n:g}")
     edges = [edge / 1000 for edge in edges_of(found)]
     svg = plots.stacked(layers, edges, _time(found), y, f"GPUs in use over time, by {kind}")
-    return Picture(name, title, "", svg, colours.keys())
+    return ReportPicture(name, title, "", svg, colours.keys())
 
 
-def _with_jobs(found: Collected, names: Sequence[str], owner: Callable[[Run], str]) -> list[str]:
+def _with_jobs(
+    found: Collected, names: Sequence[str], owner: Callable[[AttemptRun], str]
+) -> list[str]:
     """Each with the jobs of it that used most, to be read under the pointer."""
     largest = largest_ids(found, owner, _HOVERED + 1)
     told = []
@@ -154,22 +160,22 @@ def _with_jobs(found: Collected, names: Sequence[str], owner: Callable[[Run], st
     return told
 
 
-def _gpu_use(found: Collected, use: dict[tuple[str, int], list[float]]) -> Picture:
+def _gpu_use(found: Collected, use: dict[tuple[str, int], list[float]]) -> ReportPicture:
     title, name = "Use of each GPU", "use-by-gpu"
     if not use:
-        return Picture(name, title, "", "", nothing="There was no GPU.")
+        return ReportPicture(name, title, "", "", nothing="There was no GPU.")
     drawn = gpu_rows(use)
     edges = [edge / 1000 for edge in edges_of(found)]
     svg = plots.heat_map(drawn.rows, edges, _time(found), "use of each GPU over time")
     text = f"The stronger the colour, the more of it jobs had. {escape(drawn.note)}"
-    return Picture(name, title, text, svg)
+    return ReportPicture(name, title, text, svg)
 
 
-def _waits(found: Collected) -> Picture:
+def _waits(found: Collected) -> ReportPicture:
     title, name = "How long jobs waited", "waits"
     waits = [wait for each in found.waits_ms.values() for wait in each]
     if not waits:
-        return Picture(name, title, "", "", nothing="No job started.")
+        return ReportPicture(name, title, "", "", nothing="No job started.")
     points = distribution(waits)
     # To both edges: where nobody waited long, it is all at the left.
     most = max(points[-1][0], 10.0)
@@ -180,31 +186,33 @@ def _waits(found: Collected) -> Picture:
         "The part of the jobs whose wait from submission to the first start was this long at most, "
         f"of those that started: {len(waits):,}."
     )
-    return Picture(name, title, text, svg)
+    return ReportPicture(name, title, text, svg)
 
 
-def _gantt(found: Collected, use: dict[tuple[str, int], list[float]], colours: Colours) -> Picture:
+def _gantt(
+    found: Collected, use: dict[tuple[str, int], list[float]], colours: Colours
+) -> ReportPicture:
     title, name = "Jobs on GPUs", "gantt"
     if not found.runs:
-        return Picture(name, title, "", "", nothing="No job had a GPU.")
+        return ReportPicture(name, title, "", "", nothing="No job had a GPU.")
     drawn = gantt(found, use, colours)
     svg = plots.tracks(drawn.tracks, _time(found), "jobs on GPUs over time")
     text = (
         "Each bar is a job on a GPU, in the colour of its tenant; one that failed ends in "
         f"<span class='key-bad'>red</span>. {escape(drawn.note)}"
     )
-    return Picture(name, title, text, svg, colours.keys())
+    return ReportPicture(name, title, text, svg, colours.keys())
 
 
-def _failures(numbers: Figures) -> Picture:
+def _failures(numbers: Figures) -> ReportPicture:
     title, name = "Failures by cause", "failures"
     if not numbers.failures:
-        return Picture(name, title, "", "", nothing="No attempt failed.")
+        return ReportPicture(name, title, "", "", nothing="No attempt failed.")
     rows = [
         (_FAULTS.get(kind, kind), float(count), f"{count:,}") for kind, count in numbers.failures
     ]
     text = "Of attempts: a job that was tried three times may have failed three times."
-    return Picture(name, title, text, plots.bars(rows, "failed attempts by cause"))
+    return ReportPicture(name, title, text, plots.bars(rows, "failed attempts by cause"))
 
 
 def _time(found: Collected) -> axes.Axis:

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from tgpu.core.lifecycle import JobState
 from tgpu.core.units import GPU
 from tgpu.drawing.palette import OTHERS, SERIES, colours_of
-from tgpu.drawing.plots import Bar, Row, Track
+from tgpu.drawing.plots import Bar, PlotRow, Track
 from tgpu.durations import rounded_text
-from tgpu.report.collect import Collected, GpuName, Run
+from tgpu.report.collect import AttemptRun, Collected, GpuName
 from tgpu.report.figures import Figures
 
 MOST_ROWS: Final = 64
@@ -54,19 +54,19 @@ def user_name(user: str) -> str:
 
 
 class Drawn(NamedTuple):
-    rows: Sequence[Row]
+    rows: Sequence[PlotRow]
     note: str  # what is left out; "" for nothing
 
 
 def gpu_rows(use: dict[GpuName, list[float]]) -> Drawn:
     """A row a GPU; where there are too many a row a node, and then the first of those."""
     if len(use) <= MOST_ROWS:
-        return Drawn([Row(gpu_name(name), amounts) for name, amounts in use.items()], "")
+        return Drawn([PlotRow(gpu_name(name), amounts) for name, amounts in use.items()], "")
     nodes: dict[str, list[list[float]]] = {}
     for (node, _), amounts in use.items():
         nodes.setdefault(node, []).append(amounts)
     rows = [
-        Row(node, [sum(step) / len(gpus) for step in zip(*gpus, strict=True)])
+        PlotRow(node, [sum(step) / len(gpus) for step in zip(*gpus, strict=True)])
         for node, gpus in list(nodes.items())[:MOST_ROWS]
     ]
     note = f"{len(use):,} GPUs are too many for a row each: a row is a node."
@@ -98,7 +98,7 @@ def gantt(found: Collected, use: dict[GpuName, list[float]], colours: Colours) -
     if len(pieces) > MOST_BARS:
         notes.append(f"the {MOST_BARS:,} longest of {len(pieces):,} stretches")
         pieces = nlargest(MOST_BARS, pieces, key=lambda piece: piece[0].until - piece[0].since)
-    by_gpu: dict[GpuName, list[tuple[Run, int]]] = {name: [] for name in names}
+    by_gpu: dict[GpuName, list[tuple[AttemptRun, int]]] = {name: [] for name in names}
     for run, name, millis in pieces:
         by_gpu[name].append((run, millis))
     tracks = [Track(gpu_name(name), _bars(runs, colours)) for name, runs in by_gpu.items()]
@@ -109,7 +109,7 @@ def gpu_name(name: GpuName) -> str:
     return f"{name[0]} GPU {name[1]}"
 
 
-def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
+def _bars(runs: list[tuple[AttemptRun, int]], colours: Colours) -> list[Bar]:
     """Those that share a GPU lie on each other, each as high as its part."""
     bars: list[Bar] = []
     there: list[tuple[int, float, float]] = []  # until when, from which height, up to which
@@ -137,7 +137,7 @@ def _bars(runs: list[tuple[Run, int]], colours: Colours) -> list[Bar]:
     return bars
 
 
-def _title(run: Run) -> str:
+def _title(run: AttemptRun) -> str:
     name = f" {run.name}" if run.name else ""
     whose = f"{run.user} of {run.tenant_id}" if run.user else str(run.tenant_id)
     ran = rounded_text((run.until - run.since) / 1000)

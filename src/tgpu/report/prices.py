@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tgpu.core.units import GPU_HOUR
-from tgpu.report.collect import Collected, Run
+from tgpu.report.collect import AttemptRun, Collected
 
 _LARGEST = 1_000_000
 
@@ -21,7 +21,7 @@ class Prices:
     def is_known(self) -> bool:
         return bool(self.usual or self.by_type)
 
-    def of(self, found: Collected, run: Run) -> float:
+    def of(self, found: Collected, run: AttemptRun) -> float:
         """Of an attempt, by the GPUs that it had."""
         hours = (run.until - run.since) / GPU_HOUR
         return sum(

@@ -32,7 +32,7 @@ class _Process:
     boot: str = ""
 
 
-class Adoption:
+class ProcessAdoption:
     def __init__(self, hardware: Hardware, writer: Writer, clock: Clock) -> None:
         self._hardware = hardware
         self._writer = writer

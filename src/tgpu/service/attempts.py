@@ -23,15 +23,15 @@ from tgpu.core.state import Entry, State
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
+    AttemptLimits,
     Binding,
     Engine,
     EngineUnavailable,
     Launch,
-    Limits,
-    Notice,
     Observation,
     Phase,
     Place,
+    PreemptionNotice,
 )
 from tgpu.service.absence import ABSENT, Absences
 from tgpu.service.accounts import Account, account_of
@@ -43,7 +43,7 @@ from tgpu.service.launch import inherited, launch_of
 from tgpu.service.outcome import conclude
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.reconciler import beliefs, classify
-from tgpu.service.run_as import NOT_SHARED, RunAs, RunAsRules, UidsInUse, is_themselves
+from tgpu.service.run_as import NOT_SHARED, JobUsers, RunAsRules, UidsInUse, is_themselves
 from tgpu.service.sealing import CannotUnseal, Sealer
 from tgpu.service.strangers import Strangers
 from tgpu.service.writer import Decision, Writer
@@ -66,7 +66,7 @@ class LaunchSettings:
     checkpoint_ms: int = 60_000  # from a job's checkpoint signal until TERM, when it is preempted
     run_as: RunAsRules = NOT_SHARED
     script_folders: tuple[str, ...] = ()  # that the scripts of jobs must lie in; none: anywhere
-    limits: Limits = NO_LIMITS
+    limits: AttemptLimits = NO_LIMITS
     multiplexer: str = ""  # all jobs in sessions: of "screen" or "tmux"
     time_limit_ms: int | None = None  # for jobs that ask for none
     log_limit_mib: int | None = None  # of each log, for jobs that ask for less or none
@@ -97,7 +97,7 @@ class Attempts:
         clock: Clock,
         settings: LaunchSettings,
         receipts: Receipts,
-        lookout: EndCheck | None = None,
+        gpu_monitor: EndCheck | None = None,
         sealer: Sealer,
         high_water: Callable[[], tuple[int, int]] = lambda: (0, 0),
         fences: GpuFences | None = None,
@@ -112,15 +112,15 @@ class Attempts:
         self._clock = clock
         self._settings = settings
         self._receipts = receipts
-        self._lookout = lookout
+        self._gpu_monitor = gpu_monitor
         self._sealer = sealer
         self._fences = fences
         self._to_launch: dict[AttemptKey, None] = {}  # a set that keeps its order
-        self._to_stop: dict[AttemptKey, Notice | None] = {}
+        self._to_stop: dict[AttemptKey, PreemptionNotice | None] = {}
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        self._run_as = RunAs(state, settings.run_as)
+        self._run_as = JobUsers(state, settings.run_as)
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
@@ -200,14 +200,14 @@ class Attempts:
                 if self._to_stop.get(key) == notice:  # else it was cancelled meanwhile
                     self._to_stop.pop(key, None)
 
-    def _notice(self, entry: Entry | None) -> Notice | None:
+    def _notice(self, entry: Entry | None) -> PreemptionNotice | None:
         """What a job gets before TERM: only one that is preempted and asked for another signal."""
         if entry is None or entry.progress.gives_way_to is None:
             return None
         number = entry.job.options.checkpoint_signal
         if number is None or number == signal.SIGTERM:
             return None
-        return Notice(number, self._settings.checkpoint_ms)
+        return PreemptionNotice(number, self._settings.checkpoint_ms)
 
     async def _launch(self, keys: list[AttemptKey]) -> None:
         wanted = {JobId(key.job_id): key for key in keys}
@@ -336,8 +336,8 @@ class Attempts:
         await self._forget([seen.key for seen in strange if seen.is_over])
         if not batch:
             return
-        if self._lookout is not None and any(s.phase in _RAN for s in batch):
-            await self._lookout.before_ends()
+        if self._gpu_monitor is not None and any(s.phase in _RAN for s in batch):
+            await self._gpu_monitor.before_ends()
         self._note_standing(batch)
         evidence = await self._engine.evidence(batch)
         evidence = await without_secrets(evidence, self._store, self._sealer)
@@ -388,14 +388,14 @@ class Attempts:
                 continue
             if seen.key.job_id in done:
                 continue
-            hardware = self._lookout.cause_of(entry) if self._lookout is not None else None
+            hardware = self._gpu_monitor.cause_of(entry) if self._gpu_monitor is not None else None
             moves = conclude(entry, seen, now, hardware, evidence.get(seen.key, NO_EVIDENCE))
             events += moves
             if moves:
                 done.add(seen.key.job_id)
             receipts += self._receipt(entry, moves)
-        if self._lookout is not None:
-            events += self._lookout.quarantine(state, events, now)
+        if self._gpu_monitor is not None:
+            events += self._gpu_monitor.quarantine(state, events, now)
         return Decision(None, events, documents=self._receipts.documents(receipts))
 
     def _receipt(self, entry: Entry, moves: Sequence[JobMoved]) -> list[Receipt]:

@@ -56,7 +56,7 @@ DEFAULT_LIMITS: Final = BookingLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReservationWish:
     """What a caller wants. `starts_at` None: now."""
 
     tenant_id: TenantId
@@ -91,7 +91,7 @@ class BookingCommands:
             whose: msgspec.json.decode(number, type=int) for whose, number in numbers.items()
         }
 
-    async def reserve(self, wish: Wish) -> AdvanceReservation:
+    async def reserve(self, wish: ReservationWish) -> AdvanceReservation:
         """Book GPUs. The sentence of the refusal says what would be possible."""
         name = wish.booking_id
         if name is not None and wish.of_tenant:
@@ -145,7 +145,7 @@ class BookingCommands:
             for booking_id, trouble in advance_reservations.broken(self._state, self._clock.now())
         ]
 
-    def _name(self, state: State, wish: Wish) -> tuple[int, str]:
+    def _name(self, state: State, wish: ReservationWish) -> tuple[int, str]:
         """The last number that is given out then, and the id."""
         prefix = f"{wish.tenant_id}:" if wish.of_tenant else ""
         number = self._last_numbers.get(_whose(wish), 0)
@@ -161,7 +161,7 @@ class BookingCommands:
         return number, f"{prefix}r-{number}"
 
     def _request(
-        self, state: State, wish: Wish, booking_id: str, now: int
+        self, state: State, wish: ReservationWish, booking_id: str, now: int
     ) -> AdvanceReservationRequest:
         self._check(state, wish)
         starts_at = now if wish.starts_at is None else wish.starts_at
@@ -188,7 +188,7 @@ class BookingCommands:
             unused_ms=None if wish.keep else unused_ms,
         )
 
-    def _check(self, state: State, wish: Wish) -> None:
+    def _check(self, state: State, wish: ReservationWish) -> None:
         use = state.ledger.tenants.get(wish.tenant_id)
         if use is None:
             names = ", ".join(sorted(state.ledger.tenants)[:20])
@@ -205,7 +205,7 @@ class BookingCommands:
             raise InvalidRequest("minutes", wish.length_ms / 60_000, remedy)
 
 
-def _whose(wish: Wish) -> str:
+def _whose(wish: ReservationWish) -> str:
     """Which numbers are counted; the colon keeps a tenant called `last` apart."""
     return f"{wish.tenant_id}:" if wish.of_tenant else _BY_NO_TENANT
 

@@ -20,9 +20,9 @@ from tgpu.core.instants import utc_text
 from tgpu.core.state import State
 from tgpu.service.accounting import METER
 from tgpu.service.audit import by_itself
+from tgpu.service.budget_enforcement import SPEND, user_documents
 from tgpu.service.clock import Clock, SteadyClock, boot_id, boottime_ms
 from tgpu.service.observer import Observer
-from tgpu.service.spending import SPEND, user_documents
 from tgpu.service.writer import Decision, Writer
 from tgpu.store.api import Store, StoreUnavailable
 

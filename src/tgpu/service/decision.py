@@ -11,8 +11,8 @@ from tgpu.core.job import Detail
 from tgpu.core.state import State
 from tgpu.service import audit
 from tgpu.service.accounting import meter_documents, usage_events
+from tgpu.service.budget_enforcement import spend_documents
 from tgpu.service.by_whom import with_names
-from tgpu.service.spending import spend_documents
 from tgpu.store.api import AuditRow, Decider, DecisionId, Record
 
 T = TypeVar("T")

@@ -17,13 +17,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from tgpu.core.estimate import Announced, Basis, Estimate, Spread, Tail, is_news
+from tgpu.core.estimate import Announced, Basis, Estimate, StartSpread, Tail, is_news
 from tgpu.core.events import Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.predict import Confidence, Facts, Level, Prediction, facts_of
-from tgpu.core.projection import Projection, Run, Runs
+from tgpu.core.projection import Projection, RunLength, Runs
 from tgpu.core.scheduling_config import CycleContext
 from tgpu.core.snapshot import Picture, fill, picture
 from tgpu.core.stages.reserved_capacity import FAR
@@ -84,7 +84,7 @@ class Estimates(Observer):
         self.settings = settings
         self._feed = feed
         self._scored_to = scored
-        self._spread = Spread()
+        self._spread = StartSpread()
         self._found: dict[JobId, Estimate] = {}
         self._tail: Tail | None = None
         self._told: dict[JobId, Estimate] = {}  # what watchers heard last
@@ -308,13 +308,13 @@ class Estimates(Observer):
                 told[key] = self._predictions.by_facts(facts, elapsed_ms, now)
             return told[key]
 
-        def runs(job: Job, elapsed_ms: int) -> Run:
+        def runs(job: Job, elapsed_ms: int) -> RunLength:
             found = known(job, elapsed_ms)
             if found is not None:
                 ms = max(elapsed_ms, found.p50_ms)
-                return Run(_within_limit(job, ms), by=found.confidence)
+                return RunLength(_within_limit(job, ms), by=found.confidence)
             ms = max(_UNKNOWN_MS, 2 * elapsed_ms)
-            return Run(_within_limit(job, ms), is_known=False, by=_NOTHING)
+            return RunLength(_within_limit(job, ms), is_known=False, by=_NOTHING)
 
         return runs
 

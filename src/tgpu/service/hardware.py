@@ -19,7 +19,7 @@ from tgpu.core.external_use import (
 )
 from tgpu.core.health import (
     HEALTHY,
-    Health,
+    GpuHealth,
     Signs,
     examine,
     hardware_cause,
@@ -97,8 +97,8 @@ class Hardware:
         self.processes: dict[int, GpuProcesses] = {}  # by GPU index
         self.slow: dict[int, str] = {}  # what to tell of GPUs that lag, by index
         self._measured = asyncio.Event()
-        self._health: dict[str, Health] = {}  # by UUID
-        self._recorded: dict[str, Health] = {}  # as the store has it
+        self._health: dict[str, GpuHealth] = {}  # by UUID
+        self._recorded: dict[str, GpuHealth] = {}  # as the store has it
         self._foreign: dict[str, ExternalUseWatch] = {}
         self._lags: dict[int, Lag] = {}
         self._steady = 0  # when the last reading was taken, on a clock that nobody sets
@@ -106,7 +106,7 @@ class Hardware:
     async def open(self, store: Store) -> None:
         """Remember what was known of the GPUs before the last stop."""
         known = {
-            uuid: msgspec.json.decode(text, type=Health)
+            uuid: msgspec.json.decode(text, type=GpuHealth)
             for name, text in (await store.documents(_HEALTH)).items()
             for node_id, _, uuid in (name.rpartition(" "),)
             if node_id == self._remembered_as
@@ -164,7 +164,7 @@ class Hardware:
         if node == before and not self._new_health():
             return False
 
-        known: dict[str, Health] = {}
+        known: dict[str, GpuHealth] = {}
 
         def decide(state: State) -> Decision[bool]:
             nonlocal node
@@ -183,7 +183,7 @@ class Hardware:
     async def pause(self, index: int, reason: str | None, writer: Writer, clock: Clock) -> None:
         """Give a GPU no new jobs (with a reason), or again (None), which ends its probation."""
 
-        known: dict[str, Health] = {}
+        known: dict[str, GpuHealth] = {}
 
         def decide(state: State) -> Decision[None]:
             chosen_gpu(state.ledger, GpuName(self.node_id, index))
@@ -216,7 +216,7 @@ class Hardware:
         self._health = _stepped(self._health, by)
         self._recorded = dict(self._health)
 
-    def _health_recorded(self, known: dict[str, Health]) -> None:
+    def _health_recorded(self, known: dict[str, GpuHealth]) -> None:
         self._recorded = known
 
     # -- the end of attempts -----------------------------------------------------------------------
@@ -447,7 +447,7 @@ def _out_of_reach(node: Node, problem: str) -> Node:
     return replace(node, gpus=tuple(replace(gpu, problem=problem) for gpu in node.gpus))
 
 
-def _stepped(known: Mapping[str, Health], by: int) -> dict[str, Health]:
+def _stepped(known: Mapping[str, GpuHealth], by: int) -> dict[str, GpuHealth]:
     return {
         uuid: replace(
             health,

@@ -8,14 +8,14 @@ import heapq
 from typing import Final
 
 from tgpu.core.ids import JobId
-from tgpu.store.api import JobQuery, Loaded, Store
+from tgpu.store.api import JobQuery, LoadedState, Store
 
 _KIND, _NAME = "job_numbers", "last"  # the document with the highest number on record
 _Documents = dict[tuple[str, str], bytes | None]
 _NONE: Final[_Documents] = {}
 
 
-async def last_number(store: Store, loaded: Loaded) -> int:
+async def last_number(store: Store, loaded: LoadedState) -> int:
     """Where to go on. A database of before has no record of it: there, behind all its jobs."""
     content = (await store.documents(_KIND)).get(_NAME)
     return loaded.last_number if content is None else int(content)

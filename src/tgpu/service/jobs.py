@@ -36,7 +36,7 @@ from tgpu.service.bookings import named
 from tgpu.service.by_memory import counted_by_memory
 from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock
-from tgpu.service.fit import refuse_what_never_fits
+from tgpu.service.feasibility import refuse_what_never_fits
 from tgpu.service.job_changes import cancel_job, hold_job, pause_job, rerank_job, resume_job
 from tgpu.service.job_fields import with_edits
 from tgpu.service.job_numbers import JobNumbers

@@ -27,7 +27,7 @@ from tgpu.core.units import GPU, SECOND
 from tgpu.service.accounts import Account, account_of
 from tgpu.service.clock import Clock
 from tgpu.service.jobs import JobCommands
-from tgpu.service.run_as import NOT_SHARED, RunAs, as_account
+from tgpu.service.run_as import NOT_SHARED, JobUsers, as_account
 from tgpu.service.submission import RunIn, SizeBy, Submission
 from tgpu.service.user_files import read_as
 from tgpu.store.api import Store
@@ -96,13 +96,13 @@ class JobsFileWatch:
         store: Store,
         clock: Clock,
         *,
-        run_as: RunAs | None = None,
+        run_as: JobUsers | None = None,
     ) -> None:
         self.settings = settings
         self._state = state
         self._store = store
         self._clock = clock
-        self._run_as = run_as or RunAs(state, NOT_SHARED)
+        self._run_as = run_as or JobUsers(state, NOT_SHARED)
         self._taken: dict[str, Taken] = {}  # by digest
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()

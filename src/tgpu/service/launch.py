@@ -7,7 +7,7 @@ from tgpu.core.job import Detail, Job
 from tgpu.core.lifecycle import Progress
 from tgpu.core.node import Node
 from tgpu.core.units import gpus_text
-from tgpu.engines.api import NO_LIMITS, Launch, Limits, RunAs
+from tgpu.engines.api import NO_LIMITS, AttemptLimits, Launch, RunAs
 from tgpu.service.accounts import Account
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.run_as import is_themselves
@@ -27,7 +27,7 @@ def launch_of(
     home: str,
     account: Account | None = None,
     nodes: Sequence[Node] = (),
-    limits: Limits = NO_LIMITS,
+    limits: AttemptLimits = NO_LIMITS,
     multiplexer: str = "",
     script_folders: tuple[str, ...] = (),
     log_limit_mib: int | None = None,

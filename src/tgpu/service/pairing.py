@@ -17,7 +17,7 @@ import structlog
 from tgpu.core.errors import Unavailable
 from tgpu.core.lifecycle import PLACED
 from tgpu.engines.api import Engine, EngineUnavailable, Observation, Pairing
-from tgpu.store.api import Loaded, Record, Store
+from tgpu.store.api import LoadedState, Record, Store
 from tgpu.wire.plurals import plural
 
 _log = structlog.get_logger("gpu_scheduler.pairing")
@@ -79,7 +79,7 @@ async def join(store: Store, engine: Engine, sides: Sides, seq: int) -> None:
     await store.commit(Record([], documents={(KIND, _ENGINE): text}))
 
 
-async def check(store: Store, engine: Engine, loaded: Loaded) -> int:
+async def check(store: Store, engine: Engine, loaded: LoadedState) -> int:
     """Refuse a start that would do harm. The highest job number that the engine has seen.
 
     Raises NotPaired, StoreUnavailable and EngineUnavailable.
@@ -123,7 +123,7 @@ def _is_copy(engine: Pairing) -> bool:
     return bool(engine.machine and engine.this_machine and engine.machine != engine.this_machine)
 
 
-def _placed(loaded: Loaded) -> list[str]:
+def _placed(loaded: LoadedState) -> list[str]:
     return [
         job.job_id
         for job, progress in loaded.live
@@ -169,7 +169,7 @@ def _strange(store: Store, sides: Sides, running: Sequence[Observation]) -> str:
     )
 
 
-def _older(store: Store, sides: Sides, loaded: Loaded, running: Sequence[Observation]) -> str:
+def _older(store: Store, sides: Sides, loaded: LoadedState, running: Sequence[Observation]) -> str:
     engine = sides.engine
     return (
         f"{store.name} is older than what was done with it: its journal ends at {loaded.last_seq},"
@@ -180,7 +180,7 @@ def _older(store: Store, sides: Sides, loaded: Loaded, running: Sequence[Observa
     )
 
 
-def _copied(sides: Sides, loaded: Loaded) -> str:
+def _copied(sides: Sides, loaded: LoadedState) -> str:
     partner, jobs = sides.partner, _placed(loaded)
     host = f" {partner.host}" if partner is not None and partner.host else ""
     names = ", ".join(jobs[:_SHOWN]) + (" …" if len(jobs) > _SHOWN else "")

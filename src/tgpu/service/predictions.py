@@ -15,7 +15,7 @@ from tgpu.core.events import Event, JobMoved
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job, JobClass
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, paused_ms
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import NearbyRunTimes, NearbySubmissions
 from tgpu.core.predict import (
     Facts,
     Forecast,
@@ -47,8 +47,9 @@ class Predictions(Observer):
         self._orders = _Guarded(make, name)
         self._people = _Guarded(make, name)
         self._forecast = Forecast(self._orders)
-        self._neighbours = Neighbours()
-        self.lookout = Lookout(self._forecast, self._neighbours)  # for the order `quickest`
+        self._nearby_submissions = NearbySubmissions()
+        # For the order `quickest`.
+        self.run_times = NearbyRunTimes(self._forecast, self._nearby_submissions)
         self._state: State | None = None
         self._is_loaded = False
         self._early: list[tuple[Job, int, int]] = []  # ended while the store was being read
@@ -100,7 +101,7 @@ class Predictions(Observer):
                 continue
             entry = None if self._state is None else self._state.entry(event.job_id)
             if entry is not None:
-                self._neighbours.moved(entry.job, event.progress)
+                self._nearby_submissions.moved(entry.job, event.progress)
             if event.progress.state in TERMINAL:
                 self._take(event)
 
@@ -141,13 +142,13 @@ class Predictions(Observer):
                 known.add(stored.job.job_id)
                 at = stored.progress.ended_at or 0
                 self._forecast.learn(stored.job, ran, at)
-                self._neighbours.began(stored.job, at - ran)
-                self._neighbours.ended(stored.job, ran)
+                self._nearby_submissions.began(stored.job, at - ran)
+                self._nearby_submissions.ended(stored.job, ran)
                 self._people.learn(facts_of(stored.job, stored.detail), ran, at)
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         for entry in () if self._state is None else self._state.placed():
-            self._neighbours.moved(entry.job, entry.progress)
+            self._nearby_submissions.moved(entry.job, entry.progress)
         self._is_loaded = True
         early, self._early = self._early, []
         for job, ran, at in early:

@@ -10,7 +10,7 @@ from tgpu.core.errors import InvalidRequest
 from tgpu.core.units import memory_text
 from tgpu.engines.api import Binding, Engine
 from tgpu.service.attempts import LaunchSettings
-from tgpu.service.run_in import checked
+from tgpu.service.python_environment import checked
 from tgpu.service.sizes import Sizes
 from tgpu.service.submission import Submission
 

@@ -14,7 +14,7 @@ import psutil
 from tgpu.core.ids import JobId
 from tgpu.core.ledger import NodeUse
 from tgpu.core.state import State
-from tgpu.engines.api import AttemptKey, Mark
+from tgpu.engines.api import AttemptKey, JobMark
 from tgpu.service.attempt_key import current_key
 
 _NOBODY: Final[Mapping[int, "Who"]] = {}
@@ -29,7 +29,7 @@ class Who:
     command: str | None = None
     started_at: int | None = None  # ms since the epoch; None: we cannot see this process at all
     ancestors: tuple[int, ...] = ()  # the nearest first
-    mark: Mark | None = None
+    mark: JobMark | None = None
 
     @property
     def is_seen(self) -> bool:
@@ -211,7 +211,7 @@ def _born_ms(pid: int) -> int:
     return int(stat.rpartition(b")")[2].split()[19]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
-def _mark(process: psutil.Process) -> Mark | None:
+def _mark(process: psutil.Process) -> JobMark | None:
     try:
         env = process.environ()
         attempt = int(env["TGPU_ATTEMPT"])
@@ -219,4 +219,4 @@ def _mark(process: psutil.Process) -> Mark | None:
         return None  # not marked, or another user's: that is none of our business
     job_id, log_dir = env.get("TGPU_JOB_ID", ""), env.get("TGPU_LOG_DIR", "")
     key = AttemptKey(job_id, attempt, env.get("TGPU_JOB_UUID", ""))
-    return Mark(key, log_dir) if job_id and log_dir else None
+    return JobMark(key, log_dir) if job_id and log_dir else None

@@ -19,7 +19,7 @@ class Belief(Enum):
 
 
 @dataclass(slots=True)
-class Buckets:
+class AttemptBuckets:
     """Every attempt of either side, in exactly one of these."""
 
     as_believed: list[AttemptKey] = field(default_factory=list)
@@ -53,9 +53,9 @@ def classify(
     observed: Mapping[AttemptKey, Observation],
     *,
     forgets: bool = False,
-) -> Buckets:
+) -> AttemptBuckets:
     """`forgets`: the engine drops attempts by itself, so that absence is not an end."""
-    buckets = Buckets()
+    buckets = AttemptBuckets()
     for key, belief in believed.items():
         seen = observed.get(key)
         if seen is None:
@@ -73,7 +73,7 @@ def classify(
 
 
 def _unknown_to_the_engine(
-    buckets: Buckets, key: AttemptKey, belief: Belief, forgets: bool
+    buckets: AttemptBuckets, key: AttemptKey, belief: Belief, forgets: bool
 ) -> None:
     match belief:
         case Belief.DECIDED:

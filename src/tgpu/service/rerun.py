@@ -4,11 +4,13 @@ from dataclasses import replace
 
 from tgpu.core.job import Detail
 from tgpu.service.identity import Principal, Role
-from tgpu.service.run_as import RunAs, as_account, is_themselves
+from tgpu.service.run_as import JobUsers, as_account, is_themselves
 from tgpu.store.api import StoredJob
 
 
-async def rerun_detail(run_as: RunAs, caller: Principal, stored: StoredJob) -> tuple[Detail, bool]:
+async def rerun_detail(
+    run_as: JobUsers, caller: Principal, stored: StoredJob
+) -> tuple[Detail, bool]:
     """The new job's detail, and whether it gets the environment that the old one was sent with.
 
     To its owner it is the same job again. An admin of all tenants repeats it for the owner: it
@@ -35,7 +37,7 @@ def is_owner(caller: Principal, detail: Detail) -> bool:
     return not is_themselves(detail) or detail.uid is None or detail.uid == caller.uid
 
 
-async def _for_the_owner(run_as: RunAs, stored: StoredJob, detail: Detail) -> Detail:
+async def _for_the_owner(run_as: JobUsers, stored: StoredJob, detail: Detail) -> Detail:
     was_lent = not is_themselves(detail) and (bool(detail.owner) or detail.uid is None)
     if run_as.rules.shared and was_lent:
         return as_account(detail, await run_as.of_tenant(stored.job.tenant_id))

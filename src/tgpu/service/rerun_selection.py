@@ -27,7 +27,7 @@ Again = Callable[[StoredJob], Awaitable[Submission]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RerunChoice:
     """Which of the jobs of a selection are run again."""
 
     selection: Selection
@@ -69,7 +69,7 @@ class RerunSelections:
         self._store = store
         self._one_at_a_time = asyncio.Lock()  # or two would take the same jobs over
 
-    async def rerun(self, wanted: Wanted, refusal: Refusal, again: Again) -> Reran:
+    async def rerun(self, wanted: RerunChoice, refusal: Refusal, again: Again) -> Reran:
         """Raises NotFound, and the refusals of jobs that were named."""
         async with self._one_at_a_time:
             done = Reran()
@@ -91,7 +91,7 @@ class RerunSelections:
         done.others = +done.others  # without those that are zero
         return done
 
-    async def _found(self, wanted: Wanted, refusal: Refusal, done: Reran) -> list[StoredJob]:
+    async def _found(self, wanted: RerunChoice, refusal: Refusal, done: Reran) -> list[StoredJob]:
         """Oldest first."""
         named: dict[JobId, StoredJob] = {}  # jobs that were named are run again whatever became
         found: dict[JobId, StoredJob] = {}
@@ -108,7 +108,7 @@ class RerunSelections:
 
     async def _named(
         self,
-        wanted: Wanted,
+        wanted: RerunChoice,
         refusal: Refusal,
         into: tuple[dict[JobId, StoredJob], dict[JobId, StoredJob]],
         done: Reran,
@@ -141,7 +141,7 @@ class RerunSelections:
             _check_count(len(found))
         raise_refused(refused)
 
-    async def _filtered(self, wanted: Wanted) -> AsyncIterator[StoredJob]:
+    async def _filtered(self, wanted: RerunChoice) -> AsyncIterator[StoredJob]:
         selection = wanted.selection
         before: int | None = None
         while True:

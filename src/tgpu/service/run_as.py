@@ -38,7 +38,7 @@ class RunAsRules:
 NOT_SHARED: Final = RunAsRules()
 
 
-class RunAs:
+class JobUsers:
     def __init__(self, state: State, rules: RunAsRules) -> None:
         self._state = state
         self.rules = rules

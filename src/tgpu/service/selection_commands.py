@@ -20,7 +20,7 @@ from tgpu.service.writer import Decision, Writer
 from tgpu.wire.plurals import plural
 
 
-class Change(StrEnum):
+class SelectionChange(StrEnum):
     """What can be done to many jobs at once."""
 
     CANCEL = "cancel"
@@ -64,7 +64,7 @@ class SelectionCommands:
 
     async def change(
         self,
-        change: Change,
+        change: SelectionChange,
         job_ids: Sequence[JobId],
         selection: Selection,
         *,
@@ -100,7 +100,7 @@ class SelectionCommands:
 
 
 def _left_alone(
-    change: Change, entry: Entry | None, states: frozenset[JobState], priority: int
+    change: SelectionChange, entry: Entry | None, states: frozenset[JobState], priority: int
 ) -> Left | None:
     """None where the change can be made."""
     if entry is None:
@@ -108,23 +108,23 @@ def _left_alone(
     progress = entry.progress
     if states and progress.state not in states:
         return Left.STATE
-    if change is Change.CANCEL:
+    if change is SelectionChange.CANCEL:
         is_asked = progress.stopping and progress.gives_way_to is None and not progress.held
         return Left.ENDING if is_asked else None
-    if change in (Change.PAUSE, Change.RESUME):
+    if change in (SelectionChange.PAUSE, SelectionChange.RESUME):
         return _not_paused(change, entry)
     if progress.state is not JobState.PENDING:
         return Left.RUNS
     has_it = {
-        Change.HOLD: (progress.held, Left.HELD),
-        Change.RELEASE: (not progress.held, Left.NOT_HELD),
-        Change.PRIORITY: (entry.job.priority == priority, Left.SAME),
+        SelectionChange.HOLD: (progress.held, Left.HELD),
+        SelectionChange.RELEASE: (not progress.held, Left.NOT_HELD),
+        SelectionChange.PRIORITY: (entry.job.priority == priority, Left.SAME),
     }
     is_so, reason = has_it[change]
     return reason if is_so else None
 
 
-def _not_paused(change: Change, entry: Entry) -> Left | None:
+def _not_paused(change: SelectionChange, entry: Entry) -> Left | None:
     """Why a job is not paused, or not resumed; None where it can be."""
     progress = entry.progress
     if entry.job.options.lease:
@@ -133,24 +133,24 @@ def _not_paused(change: Change, entry: Entry) -> Left | None:
         return Left.ENDING
     if progress.state is not JobState.RUNNING:
         return Left.WAITS
-    if change is Change.PAUSE:
+    if change is SelectionChange.PAUSE:
         return None if progress.paused_at is None else Left.PAUSED
     return Left.NOT_PAUSED if progress.paused_at is None else None
 
 
-def _event(change: Change, entry: Entry, now: int, cause: str, priority: int) -> Event:
+def _event(change: SelectionChange, entry: Entry, now: int, cause: str, priority: int) -> Event:
     match change:
-        case Change.CANCEL:
+        case SelectionChange.CANCEL:
             return cancel_job(entry, now, cause)
-        case Change.HOLD | Change.RELEASE:
-            return hold_job(entry, now, held=change is Change.HOLD)
-        case Change.PRIORITY:
+        case SelectionChange.HOLD | SelectionChange.RELEASE:
+            return hold_job(entry, now, held=change is SelectionChange.HOLD)
+        case SelectionChange.PRIORITY:
             changed = rerank_job(entry, now, priority)
             assert changed is not None  # those that have it already were left alone
             return changed
-        case Change.PAUSE:
+        case SelectionChange.PAUSE:
             paused = pause_job(entry, now)
             assert paused is not None  # those that are already were left alone
             return paused
-        case Change.RESUME:
+        case SelectionChange.RESUME:
             return resume_job(entry, now)

@@ -48,6 +48,17 @@ from tgpu.service.agent_nodes import AgentNodes
 from tgpu.service.agents import Agents
 from tgpu.service.attempts import Attempts, LaunchSettings
 from tgpu.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
+from tgpu.service.budget_enforcement import (
+    NOTICE,
+    SPEND,
+    USER_DAY,
+    BudgetNotice,
+    BudgetNotices,
+    notice_documents,
+    read_spends,
+    read_user_days,
+    stops,
+)
 from tgpu.service.by_whom import CANCELLED
 from tgpu.service.clock import Clock, ManualClock, boot_id
 from tgpu.service.clock_watch import ClockWatch
@@ -58,6 +69,7 @@ from tgpu.service.estimates import Estimates, EstimateSettings
 from tgpu.service.feed import Feed
 from tgpu.service.fencing import FenceMode, GpuFences
 from tgpu.service.gpu_choice import chosen_gpu
+from tgpu.service.gpu_monitor import GpuMonitor
 from tgpu.service.gpu_use import GpuUse
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_numbers import last_number
@@ -65,7 +77,6 @@ from tgpu.service.job_watch import WatchRules
 from tgpu.service.jobs import JobCommands, not_found
 from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
 from tgpu.service.log_sizes import LogSizes
-from tgpu.service.lookout import Lookout
 from tgpu.service.machines import Machine, hardware_of
 from tgpu.service.mix import KIND as MIX
 from tgpu.service.mix import MixLearner, read_mix
@@ -78,29 +89,18 @@ from tgpu.service.prepare import Preparation
 from tgpu.service.quota_gate import QuotaGate, quota_info
 from tgpu.service.receipts import Receipt, Receipts
 from tgpu.service.rerun_selection import RerunSelections
-from tgpu.service.run_as import RunAs
+from tgpu.service.run_as import JobUsers
 from tgpu.service.sealing import KEY_BYTES, Sealer
 from tgpu.service.sealing_key import key_is_recorded
 from tgpu.service.selection import Selection
-from tgpu.service.selection_commands import Change, Changed, SelectionCommands
+from tgpu.service.selection_commands import Changed, SelectionChange, SelectionCommands
 from tgpu.service.settings_record import RecordedValues, record_settings
 from tgpu.service.sizes import Sizes
-from tgpu.service.spending import (
-    NOTICE,
-    SPEND,
-    USER_DAY,
-    Notice,
-    Notices,
-    notice_documents,
-    read_spends,
-    read_user_days,
-    stops,
-)
 from tgpu.service.tenants import TenantCommands
 from tgpu.service.urgent_stops import Cancelled, UrgentStops
 from tgpu.service.why import Reasons
 from tgpu.service.writer import Decision, StateApart, Writer
-from tgpu.store.api import Decider, JobQuery, Loaded, Store, StoredJob, StoreUnavailable
+from tgpu.store.api import Decider, JobQuery, LoadedState, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it
 
@@ -211,11 +211,11 @@ class Service:
             own=[each.node_id for each in hardware_of(self.machines)],
         )
         self.receipts = Receipts(store)
-        self.notices = Notices()
+        self.notices = BudgetNotices()
         self._adjuster: Adjuster | None = None
         if settings.adjust is not None:
             self._adjuster = Adjuster(self.state, self.writer, settings.adjust)
-        self.lookout = Lookout(
+        self.gpu_monitor = GpuMonitor(
             self.state,
             self.machines,
             self.writer,
@@ -245,16 +245,16 @@ class Service:
                 clock=clock,
                 settings=settings.launch,
                 receipts=self.receipts,
-                lookout=self.lookout,
+                gpu_monitor=self.gpu_monitor,
                 sealer=self.sealer,
                 high_water=lambda: (self.feed.last_seq, self.jobs.last_number),
                 fences=self.fences,
             )
             hardware.ownership.strangers = self._attempts.strangers.running.keys
-        self.run_as = RunAs(self.state, settings.launch.run_as)
+        self.run_as = JobUsers(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
-            self.state, self.lookout.peaks, settings.size_table, settings.step_millis
+            self.state, self.gpu_monitor.memory_history, settings.size_table, settings.step_millis
         )
         self.jobs_file: JobsFileWatch | None = None
         if settings.jobs_file is not None:
@@ -342,10 +342,10 @@ class Service:
         self._spawn("writer", self.writer.run)
         await self._set_tenants()
         await record_settings(self.settings.recorded, self.store, self.writer, self.clock)
-        await self.lookout.open(self.store)
+        await self.gpu_monitor.open(self.store)
         with contextlib.suppress(StoreUnavailable):  # it is tried again
             await self.clock_watch.look()  # before anything is decided on the time
-        await self.lookout.look()
+        await self.gpu_monitor.look()
         await self.agent_nodes.look()
         await self._retire_unknown_nodes()
         newest = await self.store.jobs(JobQuery(limit=1))
@@ -374,7 +374,7 @@ class Service:
             self._spawn("jobs file", self._keep_reading_jobs_file)
             self._spawn("jobs file events", self.jobs_file.follow)
 
-    async def _find_partner(self, loaded: Loaded) -> int:
+    async def _find_partner(self, loaded: LoadedState) -> int:
         """Before anything else is read, mended or started: the highest job number so far."""
         if self.engine is None or self._attempts is None:
             return loaded.last_number
@@ -386,7 +386,7 @@ class Service:
         )
         return number
 
-    async def _restore(self, loaded: Loaded) -> None:
+    async def _restore(self, loaded: LoadedState) -> None:
         """The state as the store has it, at the time it had."""
         for tenant in loaded.tenants:
             self.state.apply(TenantSet(0, tenant))
@@ -420,7 +420,7 @@ class Service:
     async def _retire_unknown_nodes(self) -> None:
         """Nodes of the store that nothing is known of any more: a job placed there would run on
         another machine. What they hold stays on record until it is over."""
-        known = {hardware.node_id for hardware in self.lookout.known_hardware()}
+        known = {hardware.node_id for hardware in self.gpu_monitor.known_hardware()}
 
         def decide(state: State) -> Decision[None]:
             left = [use.node for name, use in state.ledger.nodes.items() if name not in known]
@@ -478,7 +478,7 @@ class Service:
         found += self.disk.problems()
         if self._urgent is not None:
             found += self._urgent.problems()
-        found += self.lookout.problems()
+        found += self.gpu_monitor.problems()
         found += self.bookings.problems()
         found += self.sizes.problems()
         if self.jobs_file is not None:
@@ -594,11 +594,11 @@ class Service:
 
     async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
         """A lease of the GPUs that a process is on, for as long as it runs."""
-        await self.lookout.look()  # it may have come to its GPU just now
-        job_id = await self.lookout.adoption.adopt(
+        await self.gpu_monitor.look()  # it may have come to its GPU just now
+        job_id = await self.gpu_monitor.adoption.adopt(
             self.jobs, self.state, pid, tenant_id=tenant_id, queue=queue, name=name
         )
-        await self.lookout.look()  # whoever asks now sees whose it is
+        await self.gpu_monitor.look()  # whoever asks now sees whose it is
         return job_id
 
     async def cancel(self, job_id: JobId) -> Cancelled:
@@ -622,7 +622,9 @@ class Service:
     ) -> Changed:
         """The same of many, in one commit; of those that run also while the store fails."""
         try:
-            return await self.selections.change(Change.CANCEL, job_ids, selection, cause=cause)
+            return await self.selections.change(
+                SelectionChange.CANCEL, job_ids, selection, cause=cause
+            )
         except StoreUnavailable as error:
             if self._urgent is None:
                 raise
@@ -656,7 +658,7 @@ class Service:
             await self._adjuster.adjust(now)
         planned: list[JobId] = []
         enacted = PlanCommit()
-        notices: dict[TenantId, Notice] = {}
+        notices: dict[TenantId, BudgetNotice] = {}
         seconds = 0.0
 
         def decide(state: State) -> Decision[Plan]:
@@ -690,7 +692,7 @@ class Service:
         return plan
 
     def _decided(
-        self, plan: Plan, receipts: Sequence[Receipt], notices: Mapping[TenantId, Notice]
+        self, plan: Plan, receipts: Sequence[Receipt], notices: Mapping[TenantId, BudgetNotice]
     ) -> None:
         """A plan is on record."""
         self.receipts.keep(receipts)
@@ -761,9 +763,9 @@ class Service:
 
     async def _keep_watching(self) -> None:
         while True:
-            await asyncio.sleep(self.lookout.pause_seconds(self.settings.monitor_seconds))
+            await asyncio.sleep(self.gpu_monitor.pause_seconds(self.settings.monitor_seconds))
             try:
-                await self.lookout.look()
+                await self.gpu_monitor.look()
                 await self.agent_nodes.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))

@@ -10,8 +10,8 @@ from tgpu.core.job import Request
 from tgpu.core.model_size import (
     NO_TABLE,
     Size,
+    SizeSource,
     SizeTable,
-    Source,
     learned_size,
     model_of,
     size_of,
@@ -19,7 +19,7 @@ from tgpu.core.model_size import (
 from tgpu.core.stages.place import allows_type
 from tgpu.core.state import State
 from tgpu.core.units import GPU, GPU_STEP, gpus_text
-from tgpu.service.peaks import ModelPeaks, Peaks
+from tgpu.service.memory_history import MemoryHistory, ModelPeaks
 from tgpu.service.size_table import read_size_table
 from tgpu.service.submission import SizeBy, Submission
 from tgpu.wire.system_words import system_words
@@ -47,10 +47,14 @@ class Sized:
 
 class Sizes:
     def __init__(
-        self, state: State, peaks: Peaks, file: Path | None, step_millis: int = GPU_STEP
+        self,
+        state: State,
+        memory_history: MemoryHistory,
+        file: Path | None,
+        step_millis: int = GPU_STEP,
     ) -> None:
         self._state = state
-        self._peaks = peaks
+        self._memory_history = memory_history
         self._file = file
         self._step_millis = step_millis
         self._version: tuple[int, int, int] | None = None
@@ -61,7 +65,7 @@ class Sizes:
         """What a model needs on the GPUs that a request allows."""
         memory = self._gpu_memory(request)
         size = size_of(model, self.table(), memory, self._step_millis)
-        peaks = self._peaks.of_model(model)
+        peaks = self._memory_history.of_model(model)
         learned = None
         if peaks is not None:
             learned = learned_size(peaks.highest_mib, peaks.count, memory, self._step_millis)
@@ -78,7 +82,7 @@ class Sizes:
                 remedy = "the command names no model: it needs --llm or --model, or a gpu_count"
                 raise InvalidRequest("size_by", str(submission.size_by), remedy)
             default = self.table().default
-            size = Size(default, Source.DEFAULT, ("the command names no model",))
+            size = Size(default, SizeSource.DEFAULT, ("the command names no model",))
         else:
             found = self.look(model, submission.request)
             size = found.best if learned else found.size

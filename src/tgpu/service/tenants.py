@@ -13,9 +13,9 @@ from tgpu.core.ledger import TenantUse
 from tgpu.core.policies import QUEUE_NAMES
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage
 from tgpu.service.clock import Clock
-from tgpu.service.run_as import RunAs
+from tgpu.service.run_as import JobUsers
 from tgpu.service.system_users import SystemUsers
 from tgpu.service.user_limits import UserLimitsChange
 from tgpu.service.writer import Decision, Writer
@@ -26,7 +26,7 @@ NAME_RULE: Final = "1 to 128 letters, digits, '.', '_' or '-', starting with non
 
 
 class TenantCommands:
-    def __init__(self, state: State, writer: Writer, clock: Clock, run_as: RunAs) -> None:
+    def __init__(self, state: State, writer: Writer, clock: Clock, run_as: JobUsers) -> None:
         self._state = state
         self._writer = writer
         self._clock = clock
@@ -180,7 +180,7 @@ def queues_of(state: State, tenant_id: TenantId | None) -> list[TenantQueue]:
     return sorted(found, key=lambda queue: (-queue.priority, queue.tenant_id, queue.name))
 
 
-def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> Usage:
+def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> GpuTimeUsage:
     """What a tenant, or one of its queues, has used up so far."""
     used = NO_USAGE
     for (owner, name), usage in state.usage.items():

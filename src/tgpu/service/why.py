@@ -17,9 +17,9 @@ from tgpu.core.preemption_cause import named_in, whose, without_names
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.core.state import Entry, State
 from tgpu.core.why.ahead import Ahead, ahead_of
-from tgpu.core.why.answer import Decide, Outcome, Why, watch_classes, why
+from tgpu.core.why.answer import CycleOutcome, Decide, Why, watch_classes, why
 from tgpu.core.why.blockers import Blocker
-from tgpu.core.why.changes import Change, tries
+from tgpu.core.why.changes import RequestChange, tries
 from tgpu.service.ownership import Sight, users_sight
 
 # A cycle that takes longer than this is not made for every list that is read between two commits:
@@ -34,7 +34,7 @@ class DryRun(Protocol):
     def __call__(self, now: int, policy: Policy, observer: CycleObserver | None) -> Plan: ...
 
 
-class Gate(Protocol):
+class ClassGate(Protocol):
     name: str
     refused: frozenset[JobClass]
 
@@ -47,7 +47,7 @@ class Told:
     blockers: tuple[Blocker, ...]
     ahead: Ahead | None  # None: an installed policy has an order that only it knows
     starts_by: int | None
-    change: Change | None
+    change: RequestChange | None
 
 
 class Reasons:
@@ -58,7 +58,7 @@ class Reasons:
     def __init__(
         self,
         state: State,
-        gate: Gate,
+        gate: ClassGate,
         policy: Policy,
         policies: Mapping[str, OrderPolicy],
         dry_run: DryRun,
@@ -69,7 +69,7 @@ class Reasons:
         self._policies = policies
         self._dry_run = dry_run
         self._classes: set[JobClass] = set()  # that the cycle below was asked about
-        self._outcome: Outcome | None = None
+        self._outcome: CycleOutcome | None = None
         self._is_old = False  # something was recorded since
         self._keep_until = 0.0  # on the monotonic clock, all the same
 
@@ -132,7 +132,9 @@ class Reasons:
             policy, name = _oldest_first(policy.name), policy.name
         return lambda seen: self._dry_run(now, policy, seen), name
 
-    async def _change(self, entry: Entry, found: Why, now: int, policy: Policy) -> Change | None:
+    async def _change(
+        self, entry: Entry, found: Why, now: int, policy: Policy
+    ) -> RequestChange | None:
         if entry.queue.job_class in self._gate.refused:
             return None
         for change in tries(

@@ -7,7 +7,7 @@ from tgpu.settings.errors import SettingsError
 from tgpu.settings.json_schema import json_schema
 from tgpu.settings.keys import Key, all_keys
 from tgpu.settings.load import (
-    Loaded,
+    LoadedSettings,
     OldName,
     WithoutEffect,
     load_settings,
@@ -47,7 +47,7 @@ __all__ = [
     "EngineSettings",
     "Key",
     "LimitSettings",
-    "Loaded",
+    "LoadedSettings",
     "LoggingSettings",
     "MapRuleSettings",
     "NoticeSettings",

@@ -77,7 +77,7 @@ class OldName:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and where each came from."""
 
     settings: Settings
@@ -111,7 +111,7 @@ def load_with_origins(
     config_file: Path | None = None,
     flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """As `load_settings`, with the origin of every value."""
     environ = process_environ() if environ is None else environ
     merged = _Merged()
@@ -125,7 +125,7 @@ def load_with_origins(
     if settings.data_dir is None:
         settings = settings.model_copy(update={"data_dir": default_data_dir(environ)})
     idle, old = tuple(merged.without_effect), tuple(merged.old_names)
-    return Loaded(settings, merged.origins(settings), idle, old)
+    return LoadedSettings(settings, merged.origins(settings), idle, old)
 
 
 class _Merged:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tgpu.settings.keys import Key, all_keys
-from tgpu.settings.load import Loaded
+from tgpu.settings.load import LoadedSettings
 from tgpu.settings.masking import MASK, mask_url
 from tgpu.settings.model import Settings
 
@@ -21,7 +21,7 @@ class EffectiveValue:
     source: str
 
 
-def effective_values(loaded: Loaded) -> list[EffectiveValue]:
+def effective_values(loaded: LoadedSettings) -> list[EffectiveValue]:
     """Every setting in the order of the reference."""
     values = loaded.settings.model_dump(mode="json")
     return [

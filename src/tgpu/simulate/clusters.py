@@ -11,7 +11,7 @@ import yaml
 
 from tgpu.core.ids import NodeId
 from tgpu.core.node import Gpu, Node
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import Refused, whole
 from tgpu.simulate.traces import open_text
 from tgpu.simulate.world import ONE_POOL, Cluster
@@ -51,7 +51,7 @@ def read_cluster(spec: str, nodes_column: str | None = None) -> Cluster:
         raise BadInput(
             spec,
             [
-                Problem(
+                InputProblem(
                     1,
                     "",
                     "is no file, and no cluster in words: NODESxGPUS[xTYPE], as 100x8, or "
@@ -86,18 +86,18 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     except ValueError as error:
         words = f"cannot be read: {json_words(str(error))}"
         raise BadInput(
-            path.name, [Problem(getattr(error, "lineno", 1), "", words, "no data")]
+            path.name, [InputProblem(getattr(error, "lineno", 1), "", words, "no data")]
         ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         words = f"cannot be read: {yaml_words(str(error))}"
         raise BadInput(
-            path.name, [Problem(mark.line + 1 if mark else 1, "", words, "no data")]
+            path.name, [InputProblem(mark.line + 1 if mark else 1, "", words, "no data")]
         ) from None
     listed: Any = found.get("nodes") if isinstance(found, dict) else found
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         text = "is no list of nodes: - {nodes: 10, gpus: 8, type: A100}"
-        raise BadInput(path.name, [Problem(1, "", text, "no data")])
+        raise BadInput(path.name, [InputProblem(1, "", text, "no data")])
     return [
         (position, {str(k): "" if v is None else str(v) for k, v in row.items()})
         for position, row in enumerate(listed, 1)
@@ -108,19 +108,19 @@ def _from_rows(
     name: str, rows: Iterable[tuple[int, Mapping[str, str]]], nodes_column: str | None
 ) -> Cluster:
     partitions: dict[str, list[Node]] = {}
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     for line, row in rows:
         try:
             partition, nodes = _nodes(row, nodes_column, sum(map(len, partitions.values())))
         except Refused as error:
-            problems.append(Problem(line, error.column, error.text, error.kind))
+            problems.append(InputProblem(line, error.column, error.text, error.kind))
             continue
         partitions.setdefault(partition, []).extend(nodes)
     if not problems and not any(partitions.values()):
-        problems.append(Problem(1, "", "there are no nodes in it", "no data"))
+        problems.append(InputProblem(1, "", "there are no nodes in it", "no data"))
     names = [node.node_id for nodes in partitions.values() for node in nodes]
     if len(set(names)) != len(names):
-        problems.append(Problem(1, "name", "two nodes have the same name", "duplicate id"))
+        problems.append(InputProblem(1, "name", "two nodes have the same name", "duplicate id"))
     if problems:
         raise BadInput(name, problems)
     return Cluster({key: tuple(nodes) for key, nodes in partitions.items()})

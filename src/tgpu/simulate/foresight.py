@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from tgpu.core.calibration import PastJob
 from tgpu.core.ids import DEFAULT_TENANT
 from tgpu.core.job import Job
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import NearbyRunTimes, NearbySubmissions
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.policies.quickest import Tells
+from tgpu.core.policies.quickest import RunTimeSource
 from tgpu.core.predict import Forecast, Predictor
 from tgpu.core.scheduling_config import SchedulingConfig
 
@@ -17,7 +17,7 @@ Configure = Callable[["Learner"], SchedulingConfig]
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class SimulatedForesight:
     """How to predict; each partition learns by itself, as a cluster of its own."""
 
     make: Callable[[], Predictor]
@@ -33,7 +33,7 @@ def by_what_is_learned(
 
     def configure(learner: "Learner") -> SchedulingConfig:
         known = replace(
-            options or OrderOptions(), predicted=learner.of_class, tells=learner.lookout
+            options or OrderOptions(), predicted=learner.of_class, run_times=learner.run_times
         )
         rules = config.rules
         if rules.preemption is not None:
@@ -46,15 +46,17 @@ def by_what_is_learned(
 class Learner:
     """What one partition knows of how long jobs run."""
 
-    def __init__(self, foresight: Foresight, before: int) -> None:
+    def __init__(self, foresight: SimulatedForesight, before: int) -> None:
         """Only what was submitted before this instant counts as the past."""
         self._forecast = Forecast(foresight.make())
-        self._neighbours = Neighbours()
+        self._nearby_submissions = NearbySubmissions()
         past = [one for one in foresight.past if one.submitted_at < before]
         self._past = sorted(past, key=lambda one: one.ended_at, reverse=True)
         self.of_class = self._forecast.__call__
         self.left_ms = self._forecast.left_ms
-        self.lookout: Tells | None = Lookout(self._forecast, self._neighbours)
+        self.run_times: RunTimeSource | None = NearbyRunTimes(
+            self._forecast, self._nearby_submissions
+        )
         self.scheduling = foresight.configure(self)
 
     def reach(self, now: int) -> None:
@@ -67,12 +69,12 @@ class Learner:
             self._forecast.learn_of(facts, one.duration_ms, one.ended_at)
 
     def began(self, job: Job, now: int) -> None:
-        self._neighbours.began(job, now)
+        self._nearby_submissions.began(job, now)
 
     def ended(self, job: Job, ran_ms: int, now: int, *, was_preempted: bool) -> None:
-        self._neighbours.ended(job, ran_ms)
+        self._nearby_submissions.ended(job, ran_ms)
         if not was_preempted:  # else its last attempt was not all of it
             self._forecast.learn(job, ran_ms, now)
 
     def came_back(self, job: Job) -> None:
-        self._neighbours.came_back(job)
+        self._nearby_submissions.came_back(job)

@@ -15,13 +15,13 @@ from tgpu.core.job import (
 )
 from tgpu.core.stages.place import could_ever_hold
 from tgpu.core.units import GPU
-from tgpu.simulate.problems import Problem
-from tgpu.simulate.rows import Row, Rows
+from tgpu.simulate.problems import InputProblem
+from tgpu.simulate.rows import TraceRow, TraceRows
 from tgpu.simulate.world import ONE_POOL, Arrival, Cluster
 from tgpu.wire.plurals import plural
 
 
-class Limits(StrEnum):
+class SimulatedLimits(StrEnum):
     """The time limits that jobs have in the simulation."""
 
     GIVEN = "given"  # those of the file
@@ -32,9 +32,11 @@ class Limits(StrEnum):
 class Jobs:
     """The jobs of a trace on a cluster; `problems` are those that cannot be."""
 
-    def __init__(self, rows: Rows, cluster: Cluster, limits: Limits = Limits.GIVEN) -> None:
+    def __init__(
+        self, rows: TraceRows, cluster: Cluster, limits: SimulatedLimits = SimulatedLimits.GIVEN
+    ) -> None:
         self.arrivals: list[Arrival] = []
-        self.problems: list[Problem] = list(rows.problems)
+        self.problems: list[InputProblem] = list(rows.problems)
         self._cluster = cluster
         self._limits = limits
         self._is_one_pool = set(cluster.partitions) == {ONE_POOL}
@@ -50,27 +52,27 @@ class Jobs:
         for row in rows.jobs:
             self._add(row, digits)
 
-    def _add(self, row: Row, digits: int) -> None:
+    def _add(self, row: TraceRow, digits: int) -> None:
         partition = ONE_POOL if self._is_one_pool else row.partition
         if partition not in self._cluster.partitions:
             known = ", ".join(sorted(self._cluster.partitions)[:8])
             text = f"{row.partition!r} is no partition of the cluster; there are: {known}"
-            self.problems.append(Problem(row.line, "partition", text, "unknown partition"))
+            self.problems.append(InputProblem(row.line, "partition", text, "unknown partition"))
             return
         job = self._job(row, partition, digits)
         if not self._could_run(job, partition):
             gpus = f"{row.gpu_millis / GPU:g}"
             where = f"the cluster{_of(partition)}, even if it were empty"
             text = f"{plural(gpus, 'GPU')} never fit onto {where}"
-            self.problems.append(Problem(row.line, "gpus", text, "larger than the cluster"))
+            self.problems.append(InputProblem(row.line, "gpus", text, "larger than the cluster"))
             return
         self.arrivals.append(Arrival(job, row.run_ms, partition))
 
-    def _job(self, row: Row, partition: str, digits: int) -> Job:
+    def _job(self, row: TraceRow, partition: str, digits: int) -> Job:
         limit = row.time_limit_ms
-        if self._limits is Limits.NONE:
+        if self._limits is SimulatedLimits.NONE:
             limit = None
-        elif self._limits is Limits.TRUE:
+        elif self._limits is SimulatedLimits.TRUE:
             limit = max(1, row.run_ms)
         options = self._options.get((limit, row.user))
         if options is None:
@@ -87,7 +89,7 @@ class Jobs:
             options,
         )
 
-    def _request(self, row: Row, partition: str) -> Request:
+    def _request(self, row: TraceRow, partition: str) -> Request:
         workers = row.workers or _workers(row.gpu_millis, self._largest[partition])
         key = (row.gpu_millis, workers, row.gpu_types, row.cpu_millis, row.mem_mib)
         request = self._requests.get(key)

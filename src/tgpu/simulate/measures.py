@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from tgpu.core.units import GPU
-from tgpu.simulate.result import Outcome, Result
+from tgpu.simulate.result import JobOutcome, Result
 
 LARGE_GPUS: Final = 8  # more than one usual machine
 SHORTEST_MS: Final = 10_000  # what bounds the slowdown of very short jobs
@@ -18,7 +18,7 @@ _POINTS: Final = 200  # of a distribution
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Distribution:
     """How something is distributed over jobs, in seconds."""
 
     mean: float
@@ -30,7 +30,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TenantOutcome:
     """What one tenant's jobs got."""
 
     tenant: str
@@ -46,11 +46,11 @@ class Summary:
     finished: int
     unfinished: int
     preemptions: int
-    jct_s: Spread
-    wait_s: Spread
+    jct_s: Distribution
+    wait_s: Distribution
     large_jobs: int
-    large_jct_s: Spread
-    large_wait_s: Spread
+    large_jct_s: Distribution
+    large_wait_s: Distribution
     makespan_s: float
     use_percent: float  # of all GPUs, from the first arrival to the last end
     mean_slowdown: float
@@ -84,10 +84,10 @@ def summary(result: Result, gpus: int) -> Summary:
     )
 
 
-def spread(values_ms: Sequence[int]) -> Spread:
+def spread(values_ms: Sequence[int]) -> Distribution:
     values = sorted(values_ms)
     if not values:
-        return Spread(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Distribution(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def at(part: float) -> float:
         """In between two jobs, in proportion: as published comparisons do."""
@@ -97,22 +97,22 @@ def spread(values_ms: Sequence[int]) -> Spread:
         return (values[lower] + (values[upper] - values[lower]) * (place - lower)) / 1000
 
     mean = sum(values) / len(values) / 1000
-    return Spread(mean, at(0.5), at(0.9), at(0.99), at(0.999), values[-1] / 1000)
+    return Distribution(mean, at(0.5), at(0.9), at(0.99), at(0.999), values[-1] / 1000)
 
 
-def slowdown(outcome: Outcome) -> float:
+def slowdown(outcome: JobOutcome) -> float:
     """How many times as long as by itself a job took; very short ones count as 10 s."""
     return max(1.0, outcome.jct_ms / max(outcome.arrival.run_ms, SHORTEST_MS))
 
 
-def shares(result: Result) -> list[Share]:
+def shares(result: Result) -> list[TenantOutcome]:
     """By tenant, in order of the name."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[JobOutcome]] = {}
     for outcome in result.outcomes:
         if outcome.ended_at is not None:
             groups.setdefault(outcome.arrival.job.tenant_id, []).append(outcome)
     return [
-        Share(
+        TenantOutcome(
             tenant,
             len(members),
             sum(map(_gpu_ms, members)) / 3_600_000,
@@ -143,11 +143,11 @@ def as_document(found: Summary) -> dict[str, object]:
     return asdict(found)
 
 
-def _gpus(outcome: Outcome) -> float:
+def _gpus(outcome: JobOutcome) -> float:
     return outcome.arrival.job.request.gpu_millis / GPU
 
 
-def _gpu_ms(outcome: Outcome) -> float:
+def _gpu_ms(outcome: JobOutcome) -> float:
     return _gpus(outcome) * sum(until - since for since, until in outcome.spans())
 
 

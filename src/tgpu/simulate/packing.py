@@ -22,7 +22,7 @@ from tgpu.core.stages.place import place
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import MOST_GPUS, Refused, whole
 from tgpu.simulate.traces import open_text
 
@@ -69,7 +69,7 @@ def read_pods(path: Path) -> list[Pod]:
         if missing:
             text = f"this column is missing; there are: {', '.join(columns) or 'none'}"
             raise BadInput(
-                path.name, [Problem(1, name, text, "missing column") for name in missing]
+                path.name, [InputProblem(1, name, text, "missing column") for name in missing]
             )
         return _pods(path.name, table)
 
@@ -77,18 +77,18 @@ def read_pods(path: Path) -> list[Pod]:
 def _pods(file: str, table: "csv.DictReader[str]") -> list[Pod]:
     pods: dict[str, Pod] = {}
     known: dict[Request, Request] = {}  # thousands are alike
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     for row in table:
         try:
             pod = _pod(row)
             if pod.name in pods:
                 raise Refused("name", f"{pod.name} is there twice", "duplicate id")
         except Refused as error:
-            problems.append(Problem(table.line_num, error.column, error.text, error.kind))
+            problems.append(InputProblem(table.line_num, error.column, error.text, error.kind))
             continue
         pods[pod.name] = Pod(pod.name, known.setdefault(pod.request, pod.request))
     if not problems and not any(pod.request.gpu_millis for pod in pods.values()):
-        problems.append(Problem(1, "num_gpu", "nobody in it wants a GPU", "no data"))
+        problems.append(InputProblem(1, "num_gpu", "nobody in it wants a GPU", "no data"))
     if problems:
         raise BadInput(file, problems)
     return list(pods.values())
@@ -156,18 +156,18 @@ def pack(
         state.apply(NodeSet(0, node))
     if mix is not None:
         state.apply(MixSet(0, mix))
-    books = state.ledger
+    ledger = state.ledger
     allocated = dropped = 0
     began = perf_counter()
     for number, request in enumerate(requests, 1):
         job = Job(JobId(str(number)), _TENANT, DEFAULT_PRIORITY, 0, request)
-        found = place(books, class_of(job))
+        found = place(ledger, class_of(job))
         if found is None:
             dropped += 1
         else:
-            books.take(job, found)
+            ledger.take(job, found)
             allocated += request.gpu_millis
         if tell is not None and number % _TELL_EVERY == 0:
             tell(_TELL_EVERY)
     seconds = perf_counter() - began
-    return Packed(seed, len(requests), dropped, allocated, books.gpu_millis(), seconds)
+    return Packed(seed, len(requests), dropped, allocated, ledger.gpu_millis(), seconds)

@@ -9,7 +9,7 @@ _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class InputProblem:
     line: int
     column: str  # empty: the line as a whole
     text: str  # what is there and what would be right
@@ -23,7 +23,9 @@ class Problem:
 class BadInput(ValueError):
     """A trace or a cluster that cannot be used as it is."""
 
-    def __init__(self, file: str, problems: Sequence[Problem], *, may_skip: bool = False) -> None:
+    def __init__(
+        self, file: str, problems: Sequence[InputProblem], *, may_skip: bool = False
+    ) -> None:
         self.file = file
         self.problems = tuple(problems)
         self.may_skip = may_skip  # leaving the lines out would help

@@ -15,7 +15,7 @@ _KINDS: Final = (KIND, "gpu-scheduler simulation")  # the second is how it was c
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedRun:
     """What was simulated, in words."""
 
     trace: str
@@ -34,7 +34,7 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def report(run: Run, cluster: Cluster, result: Result) -> dict[str, Any]:
+def report(run: SimulatedRun, cluster: Cluster, result: Result) -> dict[str, Any]:
     over = [outcome for outcome in result.outcomes if outcome.ended_at is not None]
     return {
         "kind": KIND,

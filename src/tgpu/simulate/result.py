@@ -9,7 +9,7 @@ from tgpu.simulate.world import Arrival
 Span = tuple[int, int]  # from, until
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What became of one job; instants in milliseconds of the trace."""
 
     arrival: Arrival
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    outcomes: tuple[Outcome, ...]  # in the order of arrival
+    outcomes: tuple[JobOutcome, ...]  # in the order of arrival
     samples: tuple[Sample, ...]  # in the order of time
     cycles: int
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NamedTuple
 
-from tgpu.simulate.problems import Problem
+from tgpu.simulate.problems import InputProblem
 
 MOST_SECONDS: Final = 10 * 365 * 86_400  # longer than any trace, and than any job
 MOST_GPUS: Final = 1_000_000
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One job of a file. Amounts are of the whole job."""
 
     line: int
@@ -31,13 +31,13 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rows:
+class TraceRows:
     """A file as it was read: its jobs, what is wrong with others, what was left out on purpose."""
 
     file: str
     format: str
-    jobs: list[Row] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    jobs: list[TraceRow] = field(default_factory=list)
+    problems: list[InputProblem] = field(default_factory=list)
     left_out: int = 0
 
 

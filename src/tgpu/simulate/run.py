@@ -36,9 +36,9 @@ from tgpu.core.stages.reserved_capacity import FAR
 from tgpu.core.state import Entry, State
 from tgpu.core.tenant import Tenant
 from tgpu.core.units import GPU
-from tgpu.simulate.foresight import Foresight, Learner
+from tgpu.simulate.foresight import Learner, SimulatedForesight
 from tgpu.simulate.restart import LOSES_ALL, Restart
-from tgpu.simulate.result import Outcome, Result, Sample, Span
+from tgpu.simulate.result import JobOutcome, Result, Sample, Span
 from tgpu.simulate.side_by_side import Tell, processors, side_by_side
 from tgpu.simulate.time_slicing import TimeSliced, schedule_round
 from tgpu.simulate.world import Arrival, Cluster
@@ -72,7 +72,7 @@ class Setting:
     # what starts alone leads to is mostly found at the next event anyway.
     settles: bool = False
     # Predicts run times, and makes the configuration that goes by them, in place of `scheduling`.
-    foresight: Foresight | None = None
+    foresight: SimulatedForesight | None = None
 
     # Gives the GPUs out in rounds, in place of the service's cycle: to compare with.
     time_slicing: TimeSliced | None = None
@@ -162,10 +162,10 @@ def _together(
     by_partition: dict[str, list[Arrival]],
     by_name: dict[str, _Ran],
 ) -> Result:
-    outcomes: dict[str, Iterator[Outcome]] = {}
+    outcomes: dict[str, Iterator[JobOutcome]] = {}
     samples: dict[int, Sample] = {}
     for name, ran in by_name.items():
-        outcomes[name] = map(Outcome, by_partition[name], *ran.columns)
+        outcomes[name] = map(JobOutcome, by_partition[name], *ran.columns)
         for sample in ran.samples:
             known = samples.get(sample.at)
             samples[sample.at] = sample if known is None else known.plus(sample)

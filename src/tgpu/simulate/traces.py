@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import (
     Refused,
-    Row,
-    Rows,
+    TraceRow,
+    TraceRows,
     gpu_millis,
     number,
     seconds_as_ms,
@@ -53,14 +53,14 @@ _OPENB_TIMES: Final = ("creation_time", "deletion_time")
 _SWF_FIELDS: Final = 18
 
 
-def read_trace(path: Path, format: str | None = None) -> Rows:
+def read_trace(path: Path, format: str | None = None) -> TraceRows:
     """Read a job list; the format is known by the name and the columns unless it is given."""
     read = _reader(path, format)
     try:
         with open_text(path) as file:
             return read(path.name, file)
     except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        problem = Problem(1, "", "the file is damaged, or not whole", "no data")
+        problem = InputProblem(1, "", "the file is damaged, or not whole", "no data")
         raise BadInput(path.name, [problem]) from error
 
 
@@ -73,7 +73,7 @@ def open_text(path: Path) -> TextIO:
     return path.open(encoding="utf-8", errors="replace", newline="")
 
 
-def _reader(path: Path, format: str | None) -> Callable[[str, TextIO], Rows]:
+def _reader(path: Path, format: str | None) -> Callable[[str, TextIO], TraceRows]:
     names = [part.lower() for part in path.suffixes]
     if format is None:
         if ".swf" in names:
@@ -81,7 +81,7 @@ def _reader(path: Path, format: str | None) -> Callable[[str, TextIO], Rows]:
         else:
             is_lines = any(name in names for name in (".ndjson", ".jsonl"))
             format = "ndjson" if is_lines else "csv"
-    readers: dict[str, Callable[[str, TextIO], Rows]] = {
+    readers: dict[str, Callable[[str, TextIO], TraceRows]] = {
         "csv": _read_csv,
         "muri": _read_csv,  # known by their columns
         "openb": _read_csv,
@@ -96,17 +96,17 @@ def _reader(path: Path, format: str | None) -> Callable[[str, TextIO], Rows]:
 # -- tables --------------------------------------------------------------------------------------
 
 
-def _read_csv(name: str, file: TextIO) -> Rows:
+def _read_csv(name: str, file: TextIO) -> TraceRows:
     table = csv.DictReader(file)
     columns = [column.strip() for column in table.fieldnames or ()]
     if not columns:
-        raise BadInput(name, [Problem(1, "", "there is no header with column names", "empty")])
+        raise BadInput(name, [InputProblem(1, "", "there is no header with column names", "empty")])
     table.fieldnames = columns
     if set(_MURI) <= set(columns):
-        return _collect(Rows(name, "muri"), _numbered(table), _muri)
+        return _collect(TraceRows(name, "muri"), _numbered(table), _muri)
     if set(_OPENB) <= set(columns):
         _need(name, columns, _OPENB_TIMES)
-        return _collect(Rows(name, "openb"), _numbered(table), _openb)
+        return _collect(TraceRows(name, "openb"), _numbered(table), _openb)
     missing = [column for column in NEEDED if not set(COLUMNS[column]) & set(columns)]
     if missing:
         _need(name, columns, missing)
@@ -114,7 +114,7 @@ def _read_csv(name: str, file: TextIO) -> Rows:
         ours: next((theirs for theirs in names if theirs in columns), None)
         for ours, names in COLUMNS.items()
     }
-    return _collect(Rows(name, "csv"), _numbered(table), _table_row(found))
+    return _collect(TraceRows(name, "csv"), _numbered(table), _table_row(found))
 
 
 def _need(name: str, columns: Iterable[str], needed: Iterable[str]) -> None:
@@ -122,7 +122,7 @@ def _need(name: str, columns: Iterable[str], needed: Iterable[str]) -> None:
     if missing:
         there = ", ".join(columns)
         problems = [
-            Problem(1, column, f"this column is missing; there are: {there}", "missing column")
+            InputProblem(1, column, f"this column is missing; there are: {there}", "missing column")
             for column in missing
         ]
         raise BadInput(name, problems)
@@ -133,8 +133,8 @@ def _numbered(table: "csv.DictReader[str]") -> Iterator[tuple[int, Fields]]:
         yield table.line_num, fields
 
 
-def _read_ndjson(name: str, file: TextIO) -> Rows:
-    rows = Rows(name, "ndjson")
+def _read_ndjson(name: str, file: TextIO) -> TraceRows:
+    rows = TraceRows(name, "ndjson")
 
     def lines() -> Iterator[tuple[int, Fields]]:
         for line, text in enumerate(file, 1):
@@ -144,11 +144,11 @@ def _read_ndjson(name: str, file: TextIO) -> Rows:
                 found = json.loads(text)
             except ValueError as error:
                 rows.problems.append(
-                    Problem(line, "", f"is no JSON: {json_words(str(error))}", "no JSON")
+                    InputProblem(line, "", f"is no JSON: {json_words(str(error))}", "no JSON")
                 )
                 continue
             if not isinstance(found, dict):
-                rows.problems.append(Problem(line, "", "is no JSON object", "no JSON"))
+                rows.problems.append(InputProblem(line, "", "is no JSON object", "no JSON"))
                 continue
             yield line, {key: _text(value) for key, value in found.items()}
 
@@ -159,7 +159,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _json_row(line: int, fields: Fields) -> Row | None:
+def _json_row(line: int, fields: Fields) -> TraceRow | None:
     found = {
         ours: next((theirs for theirs in names if theirs in fields), None)
         for ours, names in COLUMNS.items()
@@ -170,11 +170,11 @@ def _json_row(line: int, fields: Fields) -> Row | None:
     return _table_row(found)(line, fields)
 
 
-def _table_row(found: Mapping[str, str | None]) -> Callable[[int, Fields], Row | None]:
+def _table_row(found: Mapping[str, str | None]) -> Callable[[int, Fields], TraceRow | None]:
     """Reads the columns that there are."""
     names = {ours: theirs for ours, theirs in found.items() if theirs is not None}
 
-    def read(line: int, fields: Fields) -> Row | None:
+    def read(line: int, fields: Fields) -> TraceRow | None:
         if fields.get("in_ref") == "0":
             return None  # the published traces mark the rows that their figures are about
 
@@ -185,7 +185,7 @@ def _table_row(found: Mapping[str, str | None]) -> Callable[[int, Fields], Row |
         if not job_id:
             raise Refused("job_id", "is empty", "no id")
         limit, priority, workers = text("time_limit_s"), text("priority"), text("workers")
-        return Row(
+        return TraceRow(
             line,
             job_id,
             seconds_as_ms(names["submit_s"], text("submit_s")),
@@ -211,12 +211,12 @@ def _table_row(found: Mapping[str, str | None]) -> Callable[[int, Fields], Row |
 # -- published ones ------------------------------------------------------------------------------
 
 
-def _muri(line: int, fields: Fields) -> Row:
+def _muri(line: int, fields: Fields) -> TraceRow:
     each = number("iteration_time", fields["iteration_time"])
     iterations = number("iterations", fields["iterations"])
     run_s = f"{iterations * each * _MURI_SLOWDOWN / 1000:.3f}"
     submit_s = f"{number('submit_time', fields['submit_time']) / 1000:.3f}"
-    return Row(
+    return TraceRow(
         line,
         fields["job_id"],
         seconds_as_ms("submit_time", submit_s),
@@ -225,7 +225,7 @@ def _muri(line: int, fields: Fields) -> Row:
     )
 
 
-def _openb(line: int, fields: Fields) -> Row | None:
+def _openb(line: int, fields: Fields) -> TraceRow | None:
     count = whole("num_gpu", fields["num_gpu"])
     if not count:
         return None  # they want no GPU
@@ -234,7 +234,7 @@ def _openb(line: int, fields: Fields) -> Row | None:
     ended = seconds_as_ms("deletion_time", fields["deletion_time"])
     if ended < began:
         raise Refused("deletion_time", "is before creation_time", "negative time")
-    return Row(
+    return TraceRow(
         line,
         fields["name"],
         began,
@@ -249,24 +249,24 @@ def _openb(line: int, fields: Fields) -> Row | None:
 # -- Standard Workload Format --------------------------------------------------------------------
 
 
-def _read_swf(name: str, file: TextIO) -> Rows:
+def _read_swf(name: str, file: TextIO) -> TraceRows:
     def lines() -> Iterator[tuple[int, Fields]]:
         for line, text in enumerate(file, 1):
             words = text.partition(";")[0].split()
             if words:
                 yield line, {str(at): word for at, word in enumerate(words, 1)}
 
-    return _collect(Rows(name, "swf"), lines(), _swf)
+    return _collect(TraceRows(name, "swf"), lines(), _swf)
 
 
-def _swf(line: int, fields: Fields) -> Row:
+def _swf(line: int, fields: Fields) -> TraceRow:
     """Processors are taken for GPUs. -1 stands for what nobody knows."""
     if len(fields) != _SWF_FIELDS:
         text = f"has {len(fields)} fields; {_SWF_FIELDS} are right"
         raise Refused("", text, "missing column")
     wanted = fields["8"] if not fields["8"].startswith("-") else fields["5"]
     limit, queue, partition = fields["9"], fields["15"], fields["16"]
-    return Row(
+    return TraceRow(
         line,
         fields["1"],
         seconds_as_ms("field 2 (submit time)", fields["2"]),
@@ -283,10 +283,10 @@ def _swf(line: int, fields: Fields) -> Row:
 
 
 def _collect(
-    rows: Rows,
+    rows: TraceRows,
     lines: Iterable[tuple[int, Fields]],
-    read: Callable[[int, Fields], Row | None],
-) -> Rows:
+    read: Callable[[int, Fields], TraceRow | None],
+) -> TraceRows:
     ids: dict[str, int] = {}
     for line, fields in lines:
         try:
@@ -294,17 +294,17 @@ def _collect(
                 raise Refused("", "has more fields than the header", "extra column")
             row = read(line, fields)
         except Refused as error:
-            rows.problems.append(Problem(line, error.column, error.text, error.kind))
+            rows.problems.append(InputProblem(line, error.column, error.text, error.kind))
             continue
         except (KeyError, TypeError, AttributeError):
             text = "has fewer fields than the header"
-            rows.problems.append(Problem(line, "", text, "missing column"))
+            rows.problems.append(InputProblem(line, "", text, "missing column"))
             continue
         if row is None:
             rows.left_out += 1
         elif (before := ids.setdefault(row.job_id, line)) != line:
             text = f"{row.job_id} is the id of line {before} too"
-            rows.problems.append(Problem(line, "job_id", text, "duplicate id"))
+            rows.problems.append(InputProblem(line, "job_id", text, "duplicate id"))
         else:
             rows.jobs.append(row)
     return rows

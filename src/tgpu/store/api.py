@@ -16,7 +16,7 @@ from tgpu.core.job import Detail, Job
 from tgpu.core.lifecycle import JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 
 
 class StoreUnavailable(Unavailable):
@@ -125,17 +125,17 @@ class DailyUsage:
     day: int
     tenant_id: TenantId
     queue: str
-    usage: Usage
+    usage: GpuTimeUsage
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedState:
     """All that the service needs to go on where it stopped."""
 
     tenants: tuple[Tenant, ...]
     queues: tuple[TenantQueue, ...]
     nodes: tuple[Node, ...]
-    usage: Mapping[tuple[TenantId, str], Usage]  # of all time, by tenant and queue
+    usage: Mapping[tuple[TenantId, str], GpuTimeUsage]  # of all time, by tenant and queue
     live: tuple[tuple[Job, Progress], ...]  # jobs that are not over, by number
     over: Mapping[JobState, int]  # how many are over, by state
     last_seq: int  # of the journal
@@ -188,7 +188,7 @@ class Store(Protocol):
     name: str  # for people: "SQLite at /home/me/.local/share/tgpu/tgpu.db"
     is_durable: bool  # what it has is there again when it is opened by another process
 
-    async def open(self) -> Loaded:
+    async def open(self) -> LoadedState:
         """Make or migrate the tables and load. Raises StoreUnavailable with the remedy."""
 
     async def commit(self, record: Record) -> int:

@@ -28,7 +28,7 @@ from tgpu.core.job import (
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -62,7 +62,7 @@ _detail = _compact(Detail, without=("name", "user"))
 _progress = _compact(Progress)
 _tenant = _compact(Tenant)
 _queue = _compact(TenantQueue)
-_usage = _compact(Usage)
+_usage = _compact(GpuTimeUsage)
 _gpu = _compact(Gpu)
 _node = _compact(Node)
 _array = _compact(Array)
@@ -79,7 +79,7 @@ class _Facts(msgspec.Struct, omit_defaults=True, gc=False):
     array: msgspec.Struct | None = None
 
 
-class Facts(msgspec.Struct, frozen=True):
+class StoredFacts(msgspec.Struct, frozen=True):
     """What `_Facts` decodes to: the core's own values."""
 
     priority: int
@@ -91,7 +91,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_FACTS: Final = msgspec.json.Decoder(Facts)
+_FACTS: Final = msgspec.json.Decoder(StoredFacts)
 _PROGRESS: Final = msgspec.json.Decoder(Progress)
 _DETAIL: Final = msgspec.json.Decoder(Detail)
 _TENANT: Final = msgspec.json.Decoder(Tenant)
@@ -163,7 +163,7 @@ def node_text(node: Node) -> str:
     return json_text(_node(compact)).replace('"gpus":[]', f'"gpus":{gpus}', 1)
 
 
-def usage_text(usage: Usage) -> str:
+def usage_text(usage: GpuTimeUsage) -> str:
     return json_text(_usage(usage))
 
 
@@ -198,7 +198,7 @@ class SharedValues:
     """
 
     def __init__(self) -> None:
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, StoredFacts] = {}
         self._requests: dict[Request, Request] = {}
         self._options: dict[Options, Options] = {NO_OPTIONS: NO_OPTIONS}
         self._queues: dict[str, str] = {DEFAULT_QUEUE: DEFAULT_QUEUE}
@@ -236,9 +236,9 @@ class SharedValues:
             detail = _share(self._details, text, _DETAIL.decode(text))
         return replace(detail, name=name, user=user) if name or user else detail
 
-    def _decode_facts(self, text: str) -> Facts:
+    def _decode_facts(self, text: str) -> StoredFacts:
         facts = _FACTS.decode(text)
-        shared = Facts(
+        shared = StoredFacts(
             facts.priority,
             _share(self._requests, facts.request, facts.request),
             _share(self._queues, facts.queue, facts.queue),

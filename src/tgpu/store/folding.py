@@ -61,7 +61,7 @@ WHERE this.number {among} GROUP BY this.number, other.state"""
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class StateTally:
     """The elements of one group that are in one state."""
 
     found: int  # the number by which the group was found
@@ -74,7 +74,7 @@ class Tally:
 
 @dataclass(slots=True)
 class _Group:
-    tallies: list[Tally] = field(default_factory=list)
+    tallies: list[StateTally] = field(default_factory=list)
 
     @property
     def first(self) -> int:
@@ -98,7 +98,7 @@ class _Group:
 class Folding:
     """One page. Told what was found and counted, it says which jobs to read, and makes the rows."""
 
-    def __init__(self, found: Iterable[int], tallies: Iterable[Tally], limit: int) -> None:
+    def __init__(self, found: Iterable[int], tallies: Iterable[StateTally], limit: int) -> None:
         groups: dict[int, _Group] = {}
         for tally in tallies:
             groups.setdefault(tally.found, _Group()).tallies.append(tally)

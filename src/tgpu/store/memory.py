@@ -30,7 +30,7 @@ from tgpu.core.job import NO_DETAIL
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import NO_USAGE, Usage, total
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage, total
 from tgpu.store import event_codec
 from tgpu.store.api import (
     AuditRow,
@@ -39,11 +39,11 @@ from tgpu.store.api import (
     FoldedJob,
     JobQuery,
     JournalRow,
-    Loaded,
+    LoadedState,
     Record,
     StoredJob,
 )
-from tgpu.store.folding import Folding, Tally
+from tgpu.store.folding import Folding, StateTally
 from tgpu.store.rows import day_of
 
 # A bound, so that a service left running for weeks does not grow for ever.
@@ -68,7 +68,7 @@ class MemoryStore:
         self._first: dict[JobId, StoredJob] = {}  # jobs that were changed since, as they came
         self._tenants: dict[TenantId, Tenant] = {}
         self._queues: dict[tuple[TenantId, str], TenantQueue] = {}
-        self._usage: dict[tuple[int, TenantId, str], Usage] = {}
+        self._usage: dict[tuple[int, TenantId, str], GpuTimeUsage] = {}
         self._nodes: dict[NodeId, Node] = {}
         self._environments: dict[str, dict[str, str]] = {}
         self._journal: deque[_Row] = deque(maxlen=journal_rows)
@@ -78,9 +78,9 @@ class MemoryStore:
         self._audit_seq = 0
         self._decision = 0  # of the last event
 
-    async def open(self) -> Loaded:
+    async def open(self) -> LoadedState:
         states = Counter(stored.progress.state for stored in self._jobs)
-        return Loaded(
+        return LoadedState(
             tenants=tuple(self._tenants[key] for key in sorted(self._tenants)),
             queues=tuple(self._queues[key] for key in sorted(self._queues)),
             nodes=tuple(self._nodes[key] for key in sorted(self._nodes)),
@@ -312,7 +312,7 @@ class MemoryStore:
         array = self._jobs[number - 1].job.array
         return None if array is None else array.array_id, self._submit_seqs[number - 1]
 
-    def _tallies(self, number: int) -> list[Tally]:
+    def _tallies(self, number: int) -> list[StateTally]:
         if self._jobs[number - 1].job.array is None:
             return []
         by_state: dict[JobState, list[StoredJob]] = {}
@@ -320,7 +320,7 @@ class MemoryStore:
             stored = self._jobs[each - 1]
             by_state.setdefault(stored.progress.state, []).append(stored)
         return [
-            Tally(
+            StateTally(
                 number,
                 state,
                 len(jobs),

@@ -24,7 +24,7 @@ from tgpu.store.api import (
     FoldedJob,
     JobQuery,
     JournalRow,
-    Loaded,
+    LoadedState,
     Record,
     StoreChanged,
     StoredJob,
@@ -33,7 +33,7 @@ from tgpu.store.api import (
 from tgpu.store.postgres_connect import Connection, Server, cut
 from tgpu.store.postgres_schema import migrate
 from tgpu.store.postgres_write import Fenced, OutcomeUnknown, write
-from tgpu.store.rows import Last, Rows, rows_of
+from tgpu.store.rows import FlatRows, Last, rows_of
 from tgpu.store.thread import CLOSE_SECONDS, OPEN_SECONDS, READ_SECONDS, StoreThread
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class PostgresStore:
         self._session = ""
         self._commits = 0
 
-    async def open(self) -> Loaded:
+    async def open(self) -> LoadedState:
         if self._write_thread is not None:
             raise StoreUnavailable(f"{self.name} is open already")
         self._is_closing = False
@@ -153,7 +153,7 @@ class PostgresStore:
         with self._translated(connection):
             self._server.take_lock(connection)
 
-    def _open(self) -> Loaded:
+    def _open(self) -> LoadedState:
         connection = self._writer
         assert connection is not None
         with self._translated(connection):
@@ -182,7 +182,7 @@ class PostgresStore:
             self._commits += 1
         return self._last.seq
 
-    def _write_or_settle(self, rows: Rows) -> None:
+    def _write_or_settle(self, rows: FlatRows) -> None:
         # A connection that was idle while the server restarted is found dead only now, and
         # deserves a second attempt; a new one does not.
         attempts = 1 if self._writer is None else 2
@@ -217,7 +217,7 @@ class PostgresStore:
         if row is None or row[0] != self._mark():
             raise self._fenced()
 
-    def _write(self, rows: Rows) -> None:
+    def _write(self, rows: FlatRows) -> None:
         connection = self._connected()
         try:
             with self._translated(connection):
@@ -362,12 +362,12 @@ class _Translated:
             raise (_Lost(str(sentence)) if is_lost else sentence) from error
 
 
-def _load(connection: Connection) -> Loaded:
+def _load(connection: Connection) -> LoadedState:
     # The collector would walk through a million new objects again and again, and find nothing.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return Loaded(
+        return LoadedState(
             tenants=postgres_read.tenants(connection),
             queues=postgres_read.queues(connection),
             nodes=postgres_read.nodes(connection),

@@ -6,7 +6,7 @@ from typing import cast
 from tgpu.core.lifecycle import JobState
 from tgpu.store import codec
 from tgpu.store.api import FoldedJob, JobQuery
-from tgpu.store.folding import TALLY, WALK, Folding, Tally
+from tgpu.store.folding import TALLY, WALK, Folding, StateTally
 from tgpu.store.postgres_connect import Connection
 from tgpu.store.postgres_read import conditions, numbered
 
@@ -17,7 +17,7 @@ def folded(connection: Connection, query: JobQuery, values: codec.SharedValues) 
         found += _walk(connection, query, state)
     rows = connection.execute(TALLY.format(among="= ANY(%s)").encode(), [found]).fetchall()
     tallies = (
-        Tally(found_by, JobState(state), count, first, last, ended_at)
+        StateTally(found_by, JobState(state), count, first, last, ended_at)
         for found_by, state, count, first, last, ended_at in cast(
             list[tuple[int, str, int, int, int, int | None]], rows
         )

@@ -9,7 +9,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob, decision_id
 from tgpu.store.folding import COUNT_FOLDED
@@ -51,7 +51,7 @@ def nodes(connection: Connection) -> tuple[Node, ...]:
     return tuple(codec.decode_node(text) for text in rows)
 
 
-def all_usage(connection: Connection) -> dict[tuple[TenantId, str], Usage]:
+def all_usage(connection: Connection) -> dict[tuple[TenantId, str], GpuTimeUsage]:
     rows = _rows(
         connection,
         "SELECT tenant_id, queue, sum(gpu_millis_ms)::bigint, sum(completed)::bigint,"
@@ -59,7 +59,7 @@ def all_usage(connection: Connection) -> dict[tuple[TenantId, str], Usage]:
         " FROM usage GROUP BY tenant_id, queue ORDER BY tenant_id, queue",
     )
     return {
-        (TenantId(str(tenant_id)), str(queue)): Usage(*cast(list[int], used))
+        (TenantId(str(tenant_id)), str(queue)): GpuTimeUsage(*cast(list[int], used))
         for tenant_id, queue, *used in rows
     }
 
@@ -274,7 +274,7 @@ def usage(connection: Connection, since_day: int, tenant_id: TenantId | None) ->
         [since_day, tenant, tenant],
     )
     return [
-        DailyUsage(day, TenantId(tenant_id), queue, Usage(*used))
+        DailyUsage(day, TenantId(tenant_id), queue, GpuTimeUsage(*used))
         for day, tenant_id, queue, *used in cast(
             list[tuple[int, str, str, int, int, int, int]], rows
         )

@@ -11,7 +11,7 @@ from tgpu.store.postgres_schema import SCRIPTS, migrate, schema_version
 from tgpu.store.postgres_text import from_values, to_values
 from tgpu.store.rows import Value
 from tgpu.store.schema import migrations
-from tgpu.store.tables import Table
+from tgpu.store.tables import StoreTable
 
 _BATCH_ROWS = 5_000
 
@@ -53,7 +53,7 @@ class PostgresTables:
         with self._translated():
             migrate(self._connection, self._server)
 
-    def count(self, table: Table) -> int:
+    def count(self, table: StoreTable) -> int:
         return self._number(f"SELECT count(*) FROM {table.name}")
 
     def size_bytes(self) -> int:
@@ -63,7 +63,7 @@ class PostgresTables:
             " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
         )
 
-    def rows(self, table: Table) -> Iterator[list[tuple[Value, ...]]]:
+    def rows(self, table: StoreTable) -> Iterator[list[tuple[Value, ...]]]:
         """All rows in batches, in the order of the key."""
         sql = f"SELECT {table.column_list} FROM {table.name} ORDER BY {table.key_list}"
         with (
@@ -79,7 +79,7 @@ class PostgresTables:
         with self._translated():
             self._connection.execute("BEGIN")
 
-    def add(self, table: Table, batches: Iterable[list[tuple[Value, ...]]]) -> None:
+    def add(self, table: StoreTable, batches: Iterable[list[tuple[Value, ...]]]) -> None:
         sql = f"COPY {table.name} ({table.column_list}) FROM STDIN"
         with (
             self._translated(),
@@ -90,7 +90,7 @@ class PostgresTables:
                 for row in batch:
                     copy.write_row(to_values(row))
 
-    def update(self, table: Table, rows: list[tuple[Value, ...]]) -> None:
+    def update(self, table: StoreTable, rows: list[tuple[Value, ...]]) -> None:
         """Whole rows in the place of those with the same key."""
         names = ", ".join(f'"{column}" = %s' for column in table.columns)
         key = " AND ".join(f'"{column}" = %s' for column in table.key)

@@ -21,7 +21,7 @@ from tgpu.store.rows import (
     JOB_COLUMNS,
     JOURNAL_COLUMNS,
     USAGE_COLUMNS,
-    Rows,
+    FlatRows,
     Value,
     usage_values,
 )
@@ -99,7 +99,7 @@ class OutcomeUnknown(Exception):
     """The connection was lost while the server committed. It may have, or not."""
 
 
-def write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None:
+def write(connection: Connection, rows: FlatRows, mark: str, next_mark: str) -> None:
     """All of it, durably, or nothing.
 
     `mark` is what the last commit left in `meta`, `next_mark` what this one leaves: whoever finds
@@ -125,7 +125,7 @@ def write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None
         raise
 
 
-def _write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> None:
+def _write(connection: Connection, rows: FlatRows, mark: str, next_mark: str) -> None:
     tables = (
         (_INSERT_JOURNAL, _COPY_JOURNAL, JOURNAL_COLUMNS, rows.journal),
         (_INSERT_JOBS, _COPY_JOBS, JOB_COLUMNS, rows.jobs),
@@ -156,7 +156,7 @@ def _write(connection: Connection, rows: Rows, mark: str, next_mark: str) -> Non
 
 
 def _change(
-    connection: Connection, rows: Rows
+    connection: Connection, rows: FlatRows
 ) -> tuple[tuple[Cursor | None, Collection[JobId]], ...]:
     """What was done to which jobs: as many rows as jobs, or some of them are over."""
     if rows.aged_ms:
@@ -169,7 +169,7 @@ def _change(
     return (changed, rows.changes.keys()), (moved, rows.moves.keys())
 
 
-def _set_the_rest(connection: Connection, rows: Rows) -> None:
+def _set_the_rest(connection: Connection, rows: FlatRows) -> None:
     _insert_rows(connection, _SET_TENANTS, ("tenant_id", "data"), _flat(rows.tenants.items()))
     _insert_rows(connection, _SET_NODES, ("node_id", "data"), _flat(rows.nodes.items()))
     used = (usage_values(key, usage) for key, usage in rows.usage.items())
@@ -222,7 +222,7 @@ def _split(values: list[Value], columns: tuple[str, ...]) -> Iterable[tuple[Valu
     return zip(*[each] * len(columns), strict=True)
 
 
-def _first_known(connection: Connection, rows: Rows) -> str | None:
+def _first_known(connection: Connection, rows: FlatRows) -> str | None:
     """The first id of the batch that is there already, or is in the batch twice."""
     job_ids = [str(value) for value in to_values(rows.jobs[1 :: len(JOB_COLUMNS)])]
     found = connection.execute("SELECT job_id FROM jobs WHERE job_id = ANY(%s)", (job_ids,))

@@ -28,7 +28,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import NO_DETAIL, Detail, Job
 from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
-from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import Record
 
@@ -90,7 +90,7 @@ class Last:
 
 
 @dataclass(slots=True)
-class Rows:
+class FlatRows:
     """Flat: one list of values for many rows, which is how a many-row statement binds them.
 
     Where a later row replaces an earlier one there is a dictionary instead: a statement of many
@@ -108,7 +108,7 @@ class Rows:
     names: dict[JobId, tuple[JobId, str]] = field(default_factory=dict)  # … and their new names
     tenants: dict[TenantId, str] = field(default_factory=dict)
     queues: dict[tuple[str, str], str | None] = field(default_factory=dict)  # None deletes
-    usage: dict[tuple[int, TenantId, str], Usage] = field(default_factory=dict)
+    usage: dict[tuple[int, TenantId, str], GpuTimeUsage] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     environments: list[Value] = field(default_factory=list)
     documents: dict[tuple[str, str], bytes | None] = field(default_factory=dict)  # None deletes
@@ -124,9 +124,9 @@ def day_of(at: int) -> int:
     return at // _DAY_MS
 
 
-def rows_of(record: Record, last: Last) -> Rows:
+def rows_of(record: Record, last: Last) -> FlatRows:
     """The rows of a record that comes after these last numbers."""
-    rows = Rows(last.seq, last.number, documents=dict(record.documents))
+    rows = FlatRows(last.seq, last.number, documents=dict(record.documents))
     for env_id, environment in record.environments.items():
         rows.environments += (env_id, codec.environment_text(environment))
     for event, decision in record.decided():
@@ -147,7 +147,7 @@ def rows_of(record: Record, last: Last) -> Rows:
     return rows
 
 
-def _add_setting(rows: Rows, event: event_codec.Setting) -> None:
+def _add_setting(rows: FlatRows, event: event_codec.Setting) -> None:
     match event:
         case TenantSet(_, tenant):
             rows.tenants[tenant.tenant_id] = codec.tenant_text(tenant)
@@ -175,7 +175,7 @@ def _add_setting(rows: Rows, event: event_codec.Setting) -> None:
             assert_never(event)
 
 
-def _add_audit(rows: Rows, record: Record, seq: int) -> None:
+def _add_audit(rows: FlatRows, record: Record, seq: int) -> None:
     for number, row in enumerate(record.audit, seq + 1):
         rows.audit += (
             number,
@@ -192,11 +192,11 @@ def _add_audit(rows: Rows, record: Record, seq: int) -> None:
         )
 
 
-def usage_values(key: tuple[int, TenantId, str], usage: Usage) -> tuple[Value, ...]:
+def usage_values(key: tuple[int, TenantId, str], usage: GpuTimeUsage) -> tuple[Value, ...]:
     return (*key, usage.gpu_millis_ms, usage.completed, usage.failed, usage.cancelled)
 
 
-def _add_move(rows: Rows, event: JobMoved) -> None:
+def _add_move(rows: FlatRows, event: JobMoved) -> None:
     progress = event.progress
     text = codec.progress_text(progress)
     job_id = event.job_id
@@ -207,7 +207,7 @@ def _add_move(rows: Rows, event: JobMoved) -> None:
     rows.journal += (rows.seq, event.at, "job_moved", job_id, event_codec.moved_text(event, text))
 
 
-def _add_change(rows: Rows, event: JobChanged) -> None:
+def _add_change(rows: FlatRows, event: JobChanged) -> None:
     job_id, facts = event.job.job_id, codec.facts_text(event.job)
     rows.changes[job_id] = (job_id, facts)
     if event.name is not None:
@@ -216,7 +216,7 @@ def _add_change(rows: Rows, event: JobChanged) -> None:
     rows.journal += (rows.seq, event.at, "job_changed", job_id, payload)
 
 
-def _add_jobs(rows: Rows, event: JobsSubmitted, details: Mapping[JobId, Detail]) -> None:
+def _add_jobs(rows: FlatRows, event: JobsSubmitted, details: Mapping[JobId, Detail]) -> None:
     held = event.held
     texts: list[str] = []
     facts_of = _FactsTexts()

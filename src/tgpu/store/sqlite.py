@@ -18,7 +18,7 @@ from tgpu.store.api import (
     FoldedJob,
     JobQuery,
     JournalRow,
-    Loaded,
+    LoadedState,
     Record,
     StoredJob,
     StoreUnavailable,
@@ -66,7 +66,7 @@ class SqliteStore:
         # Gains some room where the disk is full; called in the writing thread.
         self.make_room: Callable[[], bool] = lambda: False
 
-    async def open(self) -> Loaded:
+    async def open(self) -> LoadedState:
         if self._writer is not None:
             raise StoreUnavailable(f"the database {self.path} is open already")
         self._write_thread = StoreThread("store-write", self.name)
@@ -138,7 +138,7 @@ class SqliteStore:
 
     # -- in the threads ----------------------------------------------------------------------
 
-    def _open(self) -> Loaded:
+    def _open(self) -> LoadedState:
         try:
             return self._open_once()
         except (sqlite3.Error, StoreUnavailable) as error:
@@ -148,7 +148,7 @@ class SqliteStore:
             self._close_writer()
             return self._open_once()
 
-    def _open_once(self) -> Loaded:
+    def _open_once(self) -> LoadedState:
         check_sqlite()
         prepare(self.path)
         self._lock = take_lock(self.path)
@@ -162,12 +162,12 @@ class SqliteStore:
         self._last = Last(loaded.last_seq, loaded.last_number, audit)
         return loaded
 
-    def _load(self, connection: sqlite3.Connection) -> Loaded:
+    def _load(self, connection: sqlite3.Connection) -> LoadedState:
         # The collector would walk through a million new objects again and again, and find nothing.
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return Loaded(
+            return LoadedState(
                 tenants=sqlite_read.tenants(connection),
                 queues=sqlite_read.queues(connection),
                 nodes=sqlite_read.nodes(connection),

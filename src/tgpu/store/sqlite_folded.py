@@ -9,7 +9,7 @@ import msgspec
 from tgpu.core.lifecycle import JobState
 from tgpu.store import codec
 from tgpu.store.api import FoldedJob, JobQuery
-from tgpu.store.folding import TALLY, WALK, Folding, Tally
+from tgpu.store.folding import TALLY, WALK, Folding, StateTally
 from tgpu.store.sqlite_read import conditions, numbered
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -29,7 +29,7 @@ def folded(
         f" FROM ({TALLY.format(among=among)})",
         [_ENCODER.encode(found).decode()],
     ).fetchone()[0]
-    page = Folding(found, (Tally(*row) for row in _TALLIES.decode(tallies)), query.limit)
+    page = Folding(found, (StateTally(*row) for row in _TALLIES.decode(tallies)), query.limit)
     return page.rows(numbered(connection, page.numbers(), values))
 
 

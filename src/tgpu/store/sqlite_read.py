@@ -18,7 +18,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import TERMINAL, JobState, Progress
 from tgpu.core.node import Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import (
     AuditRow,
@@ -69,12 +69,12 @@ def queues(connection: sqlite3.Connection) -> tuple[TenantQueue, ...]:
     return tuple(codec.decode_queue(data) for (data,) in rows)
 
 
-def all_usage(connection: sqlite3.Connection) -> dict[tuple[TenantId, str], Usage]:
+def all_usage(connection: sqlite3.Connection) -> dict[tuple[TenantId, str], GpuTimeUsage]:
     rows = connection.execute(
         "SELECT tenant_id, queue, sum(gpu_millis_ms), sum(completed), sum(failed), sum(cancelled)"
         " FROM usage GROUP BY tenant_id, queue ORDER BY tenant_id, queue"
     )
-    return {(TenantId(tenant_id), queue): Usage(*used) for tenant_id, queue, *used in rows}
+    return {(TenantId(tenant_id), queue): GpuTimeUsage(*used) for tenant_id, queue, *used in rows}
 
 
 def nodes(connection: sqlite3.Connection) -> tuple[Node, ...]:
@@ -295,7 +295,7 @@ def usage(
         [since_day, tenant_id],
     )
     return [
-        DailyUsage(day, tenant, queue, Usage(*used))
+        DailyUsage(day, tenant, queue, GpuTimeUsage(*used))
         for day, tenant, queue, *used in sorted(_USAGES.decode(rows))
     ]
 

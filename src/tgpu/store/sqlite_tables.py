@@ -9,7 +9,7 @@ from tgpu.store.api import StoreUnavailable
 from tgpu.store.rows import Value
 from tgpu.store.schema import migrate, migrations, schema_version
 from tgpu.store.sqlite_file import check_sqlite, connect, prepare, take_lock, unavailable
-from tgpu.store.tables import Table
+from tgpu.store.tables import StoreTable
 
 _BATCH_ROWS = 5_000
 
@@ -65,14 +65,14 @@ class SqliteTables:
         except sqlite3.Error as error:
             raise unavailable(self._path, error) from error
 
-    def count(self, table: Table) -> int:
+    def count(self, table: StoreTable) -> int:
         return int(self._execute(f"SELECT count(*) FROM {table.name}").fetchone()[0])
 
     def size_bytes(self) -> int:
         files = (self._path, self._path.with_name(self._path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def rows(self, table: Table) -> Iterator[list[tuple[Value, ...]]]:
+    def rows(self, table: StoreTable) -> Iterator[list[tuple[Value, ...]]]:
         """All rows in batches, in the order of the key."""
         sql = f"SELECT {table.column_list} FROM {table.name} ORDER BY {table.key_list}"
         cursor = self._execute(sql)
@@ -82,7 +82,7 @@ class SqliteTables:
     def begin(self) -> None:
         self._execute("BEGIN IMMEDIATE")
 
-    def add(self, table: Table, batches: Iterable[list[tuple[Value, ...]]]) -> None:
+    def add(self, table: StoreTable, batches: Iterable[list[tuple[Value, ...]]]) -> None:
         marks = ", ".join("?" * len(table.columns))
         sql = f"INSERT INTO {table.name} ({table.column_list}) VALUES ({marks})"
         try:
@@ -91,7 +91,7 @@ class SqliteTables:
         except sqlite3.Error as error:
             raise unavailable(self._path, error) from error
 
-    def update(self, table: Table, rows: list[tuple[Value, ...]]) -> None:
+    def update(self, table: StoreTable, rows: list[tuple[Value, ...]]) -> None:
         """Whole rows in the place of those with the same key."""
         names = ", ".join(f'"{column}" = ?' for column in table.columns)
         key = " AND ".join(f'"{column}" = ?' for column in table.key)

@@ -18,7 +18,7 @@ from tgpu.store.rows import (
     JOB_COLUMNS,
     JOURNAL_COLUMNS,
     USAGE_COLUMNS,
-    Rows,
+    FlatRows,
     Value,
     usage_values,
 )
@@ -62,7 +62,7 @@ _DELETE_DOCUMENTS: Final = f"DELETE FROM documents WHERE (kind, name) IN (VALUES
 _INSERT_AUDIT: Final = f"INSERT INTO audit ({', '.join(AUDIT_COLUMNS)}) VALUES {_ROWS}"
 
 
-def write(connection: sqlite3.Connection, rows: Rows) -> None:
+def write(connection: sqlite3.Connection, rows: FlatRows) -> None:
     """All of it, durably, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -95,7 +95,7 @@ def _commit(connection: sqlite3.Connection) -> None:
         ) from error
 
 
-def _set_the_rest(connection: sqlite3.Connection, rows: Rows) -> None:
+def _set_the_rest(connection: sqlite3.Connection, rows: FlatRows) -> None:
     _execute(connection, _SET_TENANTS, 2, _flat(rows.tenants.items()))
     _set_or_delete(connection, _SET_QUEUES, _DELETE_QUEUES, rows.queues)
     used = (usage_values(key, usage) for key, usage in rows.usage.items())
@@ -120,7 +120,7 @@ def _flat(rows: Iterable[tuple[Value, ...]]) -> list[Value]:
     return list(chain.from_iterable(rows))
 
 
-def _insert_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
+def _insert_jobs(connection: sqlite3.Connection, rows: FlatRows) -> None:
     try:
         _execute(connection, _INSERT_JOBS, len(JOB_COLUMNS), rows.jobs)
     except sqlite3.IntegrityError as error:
@@ -130,7 +130,7 @@ def _insert_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
         raise Duplicate(taken) from error
 
 
-def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
+def _first_known(connection: sqlite3.Connection, rows: FlatRows) -> str | None:
     """The first id of the batch that is there already, or is in the batch twice."""
     connection.execute("ROLLBACK")
     seen: set[Value] = set()
@@ -142,13 +142,13 @@ def _first_known(connection: sqlite3.Connection, rows: Rows) -> str | None:
     return None
 
 
-def _change_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
+def _change_jobs(connection: sqlite3.Connection, rows: FlatRows) -> None:
     if _execute(connection, _CHANGE_JOBS, 2, _flat(rows.changes.values())) != len(rows.changes):
         _refuse_moves(connection, rows.changes)
     _execute(connection, _NAME_JOBS, 2, _flat(rows.names.values()))
 
 
-def _move_jobs(connection: sqlite3.Connection, rows: Rows) -> None:
+def _move_jobs(connection: sqlite3.Connection, rows: FlatRows) -> None:
     if _execute(connection, _MOVE_JOBS, 4, _flat(rows.moves.values())) != len(rows.moves):
         _refuse_moves(connection, rows.moves)
 

@@ -23,7 +23,7 @@ BYTES: Final = frozenset({"body"})
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StoreTable:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -44,13 +44,13 @@ def quoted(columns: tuple[str, ...]) -> str:
 
 # In an order in which they can be filled. `meta` is not among them: it is about the database.
 TABLES: Final = (
-    Table("tenants", ("tenant_id", "data"), ("tenant_id",)),
-    Table("queues", ("tenant_id", "name", "data"), ("tenant_id", "name")),
-    Table("nodes", ("node_id", "data"), ("node_id",)),
-    Table("environments", ("env_id", "data"), ("env_id",)),
-    Table("journal", JOURNAL_COLUMNS, ("seq",)),
-    Table("jobs", (*JOB_COLUMNS, "ended_at"), ("number",)),
-    Table("usage", USAGE_COLUMNS, USAGE_COLUMNS[:3]),
-    Table("documents", ("kind", "name", "body"), ("kind", "name")),
-    Table("audit", AUDIT_COLUMNS, ("seq",)),
+    StoreTable("tenants", ("tenant_id", "data"), ("tenant_id",)),
+    StoreTable("queues", ("tenant_id", "name", "data"), ("tenant_id", "name")),
+    StoreTable("nodes", ("node_id", "data"), ("node_id",)),
+    StoreTable("environments", ("env_id", "data"), ("env_id",)),
+    StoreTable("journal", JOURNAL_COLUMNS, ("seq",)),
+    StoreTable("jobs", (*JOB_COLUMNS, "ended_at"), ("number",)),
+    StoreTable("usage", USAGE_COLUMNS, USAGE_COLUMNS[:3]),
+    StoreTable("documents", ("kind", "name", "body"), ("kind", "name")),
+    StoreTable("audit", AUDIT_COLUMNS, ("seq",)),
 )

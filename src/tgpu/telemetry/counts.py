@@ -41,7 +41,7 @@ _SAME_STATE: Final = frozenset(
 )
 
 
-class Tally:
+class HistogramTally:
     """A histogram: how many values up to each bound, and their sum."""
 
     __slots__ = ("_bounds", "_counts", "count", "sum")
@@ -84,13 +84,13 @@ class Counts(Observer):
         self.estimated: Counter[str] = Counter(
             dict.fromkeys(WITHIN, 0)
         )  # starts, by what they kept
-        self.estimate_errors = Tally(LONG)
-        self.waits = Tally(LONG)
-        self.waits_of: dict[TenantId, Tally] = {}
-        self.runs = {state: Tally(LONG) for state in JobState if state in TERMINAL}
-        self.cycles = Tally(QUICK)
+        self.estimate_errors = HistogramTally(LONG)
+        self.waits = HistogramTally(LONG)
+        self.waits_of: dict[TenantId, HistogramTally] = {}
+        self.runs = {state: HistogramTally(LONG) for state in JobState if state in TERMINAL}
+        self.cycles = HistogramTally(QUICK)
         self.starts = 0
-        self.commits = Tally(QUICK)
+        self.commits = HistogramTally(QUICK)
         self.events = 0
         self.commit_failures = 0
         self.clock_steps = 0  # the wall clock was set
@@ -173,5 +173,5 @@ class Counts(Observer):
         tenant_id = entry.job.tenant_id
         tally = self.waits_of.get(tenant_id)
         if tally is None:
-            tally = self.waits_of[tenant_id] = Tally(())
+            tally = self.waits_of[tenant_id] = HistogramTally(())
         tally.add(waited)

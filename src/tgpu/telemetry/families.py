@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from tgpu.telemetry.counts import Tally
+from tgpu.telemetry.counts import HistogramTally
 
 PREFIX = "gpu_scheduler_"
 
@@ -31,7 +31,7 @@ def counter(
 
 
 def histogram(
-    name: str, help_text: str, values: Mapping[Labels, Tally], labels: Labels = ()
+    name: str, help_text: str, values: Mapping[Labels, HistogramTally], labels: Labels = ()
 ) -> HistogramMetricFamily:
     family = HistogramMetricFamily(PREFIX + name, help_text, labels=labels)
     for key, tally in values.items():

@@ -16,9 +16,9 @@ from tgpu.engines.api import (
     Engine,
     EngineUnavailable,
     Launch,
-    Notice,
     Observation,
     Phase,
+    PreemptionNotice,
 )
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.fake_cluster import FakeCluster
@@ -233,7 +233,7 @@ async def test_one_that_is_preempted_ends_as_stopped_too(world: World) -> None:
     await world.engine.open()
     await world.engine.launch([world.a_launch("a")])
     await _running(world.engine, "a")
-    await world.engine.stop([AttemptKey("a", 1)], Notice(signal.SIGUSR1, 10))
+    await world.engine.stop([AttemptKey("a", 1)], PreemptionNotice(signal.SIGUSR1, 10))
     end = await _end(world.engine, "a")
     assert (end.phase, end.cause) == (Phase.EXITED, "stopped")
 
@@ -244,7 +244,7 @@ async def test_one_that_ended_by_itself_does_not_become_a_stopped_one(world: Wor
     await _running(world.engine, "a")
     world.end("a", 0)
     end = await _end(world.engine, "a")
-    await world.engine.stop([AttemptKey("a", 1)], Notice(signal.SIGUSR1, 10))
+    await world.engine.stop([AttemptKey("a", 1)], PreemptionNotice(signal.SIGUSR1, 10))
     assert (end.cause, await world.engine.observe()) == (None, [end])
 
 

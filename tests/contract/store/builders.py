@@ -26,7 +26,7 @@ from tgpu.core.lifecycle import (
 )
 from tgpu.core.node import Gpu, Node, Placement, Share
 from tgpu.core.tenant import Tenant, TenantQueue, Tier
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.store.api import AuditRow, Record
 
 ONE_GPU = Request(1000, "A100")
@@ -188,7 +188,7 @@ queues = st.builds(
     enabled=st.booleans(),
     created_at=instants,
 )
-usages = st.builds(Usage, amounts, amounts, amounts, amounts)
+usages = st.builds(GpuTimeUsage, amounts, amounts, amounts, amounts)
 audit_rows = st.builds(
     AuditRow,
     at=instants,

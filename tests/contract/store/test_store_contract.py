@@ -46,7 +46,7 @@ from tgpu.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
 from tgpu.core.node import Gpu, Node
 from tgpu.core.request_profile import RequestProfile, RequestShape
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,
@@ -54,7 +54,7 @@ from tgpu.store.api import (
     DecisionId,
     FoldedJob,
     JobQuery,
-    Loaded,
+    LoadedState,
     Record,
     Store,
 )
@@ -98,7 +98,7 @@ async def opened(store: Store) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def reopened(store: Store) -> Loaded:
+async def reopened(store: Store) -> LoadedState:
     await store.close()
     return await store.open()
 
@@ -123,7 +123,7 @@ async def test_a_new_store_is_empty(make_store: MakeStore) -> None:
     loaded = await store.open()
     await store.close()
     over = {JobState.COMPLETED: 0, JobState.FAILED: 0, JobState.CANCELLED: 0}
-    assert loaded == Loaded((), (), (), {}, (), over, 0, 0)
+    assert loaded == LoadedState((), (), (), {}, (), over, 0, 0)
 
 
 async def test_the_name_is_for_people(store: Store) -> None:
@@ -286,7 +286,7 @@ async def test_a_job_that_is_over_cannot_be_changed(make_store: MakeStore) -> No
 @ROUND_TRIP
 @given(tenant=builders.tenants, queue=builders.queues, node=builders.nodes, usage=builders.usages)
 def test_any_tenant_queue_node_and_usage_come_back_as_they_were(
-    make_store: MakeStore, tenant: Tenant, queue: TenantQueue, node: Node, usage: Usage
+    make_store: MakeStore, tenant: Tenant, queue: TenantQueue, node: Node, usage: GpuTimeUsage
 ) -> None:
     async def go() -> None:
         async with opened(make_store()) as store:
@@ -427,17 +427,17 @@ async def test_of_a_queue_set_and_removed_in_one_commit_the_last_word_counts(sto
 async def used(store: Store) -> Store:
     """t1/default on days 0 and 2, t1/night and t2/default on day 2; in two commits."""
     events = [
-        UsageAdded(5, T1, "default", Usage(10, completed=1)),
-        UsageAdded(2 * DAY_MS, T1, "default", Usage(1000, 1, 2, 3)),
-        UsageAdded(3 * DAY_MS - 1, T1, "default", Usage(1, 1, 1, 1)),
-        UsageAdded(2 * DAY_MS, T2, "default", Usage(7)),
+        UsageAdded(5, T1, "default", GpuTimeUsage(10, completed=1)),
+        UsageAdded(2 * DAY_MS, T1, "default", GpuTimeUsage(1000, 1, 2, 3)),
+        UsageAdded(3 * DAY_MS - 1, T1, "default", GpuTimeUsage(1, 1, 1, 1)),
+        UsageAdded(2 * DAY_MS, T2, "default", GpuTimeUsage(7)),
     ]
     await store.commit(Record(events))
     await store.commit(
         Record(
             [
-                UsageAdded(2 * DAY_MS + 9, T1, "default", Usage(100)),
-                UsageAdded(2 * DAY_MS, T1, "night", Usage(failed=1)),
+                UsageAdded(2 * DAY_MS + 9, T1, "default", GpuTimeUsage(100)),
+                UsageAdded(2 * DAY_MS, T1, "night", GpuTimeUsage(failed=1)),
             ]
         )
     )
@@ -446,24 +446,24 @@ async def used(store: Store) -> Store:
 
 async def test_usage_is_summed_by_day(used: Store) -> None:
     assert await used.usage(0) == [
-        DailyUsage(0, T1, "default", Usage(10, completed=1)),
-        DailyUsage(2, T1, "default", Usage(1101, 2, 3, 4)),
-        DailyUsage(2, T1, "night", Usage(failed=1)),
-        DailyUsage(2, T2, "default", Usage(7)),
+        DailyUsage(0, T1, "default", GpuTimeUsage(10, completed=1)),
+        DailyUsage(2, T1, "default", GpuTimeUsage(1101, 2, 3, 4)),
+        DailyUsage(2, T1, "night", GpuTimeUsage(failed=1)),
+        DailyUsage(2, T2, "default", GpuTimeUsage(7)),
     ]
 
 
 async def test_usage_is_read_from_a_day_on_and_of_one_tenant(used: Store) -> None:
     assert [row.day for row in await used.usage(1)] == [2, 2, 2]
-    assert await used.usage(1, T2) == [DailyUsage(2, T2, "default", Usage(7))]
+    assert await used.usage(1, T2) == [DailyUsage(2, T2, "default", GpuTimeUsage(7))]
     assert await used.usage(3) == []
 
 
 async def test_usage_of_all_time_is_loaded(used: Store) -> None:
     assert (await reopened(used)).usage == {
-        (T1, "default"): Usage(1111, 3, 3, 4),
-        (T1, "night"): Usage(failed=1),
-        (T2, "default"): Usage(7),
+        (T1, "default"): GpuTimeUsage(1111, 3, 3, 4),
+        (T1, "night"): GpuTimeUsage(failed=1),
+        (T2, "default"): GpuTimeUsage(7),
     }
 
 

@@ -35,7 +35,7 @@ async def test_those_who_look_cost_no_driver_calls() -> None:
             answers = await asyncio.gather(*asked)
             assert {answer.status_code for answer in answers} == {200}
             assert provider.rounds == interval
-            await api.box.service.lookout.look()
+            await api.box.service.gpu_monitor.look()
 
 
 async def test_looks_at_the_same_time_are_one_round() -> None:

@@ -24,7 +24,7 @@ async def gpus(api: Api) -> list[dict[str, Any]]:
 
 async def test_gpus_say_who_has_them_and_how_they_feel(api: Api) -> None:
     api.box.gpus.set(1, temperature_c=77, memory_used_mib=5, processes=[GpuProcess(1, 5)])
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     job_id = (await api.post("/api/v1/jobs", json={"command": ["t"]})).json()["job_id"]
     half = (await api.post("/api/v1/jobs", json={"gpu_count": 0.5})).json()["job_id"]
     await api.box.run(job_id)
@@ -76,7 +76,7 @@ async def test_unknown_gpus_are_named_with_those_there_are(api: Api) -> None:
 
 async def test_a_lost_gpu_is_shown_and_the_service_is_degraded(api: Api) -> None:
     api.box.gpus.set(0, lost=True)
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     assert (await gpus(api))[0]["status"] == "problem"
     health = (await api.get("/api/v1/health")).json()
     assert health["status"] == "degraded"

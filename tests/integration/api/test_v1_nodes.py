@@ -136,7 +136,7 @@ async def test_what_is_no_gpu_is_refused_with_what_one_looks_like(api: Api, word
 
 async def test_the_health_of_a_gpu_elsewhere_is_its_own(api: Api) -> None:
     api.box.gpus_of["b"].set(0, lost=True)
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     found = await gpus_of(api)
     assert [name for name, gpu in found.items() if gpu["status"] == "problem"] == ["b/0"]
     health = await get(api, "/api/v1/health")
@@ -152,12 +152,12 @@ async def test_an_error_of_a_gpu_is_remembered_for_its_own_node() -> None:
     store = MemoryStore()
     async with a_box(store=store, gpus="sim:1xA100", nodes={"b": "sim:1xA100"}) as box:
         box.gpus_of["b"].set(0, xids=[79])
-        await box.service.lookout.look()
+        await box.service.gpu_monitor.look()
         nodes = box.service.state.ledger.nodes
         assert nodes[NodeId("b")].node.gpus[0].problem
         assert nodes[NodeId("local")].node.gpus[0].problem is None
     async with a_box(store=store, gpus="sim:1xA100", nodes={"b": "sim:1xA100"}) as box:
-        known = {h.node_id: h._health for h in box.service.lookout.known_hardware()}
+        known = {h.node_id: h._health for h in box.service.gpu_monitor.known_hardware()}
         assert (len(known[NodeId("local")]), len(known[NodeId("b")])) == (0, 1)
 
 
@@ -165,7 +165,7 @@ async def test_a_job_that_failed_on_another_node_is_told_of_the_error_there(api:
     job = await post(api, JOBS, command=["t"], allowed_gpus=["b/1"])
     key = await api.box.run(job["job_id"])
     api.box.gpus_of["b"].set(1, xids=[79])
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     api.box.engine.finish(key, exit_code=1)
     await api.box.service.wait_until_over(job["job_id"], 10)
     cause = (await get(api, f"{JOBS}/{job['job_id']}"))["cause"]
@@ -174,7 +174,7 @@ async def test_a_job_that_failed_on_another_node_is_told_of_the_error_there(api:
 
 async def test_how_gpus_elsewhere_feel_is_measured(api: Api) -> None:
     api.box.gpus_of["b"].set(1, temperature_c=71, utilisation_percent=60)
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     found = await gpus_of(api)
     assert (found["b/1"]["temperature_c"], found["b/1"]["utilisation_percent"]) == (71, 60)
     assert found["local/1"]["temperature_c"] != 71
@@ -193,7 +193,7 @@ async def test_a_process_number_elsewhere_is_not_looked_up_here(api: Api) -> Non
     from tgpu.devices.api import GpuProcess
 
     api.box.gpus_of["b"].set(0, processes=[GpuProcess(os.getpid(), 100)])
-    await api.box.service.lookout.look()
+    await api.box.service.gpu_monitor.look()
     (process,) = (await gpus_of(api))["b/0"]["processes"]
     assert (process["pid"], process["user"], process["job_id"]) == (os.getpid(), None, None)
 
@@ -333,7 +333,7 @@ async def test_a_gang_is_idle_only_if_it_does_nothing_on_all_its_nodes() -> None
             box.gpus_of["local"].set(0, utilisation_percent=local)
             box.gpus_of["b"].set(0, utilisation_percent=b)
             await box.tick(at)
-            await box.service.lookout.look()
+            await box.service.gpu_monitor.look()
             return (await box.service.job(job["job_id"])).progress.cause
 
         assert await noted(1, 0, 90) is None

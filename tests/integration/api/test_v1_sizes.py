@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.integration.api.http import an_api, error_of
 from tests.unit.service.eventually import eventually
 from tgpu.service.jobs_file import JobsFileSettings
-from tgpu.service.peaks import ModelPeaks, Run
+from tgpu.service.memory_history import ModelPeaks, ModelRun
 
 
 async def test_a_size_is_answered_with_its_arithmetic() -> None:
@@ -20,8 +20,8 @@ async def test_a_size_is_answered_with_its_arithmetic() -> None:
 
 async def test_past_runs_stand_beside_it_newest_first() -> None:
     async with an_api(gpus="sim:4xA100", leases=True) as api:
-        peaks = ModelPeaks((Run("1", 30_000), Run("2", 40_000)), 2)
-        api.box.service.lookout.peaks._models["m-7b"] = peaks
+        peaks = ModelPeaks((ModelRun("1", 30_000), ModelRun("2", 40_000)), 2)
+        api.box.service.gpu_monitor.memory_history._models["m-7b"] = peaks
         answer = (await api.get("/api/v1/sizes", params={"model": "M-7B"})).json()
         assert answer["learned"]["gpu_count"] == 0.54
         assert (answer["runs"], answer["peak_memory_mb"]) == (2, 40_000)

@@ -61,7 +61,7 @@ async def test_how_long_jobs_ran_is_the_mean_and_the_median(api: Api) -> None:
 async def test_how_busy_gpus_were_is_the_mean_and_the_peak(api: Api) -> None:
     for percent in (20, 60):
         api.box.gpus.set(1, utilisation_percent=percent)
-        await api.box.service.lookout.look()
+        await api.box.service.gpu_monitor.look()
     await api.post("/api/v1/gpus/1/pause", json={"reason": "fans"})
     idle, busy = (await metrics(api))["gpus"]
     assert (idle["peak_percent"], idle["paused"]) == (0, None)

@@ -12,7 +12,7 @@ import jwt
 from tests.unit.service.world import Box, a_box
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
-from tgpu.api.auth.gate import Gate
+from tgpu.api.auth.gate import AuthGate
 from tgpu.api.auth.tokens import TokenRules, Tokens
 from tgpu.api.limits import BodyLimits, TokenBuckets
 from tgpu.api.rest.app import make_app
@@ -64,7 +64,7 @@ class Door(httpx.AsyncClient):
         self.app.state.authenticator = Authenticator(
             lambda: box.service, doors or DoorRules(os.geteuid(), enabled=enabled), tokens
         )
-        self.gate = Gate(self.app, self.app.state.authenticator, **limits)
+        self.gate = AuthGate(self.app, self.app.state.authenticator, **limits)
         self.origin = origin or (UNSEEN if enabled else OWNER)
         transport = httpx.ASGITransport(self._from_origin, raise_app_exceptions=False)
         super().__init__(transport=transport, base_url="http://127.0.0.1")

@@ -20,7 +20,7 @@ from tgpu.service.feed import Feed
 from tgpu.service.service import Service
 from tgpu.store import sqlite_write
 from tgpu.store.api import Record
-from tgpu.store.rows import Rows
+from tgpu.store.rows import FlatRows
 from tgpu.store.sqlite import SqliteStore
 
 
@@ -70,7 +70,7 @@ def half() -> None:
     """Killed in the midst of a commit that moves many jobs, when SQLite has all of them."""
     real = sqlite_write._set_the_rest
 
-    def set_the_rest(connection: sqlite3.Connection, rows: Rows) -> None:
+    def set_the_rest(connection: sqlite3.Connection, rows: FlatRows) -> None:
         if len(rows.moves) > 50:
             die()
         real(connection, rows)

@@ -11,7 +11,7 @@ from tests.real_service import RealService, gate
 from tgpu.core.check import check_invariants
 from tgpu.core.events import NodeSet, QueueSet, TenantSet
 from tgpu.core.state import State
-from tgpu.store.api import Loaded
+from tgpu.store.api import LoadedState
 from tgpu.store.sqlite import SqliteStore
 
 FAULTY = Path(__file__).with_name("faulty_service.py")
@@ -80,7 +80,7 @@ def read_back(service: RealService) -> set[str]:
     return {str(job.job_id) for job, _ in loaded.live}
 
 
-async def load(path: Path) -> Loaded:
+async def load(path: Path) -> LoadedState:
     store = SqliteStore(path)
     try:
         return await store.open()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.real_service import eventually
-from tgpu.cli.findings import Level
+from tgpu.cli.findings import FindingLevel
 from tgpu.cli.leftover_checks import leftovers
-from tgpu.engines.local.leftovers import Kind, Leftover, find_leftovers, mend
+from tgpu.engines.local.leftovers import Leftover, LeftoverKind, find_leftovers, mend
 from tgpu.engines.local.processes import Process, read_process
 
 
@@ -70,7 +70,11 @@ def test_a_supervisor_whose_directory_was_removed_is_ended_where_it_has_nothing_
     place.data.rename(place.data.parent / "removed")
     new = place.start()
     (one,) = place.found()
-    assert (one.kind, one.supervisor and one.supervisor.pid, one.jobs) == (Kind.ORPHAN, old.pid, ())
+    assert (one.kind, one.supervisor and one.supervisor.pid, one.jobs) == (
+        LeftoverKind.ORPHAN,
+        old.pid,
+        (),
+    )
     assert mend(one)
     assert is_gone(old)
     assert not is_gone(new)
@@ -82,13 +86,13 @@ def test_a_supervisor_without_its_socket_makes_room_for_the_next(place: Place) -
     old = place.start()
     (place.engine / "supervisor.sock").unlink()
     (one,) = place.found()
-    assert one.kind is Kind.DEAF
+    assert one.kind is LeftoverKind.DEAF
     checks = leftovers(place.data, fix=False)
     assert [(check.level, check.remedy) for check in checks if str(old.pid) in check.finding] == [
-        (Level.FAIL, "tgpu doctor --fix")
+        (FindingLevel.FAIL, "tgpu doctor --fix")
     ]
     (mended,) = [c for c in leftovers(place.data, fix=True) if str(old.pid) in c.finding]
-    assert mended.level is Level.OK
+    assert mended.level is FindingLevel.OK
     assert mended.finding.startswith("mended: ")
     assert is_gone(old) or place.found() == []
 
@@ -96,12 +100,12 @@ def test_a_supervisor_without_its_socket_makes_room_for_the_next(place: Place) -
 def test_a_socket_that_nobody_listens_on_is_removed_and_one_in_use_is_not(place: Place) -> None:
     old = place.start()
     socket = place.engine / "supervisor.sock"
-    in_use = Leftover(Kind.STALE, str(place.engine))
+    in_use = Leftover(LeftoverKind.STALE, str(place.engine))
     assert not mend(in_use)
     assert socket.exists()
     os.kill(old.pid, signal.SIGKILL)
     eventually(lambda: is_gone(old), "killed")
-    eventually(lambda: [one.kind for one in place.found()] == [Kind.STALE], "stale")
+    eventually(lambda: [one.kind for one in place.found()] == [LeftoverKind.STALE], "stale")
     assert mend(in_use)
     assert not socket.exists()
     assert place.found() == []
@@ -109,5 +113,5 @@ def test_a_socket_that_nobody_listens_on_is_removed_and_one_in_use_is_not(place:
 
 def test_jobs_of_a_removed_directory_are_told_of_and_left_alone(place: Place) -> None:
     old = place.start()
-    busy = Leftover(Kind.ORPHAN, str(place.engine), old, (4711, 4712))
+    busy = Leftover(LeftoverKind.ORPHAN, str(place.engine), old, (4711, 4712))
     assert not busy.is_mendable

@@ -13,12 +13,12 @@ import pytest
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
 from tgpu.cli import shell
-from tgpu.cli.job_process import Surroundings
+from tgpu.cli.job_process import ProcessSurroundings
 from tgpu.devices.control_groups import GroupTree, device_tree
 from tgpu.devices.device_lists import shut_devices
 from tgpu.devices.device_program import Device, DeviceRange
 from tgpu.devices.fencing import FenceKind, FenceTree, fence_tree
-from tgpu.engines.api import Fence, Launch, Limits, Phase, RunAs
+from tgpu.engines.api import AttemptLimits, Fence, Launch, Phase, RunAs
 from tgpu.engines.local import runner_group
 
 FOUND = fence_tree()
@@ -50,7 +50,7 @@ def record(box: Box, name: str) -> str:
 @pytest.mark.usefixtures("devices")
 async def test_a_job_opens_its_own_device_and_no_other(box: Box) -> None:
     engine = await box.engine()
-    limited = replace(fenced(box.shell("limited", TRY)), limits=Limits(memory_bytes=2**30))
+    limited = replace(fenced(box.shell("limited", TRY)), limits=AttemptLimits(memory_bytes=2**30))
     gang = replace(fenced(box.shell("gang", TRY)), workers=({}, {}))
     user = replace(fenced(box.shell("user", TRY)), user=RunAs(65534, 65534, ()), cwd="/")
     free = box.shell("free", TRY)
@@ -73,7 +73,7 @@ async def test_a_shell_that_root_opens_in_a_job_is_inside_its_fence(box: Box) ->
     engine = await box.engine()
     await engine.launch([fenced(box.shell("j", "while :; do sleep 0.05; done"))])
     running = await box.running(engine, "j")
-    found = Surroundings({}, "/", 0, 0, (), running.pid or 0)
+    found = ProcessSurroundings({}, "/", 0, 0, (), running.pid or 0)
     opened = [
         in_a_child(lambda: shell._become(found), box.work / name) for name in ("own", "other")
     ]

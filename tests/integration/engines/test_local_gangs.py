@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from tests.integration.engines.box import Box, kill, kill_and_wait, until_true
-from tgpu.engines.api import AttemptKey, Launch, Notice, Phase
+from tgpu.engines.api import AttemptKey, Launch, Phase, PreemptionNotice
 
 _KEY = AttemptKey("g", 1)
 _WAITS = "trap 'exit 0' TERM; echo $RANK >> $WORK/up; while :; do sleep 0.02; done"
@@ -153,7 +153,7 @@ async def test_a_notice_reaches_every_worker(box: Box) -> None:
     )
     await engine.launch([a_gang(box, script)])
     await until_true(lambda: len(box.lines("up")) == 3, "all workers to be up")
-    await engine.stop([_KEY], Notice(signal.SIGUSR1, 60_000))
+    await engine.stop([_KEY], PreemptionNotice(signal.SIGUSR1, 60_000))
     end = await box.end(engine, "g")
     assert (end.exit_code, end.cause) == (0, "stopped")
     assert sorted(box.lines("saved")) == ["0", "1", "2"]

@@ -3,11 +3,11 @@
 import signal
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
-from tgpu.engines.api import AttemptKey, Notice, Phase
+from tgpu.engines.api import AttemptKey, Phase, PreemptionNotice
 from tgpu.engines.local.engine import LocalEngine
 
 _KEY = AttemptKey("j", 1)
-_LONG = Notice(signal.SIGUSR1, 600_000)
+_LONG = PreemptionNotice(signal.SIGUSR1, 600_000)
 _SAVES = (
     "trap 'echo usr1 >> $WORK/got' USR1; trap 'echo term >> $WORK/got; exit 4' TERM; "
     "echo x >> $WORK/up; while [ ! -e $WORK/go ]; do sleep 0.02; done"
@@ -35,7 +35,7 @@ async def test_the_notice_comes_first_and_its_own_end_is_awaited(box: Box) -> No
 async def test_term_follows_when_the_time_to_save_is_over(box: Box) -> None:
     engine = await box.engine()
     await up(box, engine, grace_ms=60_000)
-    await engine.stop([_KEY], Notice(signal.SIGUSR1, 200))
+    await engine.stop([_KEY], PreemptionNotice(signal.SIGUSR1, 200))
     end = await box.end(engine, "j")
     assert (end.exit_code, end.cause) == (4, "stopped")
     assert box.lines("got") == ["usr1", "term"]
@@ -45,7 +45,7 @@ async def test_kill_follows_term_where_neither_is_obeyed(box: Box) -> None:
     engine = await box.engine()
     stays = "trap '' USR1 TERM; echo x >> $WORK/up; while :; do sleep 0.05; done"
     await up(box, engine, stays, grace_ms=100)
-    await engine.stop([_KEY], Notice(signal.SIGUSR1, 100))
+    await engine.stop([_KEY], PreemptionNotice(signal.SIGUSR1, 100))
     assert (await box.end(engine, "j")).exit_code == 137
 
 

@@ -5,7 +5,7 @@ import signal
 from dataclasses import replace
 
 from tests.integration.engines.box import Box, kill, kill_and_wait, until_true
-from tgpu.engines.api import AttemptKey, Launch, Notice, Phase
+from tgpu.engines.api import AttemptKey, Launch, Phase, PreemptionNotice
 from tgpu.engines.local.engine import LocalEngine
 from tgpu.engines.local.processes import read_process
 
@@ -103,7 +103,7 @@ async def test_it_is_woken_to_end(box: Box) -> None:
 async def test_it_is_woken_to_save_its_work(box: Box) -> None:
     engine = await up(box)
     await paused(box, engine)
-    await engine.stop([KEY], Notice(signal.SIGUSR1, 600_000))
+    await engine.stop([KEY], PreemptionNotice(signal.SIGUSR1, 600_000))
     await until_true(lambda: box.lines("got") == ["usr1"], "the signal")
     await engine.stop([KEY])
     assert (await box.end(engine, "j")).exit_code == 4

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
-from tgpu.engines.api import Launch, Notice, Phase
+from tgpu.engines.api import Launch, Phase, PreemptionNotice
 from tgpu.engines.local.windows import PROGRAMS
 
 NAME = "gpujob_0_test_7"
@@ -154,7 +154,7 @@ async def test_a_checkpoint_signal_goes_to_the_command(box: Box, program: Progra
     launch = in_session(box.shell("j", script), program)
     await engine.launch([launch])
     await until_true(lambda: said(box, "up"), "the command")
-    await engine.stop([launch.key], Notice(signal.SIGUSR1, 30_000))
+    await engine.stop([launch.key], PreemptionNotice(signal.SIGUSR1, 30_000))
     assert (await box.end(engine, "j")).exit_code == 6
 
 

@@ -18,10 +18,10 @@ from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app.replaying import replay
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
-from tgpu.journal.replay import Target, Walk
+from tgpu.journal.replay import JournalWalk, ReplayTarget
 from tgpu.service.audit import Trail, following
 from tgpu.service.decision import Decide, Decision
 from tgpu.service.service import Service
@@ -232,7 +232,7 @@ def test_a_journal_that_the_version_before_wrote_is_replayed() -> None:
     found = [(step.first_seq, step.last_seq) for step, _ in replayed(lines)]
     assert found == [(10, 11), (15, 22), (24, 30), (31, 32), (35, 38)]
     for first, last in found:
-        answer = replay(Journal("before", lines), Target(seq=last))
+        answer = replay(Journal("before", lines), ReplayTarget(seq=last))
         assert answer.agrees
         assert answer.cycle_seq == (first, last)
     state = rebuild(Journal("before", lines)).state
@@ -258,7 +258,7 @@ def test_who_decided_is_read_from_the_number_and_never_from_the_words() -> None:
                 if seq == 24:
                     line["event"]["progress"]["cause"] = "over, in other words"
         written.append(json.dumps(line).encode() + b"\n")
-    walk = Walk(Journal("test", written))
+    walk = JournalWalk(Journal("test", written))
     found = [(step.first_seq, step.last_seq) for step in walk.steps() if step.is_cycle]
     assert found == [(24, 30)]
 
@@ -266,7 +266,7 @@ def test_who_decided_is_read_from_the_number_and_never_from_the_words() -> None:
 async def test_a_part_of_a_journal_keeps_the_numbers(tmp_path):
     lines, _, player, _ = await lived(tmp_path, {"database.kind": "memory"}, 5, 20, 1)
     middle = player.plans[10][0]
-    part = [line for line, _ in cut(Journal("test", lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lines), middle, None)]
     whole = {row["seq"]: row for row in rows_of(lines)}
     assert rows_of(part)
     assert all(whole[row["seq"]] == row for row in rows_of(part))

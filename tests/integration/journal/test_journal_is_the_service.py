@@ -10,10 +10,10 @@ from tgpu.core.digest import digest
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.core.plan import Plan
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
-from tgpu.journal.replay import Step, Target, Walk, decided, differences, recorded
+from tgpu.journal.replay import JournalWalk, ReplayTarget, Step, decided, differences, recorded
 
 SETTINGS = {
     "usual": {},
@@ -49,7 +49,7 @@ async def test_a_state_rebuilt_from_the_journal_is_the_state_of_the_service(sett
 
 def replayed(lines: list[bytes]) -> list[tuple[Step, Plan]]:
     """Every recorded cycle, decided again; what differs is an error."""
-    walk = Walk(Journal("test", lines), promise=Promising())
+    walk = JournalWalk(Journal("test", lines), promise=Promising())
     found = []
     for step in walk.steps():
         if not step.is_cycle:
@@ -71,7 +71,7 @@ async def test_every_recorded_cycle_is_decided_again_as_it_was(settings, tmp_pat
         (now, plan.starts) for now, plan in expected
     ]
     for step, plan in found[:: len(found) // 4]:
-        answer = replay(Journal("test", lived.lines), Target(seq=step.last_seq))
+        answer = replay(Journal("test", lived.lines), ReplayTarget(seq=step.last_seq))
         assert answer.agrees
         assert answer.settings_recorded
         assert [one.job.job_id for one in answer.starts] == [one.job_id for one in plan.starts]
@@ -81,7 +81,7 @@ async def test_every_recorded_cycle_is_decided_again_as_it_was(settings, tmp_pat
 async def test_a_part_of_a_journal_goes_on_from_where_it_begins(settings, tmp_path):
     lived = await a_history(tmp_path, settings)
     middle = lived.plans[60][0]
-    part = [line for line, _ in cut(Journal("test", lived.lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lived.lines), middle, None)]
     journal = Journal("part", part)
     assert journal.header.after > 0
     assert len(part) < len(lived.lines)
@@ -98,7 +98,7 @@ async def test_a_journal_of_a_policy_that_services_had_once_is_read_and_replayed
     }
     lived = await a_history(tmp_path, config)
     middle = lived.plans[60][0]
-    part = [line for line, _ in cut(Journal("test", lived.lines), middle, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lived.lines), middle, None)]
     # As it was written then, with what snapshots had for its rounds.
     old = [
         line.replace(b'"las"', b'"tiresias"').replace(
@@ -109,7 +109,7 @@ async def test_a_journal_of_a_policy_that_services_had_once_is_read_and_replayed
     assert b"tiresias" in b"".join(old)
     assert b"gave_way_at" in b"".join(old)
     assert digest(rebuild(Journal("old", old)).state) == lived.digest
-    answer = replay(Journal("old", old), Target(seq=json.loads(old[-2])["seq"]))
+    answer = replay(Journal("old", old), ReplayTarget(seq=json.loads(old[-2])["seq"]))
     assert answer.settings["scheduler.policy"] == "las"
     assert "no service has the policy tiresias any more: las took its place" in answer.notes
 
@@ -128,7 +128,8 @@ async def test_a_restart_in_between_changes_neither_state_nor_decisions(tmp_path
     assert len(changed) == 2  # the third start had the settings of the second
     assert len(replayed(lines)) > 30
     first, last = (
-        replay(Journal("test", lines), Target(seq=seq)) for seq in (changed[1] - 1, len(lines) - 2)
+        replay(Journal("test", lines), ReplayTarget(seq=seq))
+        for seq in (changed[1] - 1, len(lines) - 2)
     )
     assert first.settings["scheduler.policy"] == "fairshare"
     assert last.settings["scheduler.policy"] == "priority"
@@ -144,7 +145,7 @@ async def test_nothing_of_an_environment_or_a_command_leaves_the_service(tmp_pat
 
 async def test_a_replay_tells_who_passed_a_job_and_why_it_could_not_start(tmp_path):
     lived = await a_history(tmp_path, {"database.kind": "memory"}, seed=7, steps=160)
-    walk = Walk(Journal("test", lived.lines))
+    walk = JournalWalk(Journal("test", lived.lines))
     waited: dict[JobId, int] = {}
     for step in walk.steps():
         started = {event.job_id for event in step.moves(Move.START)} if step.is_cycle else set()
@@ -156,10 +157,10 @@ async def test_a_replay_tells_who_passed_a_job_and_why_it_could_not_start(tmp_pa
     assert found
     assert any(one.passed for one in found)
     first = next(one for one in found if one.passed)
-    answer = replay(Journal("test", lived.lines), Target(seq=first.seq), job_id=patient)
+    answer = replay(Journal("test", lived.lines), ReplayTarget(seq=first.seq), job_id=patient)
     assert answer.job is not None
     assert answer.job.passed_by == first.passed
     assert answer.job.reason is not None
     assert answer.job.reason.message
-    hers = Target(start_of=JobId(first.passed[0]))
+    hers = ReplayTarget(start_of=JobId(first.passed[0]))
     assert replay(Journal("test", lived.lines), hers).seq == answer.seq

@@ -7,9 +7,9 @@ from tgpu.app import whatif
 from tgpu.app.whatif import compare, past_of
 from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.node import Gpu, Node
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
-from tgpu.journal.past import Past
+from tgpu.journal.recorded_past import RecordedPast
 from tgpu.journal.resimulate import Changes, Resimulated, resimulate
 
 EXACT = {
@@ -21,11 +21,11 @@ EXACT = {
 MEMORY = {"database.kind": "memory"}
 
 
-def again(past: Past) -> Resimulated:
+def again(past: RecordedPast) -> Resimulated:
     return resimulate(past, whatif._maker({}))
 
 
-def unlike(past: Past, lived: Resimulated) -> list[str]:
+def unlike(past: RecordedPast, lived: Resimulated) -> list[str]:
     assert lived.fates.keys() == past.lives.keys()
     return [
         job_id
@@ -58,7 +58,7 @@ async def test_a_stretch_begins_with_what_ran_and_waited_then(name, tmp_path):
 async def test_a_file_that_begins_in_the_middle_tells_the_same(tmp_path):
     lived = await a_history(tmp_path, {**MEMORY, **EXACT["fifo"]}, seed=8)
     begin = lived.plans[60][0]
-    part = [line for line, _ in cut(Journal("test", lived.lines), begin, None)]
+    part = [line for line, _ in excerpt_lines(Journal("test", lived.lines), begin, None)]
     of_all = past_of(Journal("test", lived.lines), begin, None)
     of_part = past_of(Journal("part", part), None, None)
     assert of_all is not None

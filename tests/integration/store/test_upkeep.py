@@ -23,7 +23,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.job import Array, Detail
 from tgpu.core.node import Gpu, Node
 from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.store.address import Address, PostgresAddress, SqliteAddress
 from tgpu.store.api import Decider, DecisionId, JobQuery, Record, Store, StoreUnavailable
 from tgpu.store.postgres_connect import Server
@@ -31,7 +31,7 @@ from tgpu.store.postgres_schema import SCRIPTS
 from tgpu.store.postgres_schema import migrate as migrate_postgres
 from tgpu.store.rows import Value
 from tgpu.store.schema import migrate, migrations
-from tgpu.store.tables import Table
+from tgpu.store.tables import StoreTable
 from tgpu.store.upkeep import copy, rewrite, status, store_at, upgrade
 
 T1 = TenantId("t1")
@@ -71,7 +71,7 @@ async def fill(address: Address) -> None:
                 TenantSet(1, Tenant(T1, max_gpu_millis=2000, name=ODD)),
                 QueueSet(1, TenantQueue(T1, ODD, 7)),
                 NodeSet(1, Node(NodeId("n"), (Gpu(0, "GPU-0", "A100", 81920),), 1000, 1024)),
-                UsageAdded(5, T1, "default", Usage(10**15, 1, 2, 3)),
+                UsageAdded(5, T1, "default", GpuTimeUsage(10**15, 1, 2, 3)),
             ],
             documents={("key", "ci"): b"\0\xff\\", ("note", ODD): b""},
             audit=[replace(audited(1), decision=1, request_id=ODD), audited(2, None)],
@@ -267,7 +267,7 @@ async def test_rows_are_changed_in_place_all_or_none(
     address = request.getfixturevalue(kind)
     await fill(address)
 
-    def louder(table: Table, row: tuple[Value, ...]) -> tuple[Value, ...]:
+    def louder(table: StoreTable, row: tuple[Value, ...]) -> tuple[Value, ...]:
         if table.name != "tenants":
             return row
         return row[0], str(row[1]).replace("quote", "QUOTE")
@@ -279,7 +279,7 @@ async def test_rows_are_changed_in_place_all_or_none(
     assert await store.documents("key") == {"ci": b"new", "other": b"\0"}
     await store.close()
 
-    def failing(table: Table, row: tuple[Value, ...]) -> tuple[Value, ...]:
+    def failing(table: StoreTable, row: tuple[Value, ...]) -> tuple[Value, ...]:
         if table.name == "journal":
             raise Conflict("not this one")
         return louder(table, (row[0], *row[1:-1], row[-1]))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, a_box
-from tgpu.agent.run import AgentOptions, Machine, Reporter
+from tgpu.agent.run import AgentMachine, AgentOptions, Reporter
 from tgpu.api.grpc.server import GrpcServer
 from tgpu.devices.host import NodeSize
 from tgpu.devices.simulated import SimulatedProvider
@@ -50,7 +50,7 @@ async def box() -> AsyncIterator[Box]:
 async def reporting(port: int, **options: Any) -> AsyncIterator[Reporter]:
     provider = SimulatedProvider("sim:3xH100")
     watch = DeviceWatch(provider)
-    machine = Machine("box", provider, watch, NodeSize(8, 1024))
+    machine = AgentMachine("box", provider, watch, NodeSize(8, 1024))
     chosen = AgentOptions(f"127.0.0.1:{port}", "box", interval_seconds=0.02, **options)
     reporter = Reporter(chosen, machine)
     task = asyncio.create_task(reporter.report_for_ever())
@@ -113,7 +113,7 @@ async def test_an_agent_is_quick_enough_for_an_impatient_service(box):
     port = await server.start("127.0.0.1", 0)
     provider = SimulatedProvider("sim:1xH100")
     watch = DeviceWatch(provider)
-    machine = Machine("box", provider, watch, NodeSize(8, 1024))
+    machine = AgentMachine("box", provider, watch, NodeSize(8, 1024))
     slow = AgentOptions(f"127.0.0.1:{port}", "box", interval_seconds=60)
     task = asyncio.create_task(Reporter(slow, machine).report_for_ever())
     await eventually(lambda: is_measured(box), "the first beat")

@@ -17,7 +17,7 @@ from tgpu.api.auth.job_callers import JobCallers
 from tgpu.core.errors import Forbidden
 from tgpu.core.ids import TenantId
 from tgpu.core.tenant import Tenant
-from tgpu.engines.api import AttemptKey, Mark, Traced
+from tgpu.engines.api import AttemptKey, JobMark, Traced
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.local.lineage import UNSEEN, Lineage, traced_by
 from tgpu.peers.peer import UNIX, Origin, Peer
@@ -60,7 +60,7 @@ async def a_service(
 
 
 def marked(job_id: str = "7", folder: str = "/d/jobs/7/1") -> Lineage:
-    return replace(PLAIN, marks=(Mark(AttemptKey(job_id, 1), folder),))
+    return replace(PLAIN, marks=(JobMark(AttemptKey(job_id, 1), folder),))
 
 
 def origin(uid: int = os.geteuid()) -> Origin:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tgpu.cli.fence_checks import gpu_fence
-from tgpu.cli.findings import Level
+from tgpu.cli.findings import FindingLevel
 
 
 def client(said: str) -> Any:
@@ -20,20 +20,20 @@ def client(said: str) -> Any:
     [
         (
             "control groups version 1",
-            Level.OK,
+            FindingLevel.OK,
             "a job can open no GPUs but its own (control groups version 1)",
             "",
         ),
-        ("no: the GPUs are simulated", Level.OK, "GPUs are not fenced: the GPUs are", ""),
+        ("no: the GPUs are simulated", FindingLevel.OK, "GPUs are not fenced: the GPUs are", ""),
         (
             "no: only root may fence devices",
-            Level.WARN,
+            FindingLevel.WARN,
             "a job can open GPUs that are not its own: only root may fence devices",
             "run the service as root: sudo tgpu service install --system",
         ),
         (
             "no: engine.fence_gpus is off",
-            Level.WARN,
+            FindingLevel.WARN,
             "not its own: engine.fence_gpus is off",
             "set engine.fence_gpus to auto",
         ),

@@ -5,26 +5,26 @@ from pathlib import Path
 import pytest
 
 from tgpu.cli import machine_checks
-from tgpu.cli.findings import Level
+from tgpu.cli.findings import FindingLevel
 
 HOME = {"HOME": "/home/nobody"}
 
 
 def test_a_wrong_variable_is_named_with_the_way_out():
     check = machine_checks.settings(HOME | {"GPU_SCHEDULER_API_HTTP_PORT": "many"})
-    assert check.level is Level.FAIL
+    assert check.level is FindingLevel.FAIL
     assert check.remedy == "unset GPU_SCHEDULER_API_HTTP_PORT, or set it right"
 
 
 def test_a_variable_without_effect_is_a_warning():
     check = machine_checks.settings(HOME | {"GPU_SCHEDULER_SCHEDULER_MAX_WORKERS": "4"})
-    assert check.level is Level.WARN
-    assert machine_checks.settings(HOME).level is Level.OK
+    assert check.level is FindingLevel.WARN
+    assert machine_checks.settings(HOME).level is FindingLevel.OK
 
 
 @pytest.mark.parametrize(
     ("path", "level"),
-    [("/home/me", Level.WARN), ("/home/local", Level.OK), ("/var", Level.OK)],
+    [("/home/me", FindingLevel.WARN), ("/home/local", FindingLevel.OK), ("/var", FindingLevel.OK)],
 )
 def test_a_network_file_system_is_a_warning(tmp_path, path, level):
     mounts = tmp_path / "mounts"
@@ -34,7 +34,9 @@ def test_a_network_file_system_is_a_warning(tmp_path, path, level):
     assert machine_checks.file_system(Path(path), mounts).level is level
 
 
-@pytest.mark.parametrize(("soft", "level"), [(256, Level.WARN), (1024, Level.OK), (-1, Level.OK)])
+@pytest.mark.parametrize(
+    ("soft", "level"), [(256, FindingLevel.WARN), (1024, FindingLevel.OK), (-1, FindingLevel.OK)]
+)
 def test_few_open_files_are_a_warning(soft, level):
     assert machine_checks.open_files(soft).level is level
 
@@ -54,11 +56,11 @@ def test_a_unit_whose_program_is_gone_fails_with_the_command_that_mends_it(tmp_p
     assert machine_checks.units(tmp_path, nowhere) == []
     unit.write_text(f'[Service]\nExecStart="{tmp_path}/my env/python" -m tgpu serve\n')
     (check,) = machine_checks.units(tmp_path, nowhere)
-    assert (check.level, check.remedy) == (Level.FAIL, "tgpu service install --user")
+    assert (check.level, check.remedy) == (FindingLevel.FAIL, "tgpu service install --user")
     (tmp_path / "my env").mkdir()
     (tmp_path / "my env" / "python").touch()
     (check,) = machine_checks.units(tmp_path, nowhere)
-    assert check.level is Level.OK
+    assert check.level is FindingLevel.OK
 
 
 def test_how_far_a_memory_limit_reaches_is_said(tmp_path):

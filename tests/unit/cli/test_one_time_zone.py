@@ -12,7 +12,7 @@ from tgpu.cli.render.grid import lay_out
 from tgpu.cli.render.job_table import job_grid
 from tgpu.cli.render.jobs import job_facts
 from tgpu.cli.render.why import why_lines
-from tgpu.core.health import Health, problem_of
+from tgpu.core.health import GpuHealth, problem_of
 from tgpu.core.reasons import Reason, ReasonCode, reason
 from tgpu.wire.v1 import WhyAnswer
 
@@ -56,7 +56,7 @@ def test_a_reason_has_utc_on_the_wire_and_the_readers_time_on_the_terminal(found
 
 
 def test_a_gpu_on_probation_says_until_when_in_the_readers_time() -> None:
-    health = Health(fault="Xid 79", probation=True, clean_since=AT - 60_000)
+    health = GpuHealth(fault="Xid 79", probation=True, clean_since=AT - 60_000)
     problem = problem_of(health, 60_000)
     assert problem == f"on probation until {IN_UTC} after: Xid 79"
     assert in_local_time(problem) == f"on probation until {IN_NEW_YORK} after: Xid 79"

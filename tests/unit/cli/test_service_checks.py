@@ -10,7 +10,7 @@ import pytest
 from tgpu.cli import connect, service_checks
 from tgpu.cli.checks import examine
 from tgpu.cli.environment import now_ms
-from tgpu.cli.findings import Check, Level
+from tgpu.cli.findings import Check, FindingLevel
 from tgpu.client.http import Client
 from tgpu.client.target import parse_target
 
@@ -63,13 +63,13 @@ def examined() -> dict[str, Check]:
 def test_the_service_that_was_named_is_looked_at_and_not_the_one_here(elsewhere: Elsewhere) -> None:
     found = examined()
     assert {"data", "files", "limits", "sessions", "leftovers"} & found.keys() == set()
-    assert found["service"].level is Level.WARN
+    assert found["service"].level is FindingLevel.WARN
     assert "has version 9" in found["service"].finding
     assert found["disk"].finding == "50.0 GiB free where it keeps its data"
-    assert found["clock"].level is found["engine"].level is Level.OK
+    assert found["clock"].level is found["engine"].level is FindingLevel.OK
     assert found["you"].finding == "ada: user of vision; tenant of what you submit: vision"
     assert (found["tls"].level, found["tls"].remedy) == (
-        Level.WARN,
+        FindingLevel.WARN,
         "set api.tls_cert and api.tls_key there",
     )
 
@@ -78,7 +78,7 @@ def test_the_service_that_was_named_is_looked_at_and_not_the_one_here(elsewhere:
 def test_a_clock_that_is_off_is_told(elsewhere: Elsewhere, off: float, words: str) -> None:
     elsewhere.clock_off_seconds = off
     clock = examined()["clock"]
-    assert clock.level is Level.WARN
+    assert clock.level is FindingLevel.WARN
     first = words.split()[0]
     assert words in clock.finding.replace(str(int(first) - 1), first).replace(
         str(int(first) + 1), first
@@ -93,18 +93,20 @@ def test_what_it_says_is_wrong_and_who_it_does_not_know_fail(elsewhere: Elsewher
     found = examined()
     assert "engine" not in found
     assert "disk" not in found
-    assert (found["you"].level, found["you"].finding) == (Level.FAIL, "show a key")
+    assert (found["you"].level, found["you"].finding) == (FindingLevel.FAIL, "show a key")
     assert "TGPU_API_KEY" in found["you"].remedy
 
 
 def test_who_belongs_to_no_tenant_is_warned(elsewhere: Elsewhere) -> None:
     elsewhere.who = (200, {**ADA, "tenants": [], "tenant": None, "problem": "ada belongs nowhere"})
-    assert examined()["you"] == Check("you", Level.WARN, "ada belongs nowhere", "tgpu whoami")
+    assert examined()["you"] == Check(
+        "you", FindingLevel.WARN, "ada belongs nowhere", "tgpu whoami"
+    )
 
 
 def test_a_certificate_that_cannot_be_checked_fails_with_what_to_set() -> None:
     (check,) = service_checks._transport(parse_target("https://127.0.0.1:1"))
-    assert (check.name, check.level) == ("tls", Level.FAIL)
+    assert (check.name, check.level) == ("tls", FindingLevel.FAIL)
     assert "TGPU_CA_FILE" in check.remedy
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tgpu.connections.budget import Budget, ConnectionLimits
+from tgpu.connections.budget import ConnectionBudget, ConnectionLimits
 from tgpu.connections.server import GuardedServer
 
 STREAM = "/stream"
@@ -42,11 +42,11 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 class Fixed(ConnectionLimits):
     """With budgets that do not depend on this process."""
 
-    tcp: Budget | None = None
-    unix: Budget | None = None
+    tcp: ConnectionBudget | None = None
+    unix: ConnectionBudget | None = None
 
-    def fitting(self) -> tuple[Budget, Budget]:
-        return self.tcp or Budget(100, 50), self.unix or Budget(100, 50)
+    def fitting(self) -> tuple[ConnectionBudget, ConnectionBudget]:
+        return self.tcp or ConnectionBudget(100, 50), self.unix or ConnectionBudget(100, 50)
 
 
 @dataclass

@@ -4,12 +4,12 @@ import resource
 
 import pytest
 
-from tgpu.connections.budget import Budget, ConnectionLimits, caller_behind
+from tgpu.connections.budget import ConnectionBudget, ConnectionLimits, caller_behind
 from tgpu.peers.peer import Origin, Peer
 
 
 def test_a_place_that_is_given_back_is_free_again() -> None:
-    budget = Budget(3, 2)
+    budget = ConnectionBudget(3, 2)
     assert [bool(budget.take("a")) for _ in range(3)] == [False, False, True]
     assert not budget.take("b")
     assert "all 3 connections are in use" in budget.take("c")

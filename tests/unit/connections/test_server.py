@@ -12,7 +12,7 @@ import pytest
 from tests.unit.connections.serving import GET, REFUSED, STREAM, Fixed, serving
 from tgpu.connections import protocol
 from tgpu.connections.acceptor import Acceptor
-from tgpu.connections.budget import Budget
+from tgpu.connections.budget import ConnectionBudget
 
 QUICK = Fixed(head_seconds=0.3, body_seconds=0.5, streams=frozenset({STREAM}))
 
@@ -61,7 +61,9 @@ async def test_a_stream_may_take_its_time_as_long_as_it_comes(
 
 
 async def test_those_who_hold_connections_keep_nobody_from_the_unix_socket(tmp_path: Path) -> None:
-    async with serving(tmp_path, Fixed(tcp=Budget(4, 4), unix=Budget(4, 4))) as served:
+    async with serving(
+        tmp_path, Fixed(tcp=ConnectionBudget(4, 4), unix=ConnectionBudget(4, 4))
+    ) as served:
         held = [await served.connect() for _ in range(4)]
         for caller in held:
             caller.writer.write(b"GET / HT")
@@ -78,7 +80,7 @@ async def test_those_who_hold_connections_keep_nobody_from_the_unix_socket(tmp_p
 
 
 async def test_a_full_house_says_so(tmp_path: Path) -> None:
-    async with serving(tmp_path, Fixed(tcp=Budget(1, 9))) as served:
+    async with serving(tmp_path, Fixed(tcp=ConnectionBudget(1, 9))) as served:
         first = await served.connect()
         assert (await first.ask()).startswith(b"HTTP/1.1 200 OK")
         refused = await (await served.connect()).ended()
@@ -87,7 +89,7 @@ async def test_a_full_house_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_websocket_gives_its_place_back(tmp_path: Path) -> None:
-    budget = Budget(1, 1)
+    budget = ConnectionBudget(1, 1)
     upgrade = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -146,7 +148,7 @@ async def test_an_answer_that_nobody_takes_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol, "_WRITE_SECONDS", 0.2)
-    budget = Budget(9, 9)
+    budget = ConnectionBudget(9, 9)
     async with serving(tmp_path, Fixed(tcp=budget)) as served:
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -37,11 +37,11 @@ def test_what_a_job_had_is_worked_out_anew_when_its_step_ends() -> None:
     start(state, "a", 0, 1, at=1000)
     run(state, "a", at=1000)
     entry = entry_of(state, "a")
-    first = entry.had(1000)
+    first = entry.attained(1000)
     assert (first.level, first.until, first.on) == (0, 1500, (("n0", 2000),))
-    assert entry.had(1499) is first
-    assert (entry.had(1500).doublings, entry.had(1500).until) == (1, 2000)
-    assert entry.had(1000).level == 0  # also when somebody looks back
+    assert entry.attained(1499) is first
+    assert (entry.attained(1500).doublings, entry.attained(1500).until) == (1, 2000)
+    assert entry.attained(1000).level == 0  # also when somebody looks back
 
 
 def test_earlier_attempts_count_and_make_another_class() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from tgpu.core.calibration import (
     LastTwo,
-    Outcome,
     PastJob,
+    PredictionOutcome,
     outcomes,
     rank_correlation,
     score,
@@ -19,8 +19,8 @@ def past(submitted_at: int, duration_ms: int, facts: Facts = ADA, scored: bool =
     return PastJob(facts, submitted_at, duration_ms, submitted_at + duration_ms, scored)
 
 
-def outcome(p50: int, p90: int, truth: int) -> Outcome:
-    return Outcome(Prediction(p50, p90, Confidence(Level.USER, 1)), truth)
+def outcome(p50: int, p90: int, truth: int) -> PredictionOutcome:
+    return PredictionOutcome(Prediction(p50, p90, Confidence(Level.USER, 1)), truth)
 
 
 def test_a_job_is_predicted_from_those_that_were_over_when_it_came():

@@ -6,7 +6,7 @@ from tgpu.core.estimate import (
     Announced,
     Basis,
     Estimate,
-    Spread,
+    StartSpread,
     Tail,
     accuracy,
     by_queue,
@@ -32,8 +32,8 @@ def told(
     )
 
 
-def a_spread(count: int, foreseen: int, waited: int) -> Spread:
-    spread = Spread()
+def a_spread(count: int, foreseen: int, waited: int) -> StartSpread:
+    spread = StartSpread()
     for number in range(count):
         spread.learn(told(f"j{number}", foreseen=foreseen, started=waited))
     return spread
@@ -44,11 +44,11 @@ def test_who_starts_at_once_is_told_now() -> None:
 
 
 def test_without_experience_the_window_goes_to_three_times_the_wait() -> None:
-    assert Spread().window(0, HOUR) == (HOUR, 3 * HOUR + MINUTE)
+    assert StartSpread().window(0, HOUR) == (HOUR, 3 * HOUR + MINUTE)
 
 
 def test_a_few_that_were_late_change_nothing_yet() -> None:
-    assert a_spread(19, HOUR, 9 * HOUR).window(0, HOUR) == Spread().window(0, HOUR)
+    assert a_spread(19, HOUR, 9 * HOUR).window(0, HOUR) == StartSpread().window(0, HOUR)
 
 
 def test_where_all_went_as_foreseen_the_window_begins_there_and_is_as_narrow_as_it_gets() -> None:
@@ -84,14 +84,14 @@ def test_what_was_long_ago_is_forgotten() -> None:
 
 
 def test_one_that_has_not_started_teaches_nothing() -> None:
-    spread = Spread()
+    spread = StartSpread()
     spread.learn(told())
     assert len(spread) == 0
 
 
 def test_who_is_behind_what_was_played_is_told_by_how_quickly_others_start() -> None:
     # 100 started within an hour, and 200 are behind them: two more hours.
-    found = Tail(0, HOUR, 100, 200).estimate(Spread())
+    found = Tail(0, HOUR, 100, 200).estimate(StartSpread())
     assert found.basis is Basis.THROUGHPUT
     assert found.p50_at == 2 * HOUR
     assert found.p90_at > 3 * HOUR

@@ -10,7 +10,7 @@ from tgpu.core.health import (
     APPLICATION_XIDS,
     FATAL_XIDS,
     HEALTHY,
-    Health,
+    GpuHealth,
     Signs,
     examine,
     hardware_cause,
@@ -24,11 +24,11 @@ PROBATION = 600_000
 WELL = Signs(ecc_uncorrected=0, remap_pending=False, remap_failed=False)
 
 
-def see(health: Health, signs: Signs, now: int) -> Health:
+def see(health: GpuHealth, signs: Signs, now: int) -> GpuHealth:
     return examine(health, signs, now, PROBATION)
 
 
-def problem(health: Health) -> str | None:
+def problem(health: GpuHealth) -> str | None:
     return problem_of(health, PROBATION)
 
 

@@ -48,14 +48,14 @@ def test_an_array_of_another_tenant_with_the_same_name_does_not_count() -> None:
 def test_a_trial_shows_its_changes_while_it_lasts_and_no_longer() -> None:
     state = a_state(a_job("a", array="x", array_max=2))
     start(state, "a", 0)
-    books = state.ledger
-    with Trial(books) as trial:
+    ledger = state.ledger
+    with Trial(ledger) as trial:
         trial.take(a_job("b", array="x", array_max=2), a_placement(1), 5000)
-        assert books.node(N0).gpu_millis == {0: 1000, 1: 1000}
-        assert (books.tenant(US).jobs, books.array_running(US, "x")) == (2, 2)
-    assert books.node(N0).gpu_millis == {0: 1000}
-    assert (books.tenant(US).jobs, books.array_running(US, "x")) == (1, 1)
-    assert sorted(books.node(N0).holdings) == ["a"]
+        assert ledger.node(N0).gpu_millis == {0: 1000, 1: 1000}
+        assert (ledger.tenant(US).jobs, ledger.array_running(US, "x")) == (2, 2)
+    assert ledger.node(N0).gpu_millis == {0: 1000}
+    assert (ledger.tenant(US).jobs, ledger.array_running(US, "x")) == (1, 1)
+    assert sorted(ledger.node(N0).holdings) == ["a"]
 
 
 def test_what_a_trial_gives_back_is_taken_again_with_its_end() -> None:
@@ -72,35 +72,35 @@ def test_what_a_trial_gives_back_is_taken_again_with_its_end() -> None:
 
 
 def test_a_trial_goes_back_to_a_mark() -> None:
-    books = a_state().ledger
-    with Trial(books) as trial:
+    ledger = a_state().ledger
+    with Trial(ledger) as trial:
         trial.take(a_job("a"), a_placement(0))
         mark = trial.mark()
         trial.take(a_job("b"), a_placement(1))
         trial.undo(mark)
-        assert books.node(N0).gpu_millis == {0: 1000}
+        assert ledger.node(N0).gpu_millis == {0: 1000}
 
 
 def test_a_trial_that_fails_leaves_the_books_as_they_were() -> None:
-    books = a_state().ledger
-    with contextlib.suppress(KeyError), Trial(books) as trial:
+    ledger = a_state().ledger
+    with contextlib.suppress(KeyError), Trial(ledger) as trial:
         trial.take(a_job("a"), a_placement(0))
         trial.give(a_job("b"), a_placement(1))  # has nothing to give
-    assert books.node(N0).gpu_millis == {}
+    assert ledger.node(N0).gpu_millis == {}
 
 
 def test_the_workers_of_a_gang_are_counted_where_they_are() -> None:
-    books = a_state(nodes=[a_node("n0"), a_node("n1")]).ledger
+    ledger = a_state(nodes=[a_node("n0"), a_node("n1")]).ledger
     gang = a_job("a", gpus=3, cpus=6, workers=3)
     here = Part(N0, (Share(0, 1000),)), Part(N0, (Share(1, 1000),))
     placement = Placement(NodeId("n1"), "A100", (Share(4, 1000),), here)
-    books.take(gang, placement)
-    assert books.node(N0).gpu_millis == {0: 1000, 1: 1000}
-    assert books.node(NodeId("n1")).gpu_millis == {4: 1000}
-    assert (books.node(N0).cpu_millis, books.node(NodeId("n1")).cpu_millis) == (4000, 2000)
-    assert books.tenant(US).gpu_millis == 3000
-    books.give(gang, placement)
-    assert (books.node(N0).gpu_millis, books.node(N0).holdings) == ({}, {})
+    ledger.take(gang, placement)
+    assert ledger.node(N0).gpu_millis == {0: 1000, 1: 1000}
+    assert ledger.node(NodeId("n1")).gpu_millis == {4: 1000}
+    assert (ledger.node(N0).cpu_millis, ledger.node(NodeId("n1")).cpu_millis) == (4000, 2000)
+    assert ledger.tenant(US).gpu_millis == 3000
+    ledger.give(gang, placement)
+    assert (ledger.node(N0).gpu_millis, ledger.node(N0).holdings) == ({}, {})
 
 
 def test_a_node_keeps_its_gpus_by_index() -> None:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tgpu.core.model_size import (
     Requirement,
+    SizeSource,
     SizeTable,
-    Source,
     bits_of,
     key_of,
     learned_size,
@@ -72,18 +72,18 @@ def test_the_name_tells_the_bits_of_a_weight(name, bits):
 
 def test_the_models_own_line_goes_before_a_pattern():
     size = size_of("qwen2.5-3b-inst", TABLE, 81_920)
-    assert (size.requirement.gpu_millis, size.source) == (500, Source.TABLE)
+    assert (size.requirement.gpu_millis, size.source) == (500, SizeSource.TABLE)
 
 
 def test_of_several_patterns_the_most_particular_decides():
     size = size_of("Qwen/Qwen2.5-VL-7B", TABLE, 81_920)
     assert size.requirement == Requirement(2000, 40_960)
-    assert (size.source, size.matched) == (Source.PATTERN, "qwen2.5-vl-*")
+    assert (size.source, size.matched) == (SizeSource.PATTERN, "qwen2.5-vl-*")
 
 
 def test_beyond_the_table_the_name_is_reckoned_with_its_arithmetic():
     size = size_of("llama-70b-int4", TABLE, 81_920)
-    assert size.source is Source.ESTIMATE
+    assert size.source is SizeSource.ESTIMATE
     assert size.requirement.gpu_millis == 490
     assert size.steps == (
         "70 billion parameters x 4 bits (by its name) = 33379 MiB",
@@ -107,11 +107,11 @@ def test_shares_come_in_the_steps_of_the_machine():
 
 def test_a_name_that_tells_nothing_gets_the_default():
     size = size_of("large", TABLE, 81_920)
-    assert (size.requirement, size.source) == (Requirement(700), Source.DEFAULT)
+    assert (size.requirement, size.source) == (Requirement(700), SizeSource.DEFAULT)
 
 
 def test_without_gpus_to_reckon_for_the_default_holds():
-    assert size_of("llama-70b", TABLE, 0).source is Source.DEFAULT
+    assert size_of("llama-70b", TABLE, 0).source is SizeSource.DEFAULT
 
 
 def test_past_runs_count_with_a_margin():

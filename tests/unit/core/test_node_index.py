@@ -8,7 +8,7 @@ from tgpu.core.ids import NodeId
 from tgpu.core.job import class_of
 from tgpu.core.ledger import Ledger, NodeUse
 from tgpu.core.node_index import NodeIndex
-from tgpu.core.packing import Shape
+from tgpu.core.packing import GpuShape
 from tgpu.core.stages.place import place
 
 
@@ -22,13 +22,13 @@ def grouped(index: NodeIndex) -> dict[tuple[str, tuple[int, ...]], list[str]]:
 
 
 def test_nodes_alike_are_in_one_group_whichever_gpu_is_taken() -> None:
-    books = Ledger()
-    books.set_tenant(a_tenant())
+    ledger = Ledger()
+    ledger.set_tenant(a_tenant())
     for node_id in ("n2", "n0", "n1"):
-        books.set_node(a_node(node_id, 2))
-    books.take(a_job("a"), a_placement(0, node="n0"))
-    books.take(a_job("b"), a_placement(1, node="n2"))
-    assert grouped(books.index()) == {
+        ledger.set_node(a_node(node_id, 2))
+    ledger.take(a_job("a"), a_placement(0, node="n0"))
+    ledger.take(a_job("b"), a_placement(1, node="n2"))
+    assert grouped(ledger.index()) == {
         ("A100", (1000,)): ["n0", "n2"],
         ("A100", (1000, 1000)): ["n1"],
     }
@@ -65,9 +65,9 @@ def test_requests_for_memory_that_the_same_gpus_have_are_one_shape() -> None:
     index = a_state(
         nodes=[a_node(gpus=[a_gpu(0, mem_mib=40), a_gpu(1, mem_mib=80)])]
     ).ledger.index()
-    assert index.usual("A100", Shape(1000, 30)) == Shape(1000)
-    assert index.usual("A100", Shape(1000, 50)) == index.usual("A100", Shape(1000, 80))
-    assert index.usual("A100", Shape(1000, 81)) is None
+    assert index.usual("A100", GpuShape(1000, 30)) == GpuShape(1000)
+    assert index.usual("A100", GpuShape(1000, 50)) == index.usual("A100", GpuShape(1000, 80))
+    assert index.usual("A100", GpuShape(1000, 81)) is None
 
 
 def test_an_index_that_has_grown_too_large_starts_again(monkeypatch) -> None:

@@ -22,7 +22,7 @@ from tgpu.core.job import Job
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.policies import order_policy
 from tgpu.core.policy import ChoicePolicy
-from tgpu.core.projection import Run, project
+from tgpu.core.projection import RunLength, project
 from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.core.state import State
@@ -30,8 +30,8 @@ from tgpu.core.state import State
 FIFO = CycleContext(SchedulingConfig(order_policy("fifo")))
 
 
-def ten_seconds(_: Job, __: int) -> Run:
-    return Run(10_000)
+def ten_seconds(_: Job, __: int) -> RunLength:
+    return RunLength(10_000)
 
 
 def starts(state: State, now: int = 0, context: CycleContext = FIFO) -> dict[JobId, int]:
@@ -124,8 +124,8 @@ def test_it_ends_with_its_steps() -> None:
 
 
 def test_from_the_first_end_that_was_guessed_everything_is() -> None:
-    def runs(job: Job, _: int) -> Run:
-        return Run(10_000, is_known=job.job_id != "b")
+    def runs(job: Job, _: int) -> RunLength:
+        return RunLength(10_000, is_known=job.job_id != "b")
 
     state = on_one_gpu(a_job("a"), a_job("b"), a_job("c"))
     assert project(state, 0, FIFO, runs, 100).guessed_from == 20_000
@@ -154,8 +154,8 @@ def test_what_is_being_ended_is_gone_in_a_moment() -> None:
 def test_jobs_are_preempted_because_time_passes() -> None:
     """The newcomer had less GPU time: the other is preempted within a minute, before it ends."""
 
-    def a_day(_: Job, __: int) -> Run:
-        return Run(86_400_000)
+    def a_day(_: Job, __: int) -> RunLength:
+        return RunLength(86_400_000)
 
     state = on_one_gpu(a_job("old"), a_job("new", submitted_at=600_000))
     start(state, "old", 0)
@@ -168,8 +168,8 @@ def test_jobs_are_preempted_because_time_passes() -> None:
 
 
 def test_of_a_long_queue_ends_that_lie_close_together_are_one_step() -> None:
-    def about_an_hour(job: Job, _: int) -> Run:
-        return Run(3_600_000 + int(job.job_id[1:]))
+    def about_an_hour(job: Job, _: int) -> RunLength:
+        return RunLength(3_600_000 + int(job.job_id[1:]))
 
     jobs = [a_job(f"j{number:03}", submitted_at=number) for number in range(400)]
     found = project(a_state(*jobs, nodes=[a_node(gpus=8)]), 1000, FIFO, about_an_hour, 10_000)

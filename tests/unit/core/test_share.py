@@ -5,7 +5,7 @@ import pytest
 from tests.builders import a_job, a_state, a_tenant, submit
 from tgpu.core.ids import TenantId
 from tgpu.core.meter import SCALE, Meter, advanced
-from tgpu.core.share import MILLION, Share, shares
+from tgpu.core.share import MILLION, UsageShare, shares
 from tgpu.core.state import State
 
 HOUR = 3_600_000
@@ -24,7 +24,7 @@ def measured(state: State, tenant_id: TenantId, user: str | None, gpus: int, rat
     state.meters.by_owner[tenant_id, user] = Meter(gpus * 1000 * SCALE, rate * 1000, 0)
 
 
-def share_of(state: State, tenant_id: TenantId, now: int = 0) -> Share:
+def share_of(state: State, tenant_id: TenantId, now: int = 0) -> UsageShare:
     (found,) = (each.share for each in shares(state, now) if each.tenant_id == tenant_id)
     return found
 

@@ -20,7 +20,7 @@ def drawn() -> dict[str, str]:
         "stacked": plots.stacked([plots.Layer(EVIL, [0.5, 1], "c0")], EDGES, X, Y, EVIL),
         "bars": plots.bars([(EVIL, 1, EVIL)], EVIL),
         "gantt": plots.gantt([plots.Stripe(EVIL, 0, [(1, 2), (3, 4)])], X, EVIL),
-        "heat map": plots.heat_map([plots.Row(EVIL, [0.2, 1])], EDGES, X, EVIL),
+        "heat map": plots.heat_map([plots.PlotRow(EVIL, [0.2, 1])], EDGES, X, EVIL),
         "tracks": plots.tracks([plots.Track(EVIL, [bar])], X, EVIL),
     }
 
@@ -61,13 +61,13 @@ def test_what_is_written_at_the_end_of_a_bar_stays_inside():
 
 def test_neighbours_in_a_heat_map_that_look_alike_are_one_piece():
     svg = plots.heat_map(
-        [plots.Row("a", [0.5] * 100 + [0.0] * 100)], list(map(float, range(201))), X, ""
+        [plots.PlotRow("a", [0.5] * 100 + [0.0] * 100)], list(map(float, range(201))), X, ""
     )
     assert svg.count('class="busy"') == 1
 
 
 def test_a_little_use_is_seen():
-    svg = plots.heat_map([plots.Row("a", [0.01])], [0.0, 1.0], X, "")
+    svg = plots.heat_map([plots.PlotRow("a", [0.01])], [0.0, 1.0], X, "")
     assert svg.count('class="busy"') == 1
 
 

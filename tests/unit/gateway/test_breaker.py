@@ -2,7 +2,7 @@
 
 import pytest
 
-from tgpu.gateway.breaker import Away, Breaker
+from tgpu.gateway.breaker import Away, RedisBreaker
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Redis:
 
 async def test_after_a_failure_it_is_left_alone_for_a_while() -> None:
     redis, clock = Redis(), Clock()
-    breaker = Breaker(retry_seconds=2, clock=clock)
+    breaker = RedisBreaker(retry_seconds=2, clock=clock)
     redis.is_dead = True
     for _ in range(3):
         with pytest.raises(Away):
@@ -39,7 +39,7 @@ async def test_after_a_failure_it_is_left_alone_for_a_while() -> None:
 
 async def test_it_is_found_again_by_itself() -> None:
     redis, clock = Redis(), Clock()
-    breaker = Breaker(retry_seconds=2, clock=clock)
+    breaker = RedisBreaker(retry_seconds=2, clock=clock)
     redis.is_dead = True
     with pytest.raises(Away):
         await breaker.call(redis.ask)
@@ -53,7 +53,7 @@ async def test_bugs_are_not_taken_for_an_outage() -> None:
     async def bug() -> None:
         raise KeyError("bug")
 
-    breaker = Breaker()
+    breaker = RedisBreaker()
     with pytest.raises(KeyError):
         await breaker.call(bug)
     assert not breaker.is_away

@@ -2,14 +2,14 @@
 
 from tgpu.gateway.answer import Answer
 from tgpu.gateway.headers import Caller
-from tgpu.gateway.limits import Buckets, Identity, Limits, identity_in
+from tgpu.gateway.limits import Identity, RequestBuckets, RequestLimits, identity_in
 
 ADDRESS = "192.0.2.1"
 
 
 def test_a_bucket_is_refilled_with_time() -> None:
     now = 0.0
-    buckets = Buckets(2.0, 3, lambda: now)
+    buckets = RequestBuckets(2.0, 3, lambda: now)
     assert [buckets.take("a") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     now = 0.5
     assert [buckets.take("a"), buckets.take("a")] == [0.0, 0.5]
@@ -20,7 +20,7 @@ async def test_known_callers_have_their_own_limit_wherever_they_come_from() -> N
     async def who(caller: Caller) -> Identity | None:
         return Identity(f"key:{caller.digest}", False)
 
-    limits = Limits(0.001, 3, None, who)
+    limits = RequestLimits(0.001, 3, None, who)
     ann = [await limits.wait_seconds(Caller(ADDRESS, (), "ann")) for _ in range(5)]
     assert [wait == 0 for wait in ann] == [True] * 4 + [False]  # the first was the address's
     assert await limits.wait_seconds(Caller(ADDRESS, (), "bob")) == 0
@@ -34,7 +34,7 @@ async def test_credentials_that_nobody_knows_count_for_the_address() -> None:
         asked += 1
         return None
 
-    limits = Limits(0.001, 3, None, nobody)
+    limits = RequestLimits(0.001, 3, None, nobody)
     waits = [await limits.wait_seconds(Caller(ADDRESS, (), f"new-{n}")) for n in range(6)]
     assert [wait == 0 for wait in waits] == [True] * 3 + [False] * 3
     assert asked == 3  # the service is not asked about those who are refused
@@ -44,7 +44,7 @@ async def test_where_nobody_is_asked_who_they_are_credentials_change_nothing() -
     async def local(_: Caller) -> Identity | None:
         return Identity("", True)
 
-    limits = Limits(0.001, 2, None, local)
+    limits = RequestLimits(0.001, 2, None, local)
     waits = [await limits.wait_seconds(Caller(ADDRESS, (), f"new-{n}")) for n in range(3)]
     assert [wait == 0 for wait in waits] == [True, True, False]
 

@@ -8,7 +8,7 @@ import pytest
 from tgpu.gateway.answer import Answer, Headers
 from tgpu.gateway.breaker import Away
 from tgpu.gateway.headers import caller_of
-from tgpu.gateway.reads import Kept, Reads, is_cached, key_of
+from tgpu.gateway.reads import KeptAnswers, Reads, is_cached, key_of
 from tgpu.gateway.upstream import UpstreamAway
 
 
@@ -181,7 +181,7 @@ async def test_a_service_that_is_away_is_told_to_all_who_asked_and_asked_again_l
 
 def test_kept_answers_expire_and_make_room() -> None:
     now = 0.0
-    kept = Kept(3_000, lambda: now)
+    kept = KeptAnswers(3_000, lambda: now)
     for key in ("a", "b"):
         kept.put(key, 1, Answer(200, [], b""), 1.0)
     kept.get("a", 1)

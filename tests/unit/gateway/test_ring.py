@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tgpu.gateway.ring import Event, Over, Reader, Ring, TooSlow
+from tgpu.gateway.ring import Event, Over, Ring, RingReader, TooSlow
 
 
 def events(*seqs: int) -> list[Event]:
@@ -18,7 +18,7 @@ def a_ring(floor: int, *seqs: int, max_events: int = 100) -> Ring:
     return ring
 
 
-async def taken(reader: Reader) -> list[int]:
+async def taken(reader: RingReader) -> list[int]:
     found, _ = await reader.next()
     reader.taken(found)
     return [event.seq for event in found]
@@ -26,7 +26,7 @@ async def taken(reader: Reader) -> list[int]:
 
 async def test_a_reader_gets_what_comes_after_its_position() -> None:
     ring = a_ring(4, 5, 7, 8)
-    reader = Reader(ring, 5, readings=False)
+    reader = RingReader(ring, 5, readings=False)
     assert await taken(reader) == [7, 8]
     waiting = asyncio.create_task(taken(reader))
     await asyncio.sleep(0)
@@ -48,7 +48,7 @@ def test_it_covers_only_what_it_knows_all_about() -> None:
 
 async def test_a_reader_that_the_ring_has_left_behind_is_told_its_position() -> None:
     ring = a_ring(0, 1, 2, 3, max_events=3)
-    reader = Reader(ring, 0, readings=False)
+    reader = RingReader(ring, 0, readings=False)
     ring.add(events(4, 5))
     assert ring.floor == 2
     with pytest.raises(TooSlow) as slow:
@@ -58,14 +58,14 @@ async def test_a_reader_that_the_ring_has_left_behind_is_told_its_position() -> 
 
 async def test_what_is_being_sent_counts_as_taken_only_afterwards() -> None:
     ring = a_ring(0, 1, 2)
-    reader = Reader(ring, 0, readings=False)
+    reader = RingReader(ring, 0, readings=False)
     await reader.next()
     assert reader.position == 0
 
 
 async def test_readers_of_a_row_that_was_broken_off_must_come_again() -> None:
     ring = a_ring(0, 1)
-    reader = Reader(ring, 1, readings=False)
+    reader = RingReader(ring, 1, readings=False)
     ring.open(10)
     with pytest.raises(Over):
         await reader.next()
@@ -73,7 +73,7 @@ async def test_readers_of_a_row_that_was_broken_off_must_come_again() -> None:
 
 async def test_only_the_newest_reading_is_given() -> None:
     ring = a_ring(0)
-    reader = Reader(ring, 0, readings=True)
+    reader = RingReader(ring, 0, readings=True)
     for number in range(3):
         ring.add_reading(b"%d" % number)
     assert await reader.next() == ([], b"2")

@@ -12,7 +12,7 @@ from tgpu.core.events import Event, JobMoved, JobsSubmitted
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.node import Part, Share
-from tgpu.engines.api import AttemptKey, Place, Run
+from tgpu.engines.api import AttemptKey, Place, RecordedStart
 from tgpu.journal.history_check import check_history
 
 A, B = JobId("a"), JobId("b")
@@ -25,14 +25,14 @@ class Story:
     def __init__(self) -> None:
         self.now: dict[JobId, Progress] = {A: PENDING, B: PENDING}
         self.events: list[Event] = [JobsSubmitted(0, (a_job("a"), a_job("b")))]
-        self.runs: list[Run] = []
+        self.runs: list[RecordedStart] = []
         self.start(A, 10)
         self.run(A, 11)
         self.end(A, 20, JobState.COMPLETED, exit_code=0)
-        self.runs.append(Run(AttemptKey("a", 1), 11, 20))
+        self.runs.append(RecordedStart(AttemptKey("a", 1), 11, 20))
         self.start(B, 20)
         self.run(B, 21)
-        self.runs.append(Run(AttemptKey("b", 1), 21, is_alive=True))
+        self.runs.append(RecordedStart(AttemptKey("b", 1), 21, is_alive=True))
 
     def start(self, job_id: JobId, at: int, gpu: int = 0) -> None:
         self.move(
@@ -60,11 +60,11 @@ def test_a_good_history_has_no_faults() -> None:
 
 
 def again(story: Story) -> None:
-    story.runs.append(Run(AttemptKey("b", 1), 25, 26))
+    story.runs.append(RecordedStart(AttemptKey("b", 1), 25, 26))
 
 
 def undecided(story: Story) -> None:
-    story.runs.append(Run(AttemptKey("a", 2), 25, 26))
+    story.runs.append(RecordedStart(AttemptKey("a", 2), 25, 26))
 
 
 def same_number(story: Story) -> None:
@@ -85,23 +85,23 @@ def on_a_taken_gpu(story: Story) -> None:
 
 
 def overlapping(story: Story) -> None:
-    story.runs[0] = Run(AttemptKey("a", 1), 11, 22)
+    story.runs[0] = RecordedStart(AttemptKey("a", 1), 11, 22)
 
 
 def overlapping_where_the_engine_put_them(story: Story) -> None:
     place = Place((Part(NodeId("x"), (Share(3, 1000),)),))
     story.runs = [
-        Run(AttemptKey("a", 1), 11, 22, place=place),
-        Run(AttemptKey("b", 1), 21, is_alive=True, place=place),
+        RecordedStart(AttemptKey("a", 1), 11, 22, place=place),
+        RecordedStart(AttemptKey("b", 1), 21, is_alive=True, place=place),
     ]
 
 
 def never_ended(story: Story) -> None:
-    story.runs[0] = Run(AttemptKey("a", 1), 11, is_alive=True)
+    story.runs[0] = RecordedStart(AttemptKey("a", 1), 11, is_alive=True)
 
 
 def gone(story: Story) -> None:
-    story.runs[1] = Run(AttemptKey("b", 1), 21, 22)
+    story.runs[1] = RecordedStart(AttemptKey("b", 1), 21, 22)
 
 
 def without_a_cause(story: Story) -> None:
@@ -110,7 +110,7 @@ def without_a_cause(story: Story) -> None:
 
 def nobody_to_blame(story: Story) -> None:
     story.end(B, 30, JobState.FAILED, exit_code=1, cause="exit code 1")
-    story.runs[1] = Run(AttemptKey("b", 1), 21, 30)
+    story.runs[1] = RecordedStart(AttemptKey("b", 1), 21, 30)
 
 
 def completed_with_another_code(story: Story) -> None:
@@ -167,7 +167,7 @@ def test_one_that_was_preempted_must_wait_again() -> None:
         Move.PREEMPT,
         replace(lifecycle.preempt(B, story.now[B], 30, 1000), cause="preempted for job c"),
     )
-    story.runs[1] = Run(AttemptKey("b", 1), 21, 30)
+    story.runs[1] = RecordedStart(AttemptKey("b", 1), 21, 30)
     assert story.faults() == ["job b was preempted and is neither waiting nor over"]
 
 
@@ -175,13 +175,13 @@ def test_what_failed_with_a_cause_and_a_fault_is_well() -> None:
     story = Story()
     over = lifecycle.end(B, story.now[B], JobState.FAILED, 30, exit_code=1, cause="exit code 1")
     story.move(30, B, Move.FAIL, replace(over, fault=Fault.USER_ERROR))
-    story.runs[1] = Run(AttemptKey("b", 1), 21, 30)
+    story.runs[1] = RecordedStart(AttemptKey("b", 1), 21, 30)
     assert story.faults() == []
 
 
 def test_an_attempt_that_nobody_saw_end_is_over_when_that_was_concluded() -> None:
     story = Story()
-    story.runs[0] = Run(AttemptKey("a", 1), 11)
+    story.runs[0] = RecordedStart(AttemptKey("a", 1), 11)
     assert story.faults() == []
 
 

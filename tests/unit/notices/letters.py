@@ -3,10 +3,12 @@
 from typing import Any
 
 from tgpu.core.ids import JobId, TenantId
-from tgpu.notices.notice import Kind, Letter, Notice
+from tgpu.notices.notice import Letter, Notice, NoticeKind
 
 
-def a_notice(kind: Kind = Kind.FAILURE, notice_id: str = "7-1000", **fields: Any) -> Notice:
+def a_notice(
+    kind: NoticeKind = NoticeKind.FAILURE, notice_id: str = "7-1000", **fields: Any
+) -> Notice:
     made: dict[str, Any] = {
         "at": 1_000,
         "title": "job 12 (train) failed",

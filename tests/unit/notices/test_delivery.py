@@ -19,7 +19,7 @@ from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
 from tgpu.notices.delivery import (
     MARK,
     Delivery,
-    Mark,
+    DeliveryMark,
     Pauses,
     Rule,
     decode_mark,
@@ -435,7 +435,7 @@ async def test_one_that_was_taken_out_of_the_settings_begins_anew():
 
 async def test_a_record_that_cannot_be_read_is_no_reason_not_to_start():
     assert decode_mark(b"{}") is decode_mark(b"\xff") is None
-    mark = Mark(7, {"n": {"0": "lost"}})
+    mark = DeliveryMark(7, {"n": {"0": "lost"}})
     assert decode_mark(encode_mark(mark)) == mark
 
 
@@ -443,7 +443,7 @@ async def test_a_journal_that_is_another_s_is_followed_from_now():
     reader = Reader()
     async with a_box(leases=True) as box:
         delivery = Delivery(a_rule(), reader, box.service, QUICK)
-        delivery.open(Mark(10_000))
+        delivery.open(DeliveryMark(10_000))
         task = asyncio.create_task(delivery.run())
         await eventually(lambda: delivery.mark.seq < 10_000)
         await run_through(box)

@@ -10,7 +10,7 @@ from tests.real_service import free_port
 from tests.servers.mail_server import MailServer
 from tests.unit.notices.letters import a_letter, a_notice
 from tgpu.notices.mail import MailTarget, SmtpServer
-from tgpu.notices.notice import Kind, Letter, NotSent
+from tgpu.notices.notice import Letter, NoticeKind, NotSent
 
 PASSWORD = "hunter2-and-more"
 
@@ -75,7 +75,7 @@ async def test_the_owner_of_a_job_gets_only_what_is_theirs():
 
 async def test_one_that_writes_to_owners_alone_is_tried_out_on_its_sender():
     with MailServer().running() as server:
-        await a_target(server, to=()).send([a_letter(kind=Kind.TEST)])
+        await a_target(server, to=()).send([a_letter(kind=NoticeKind.TEST)])
     assert server.recipients == [["tgpu@example.org"]]
 
 

@@ -6,13 +6,13 @@ from tests.builders import a_job
 from tgpu.core.ids import JobId, TenantId
 from tgpu.core.job import Detail
 from tgpu.core.lifecycle import JobState, Progress
-from tgpu.notices.notice import Kind
+from tgpu.notices.notice import NoticeKind
 from tgpu.notices.words import budget_notice, gpu_notice, job_notice
+from tgpu.service.budget_enforcement import BudgetNotice
 from tgpu.service.feed_event import FeedEvent
-from tgpu.service.spending import Notice as BudgetReached
 from tgpu.store.api import StoredJob
 
-ALL = frozenset(kind.value for kind in Kind)
+ALL = frozenset(kind.value for kind in NoticeKind)
 
 
 def an_event(kind: str, state: JobState = JobState.RUNNING, **data: object) -> FeedEvent:
@@ -27,15 +27,15 @@ def a_stored(name: str = "", started_at: int | None = None, **fields) -> StoredJ
 @pytest.mark.parametrize(
     ("kind", "data", "told"),
     [
-        ("job_started", {}, (Kind.START, "job 12 started")),
-        ("job_completed", {}, (Kind.END, "job 12 completed")),
-        ("job_cancelled", {}, (Kind.END, "job 12 was cancelled")),
-        ("job_failed", {}, (Kind.FAILURE, "job 12 failed")),
-        ("job_preempted", {}, (Kind.PREEMPTION, "job 12 was preempted and waits again")),
+        ("job_started", {}, (NoticeKind.START, "job 12 started")),
+        ("job_completed", {}, (NoticeKind.END, "job 12 completed")),
+        ("job_cancelled", {}, (NoticeKind.END, "job 12 was cancelled")),
+        ("job_failed", {}, (NoticeKind.FAILURE, "job 12 failed")),
+        ("job_preempted", {}, (NoticeKind.PREEMPTION, "job 12 was preempted and waits again")),
         (
             "job_noted",
             {"cause": "idle: GPU 0 did nothing for 30 min"},
-            (Kind.IDLE, "job 12 leaves its GPUs idle"),
+            (NoticeKind.IDLE, "job 12 leaves its GPUs idle"),
         ),
     ],
 )
@@ -62,7 +62,7 @@ def test_a_note_that_was_taken_back_is_not_told():
 def test_who_wants_ends_hears_of_a_failure_once():
     notice = job_notice(an_event("job_failed", JobState.FAILED), None, {"end"})
     assert notice is not None
-    assert notice.kind is Kind.END
+    assert notice.kind is NoticeKind.END
     assert notice.title == "job 12 failed"
 
 
@@ -105,5 +105,5 @@ def test_another_problem_of_the_same_gpu_is_news():
     [(80, "month", "has used 80 % of its budget of this month"), (100, "total", "in all")],
 )
 def test_a_budget_is_told_with_its_window(percent, window, words):
-    notice = budget_notice(TenantId("t"), BudgetReached(window, 5, percent, 1000), at=9)
+    notice = budget_notice(TenantId("t"), BudgetNotice(window, 5, percent, 1000), at=9)
     assert words in notice.text

@@ -8,7 +8,7 @@ from tgpu.core.events import TenantSet
 from tgpu.core.ids import TenantId
 from tgpu.core.lifecycle import JobState
 from tgpu.core.tenant import Tenant
-from tgpu.journal.cut import cut
+from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal, header_line
 from tgpu.report.collect import Collected, collect
 from tgpu.report.figures import Series, capacity_ms, figures, step_of, use_by_gpu
@@ -126,7 +126,7 @@ def test_a_journal_that_begins_in_the_middle_tells_the_same():
     vision = TenantSet(T0, Tenant(TenantId("vision")))
     events = [vision, *nodes(a_node()), *in_order(*stories)]
     until, since = T0 + 10 * HOUR, T0 + 4 * HOUR
-    lines = [line for line, _ in cut(a_journal(events, until=until), since, None, None)]
+    lines = [line for line, _ in excerpt_lines(a_journal(events, until=until), since, None, None)]
     cut_off = Journal("cut", b"".join(lines).splitlines(keepends=True))
     assert cut_off.header.after > 0
     whole = figures(collect(a_journal(events, until=until), since, until))

@@ -34,7 +34,7 @@ async def test_an_adopted_process_is_a_running_lease_of_its_gpus_until_it_ends()
         with a_process() as process:
             for index in (0, 1):
                 box.gpus.set(index, processes=[GpuProcess(process.pid, 70_000)])
-            await box.service.lookout.look()
+            await box.service.gpu_monitor.look()
             assert foreign(box) == [True, True, False]
             job_id = await adopt(box, process.pid)
             stored = await box.service.job(job_id)
@@ -44,13 +44,13 @@ async def test_an_adopted_process_is_a_running_lease_of_its_gpus_until_it_ends()
             assert (stored.progress.state, stored.progress.pid) == (JobState.RUNNING, process.pid)
             assert stored.detail.name.startswith("python")
             assert stored.detail.user
-            await box.service.lookout.look()
+            await box.service.gpu_monitor.look()
             assert foreign(box) == [False, False, False]
             await box.submit(a_submission("train", job_id="a", gpus=2))
             assert await box.tick(1) == []
         for index in (0, 1):
             box.gpus.set(index, processes=[])
-        await box.service.lookout.look()
+        await box.service.gpu_monitor.look()
         assert await box.state_of(job_id) is JobState.COMPLETED
         assert await box.tick(2) == ["a"]
 
@@ -79,12 +79,12 @@ async def test_an_adopted_process_is_the_same_after_the_clock_was_set(
             job_id = await adopt(first, process.pid)
             started = psutil.boot_time()
             monkeypatch.setattr(psutil, "boot_time", lambda: started + 5 * 3600)
-            await first.service.lookout.look()
+            await first.service.gpu_monitor.look()
             assert await first.state_of(job_id) is JobState.RUNNING
         booted_at.cache_clear()
         try:
             async with a_box(provider=gpus, store=store, hardware_rules=RULES) as second:
-                await second.service.lookout.look()
+                await second.service.gpu_monitor.look()
                 assert await second.state_of(job_id) is JobState.RUNNING
         finally:
             booted_at.cache_clear()
@@ -97,7 +97,7 @@ async def test_a_cancelled_lease_leaves_its_process_alone() -> None:
             job_id = await adopt(box, process.pid)
             await box.service.jobs.cancel(job_id)
             for _ in range(3):
-                await box.service.lookout.look()
+                await box.service.gpu_monitor.look()
             assert process.poll() is None
             assert foreign(box) == [True]
 

@@ -12,7 +12,7 @@ from tgpu.core.ids import JobId
 from tgpu.core.job import Options
 from tgpu.core.lifecycle import JobState
 from tgpu.core.plan import Plan, Preemption, PreemptionCause
-from tgpu.engines.api import Notice, Observation, Phase
+from tgpu.engines.api import Observation, Phase, PreemptionNotice
 from tgpu.engines.fake import FakeEngine
 from tgpu.service.attempts import Attempts
 from tgpu.store.api import StoreUnavailable
@@ -259,13 +259,13 @@ async def test_a_job_that_is_preempted_is_stopped_waits_again_and_there_is_a_rec
 @pytest.mark.parametrize(
     ("number", "notice"),
     [
-        (signal.SIGUSR1, Notice(signal.SIGUSR1, 60_000)),
+        (signal.SIGUSR1, PreemptionNotice(signal.SIGUSR1, 60_000)),
         (signal.SIGTERM, None),
         (None, None),
     ],
 )
 async def test_it_gets_the_signal_that_it_asked_for(
-    monkeypatch: pytest.MonkeyPatch, number: int | None, notice: Notice | None
+    monkeypatch: pytest.MonkeyPatch, number: int | None, notice: PreemptionNotice | None
 ) -> None:
     async with a_box(engine=FakeEngine(stops=False)) as box:
         options = Options(checkpoint_signal=number)
@@ -320,7 +320,7 @@ async def test_after_a_restart_it_gets_the_signal_again(monkeypatch: pytest.Monk
     engine.stopped.clear()
     async with a_box(store=store, engine=engine) as box:
         await eventually(lambda: engine.stopped, "the stop after the restart")
-        assert engine.notices == {key: Notice(signal.SIGUSR2, 60_000)}
+        assert engine.notices == {key: PreemptionNotice(signal.SIGUSR2, 60_000)}
         engine.finish(key, 0, cause="stopped")
         await box.until("low", JobState.PENDING)
         assert box.service.receipts.newest(1)[0].gone_at is not None

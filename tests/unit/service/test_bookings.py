@@ -18,16 +18,18 @@ from tgpu.core.job import Options
 from tgpu.core.lifecycle import JobState
 from tgpu.core.rules import PreemptionRules, Rules
 from tgpu.core.tenant import Tenant
-from tgpu.service.bookings import BookingLimits, Wish, bookings_of
+from tgpu.service.bookings import BookingLimits, ReservationWish, bookings_of
 from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 
 
-def a_wish(gpus: int = 1, at: int | None = HOUR, length_ms: int = HOUR, **fields: Any) -> Wish:
+def a_wish(
+    gpus: int = 1, at: int | None = HOUR, length_ms: int = HOUR, **fields: Any
+) -> ReservationWish:
     tenant = TenantId(fields.pop("tenant", "default"))
-    return Wish(tenant, gpus, length_ms, starts_at=at, **fields)
+    return ReservationWish(tenant, gpus, length_ms, starts_at=at, **fields)
 
 
 def ids(box: Box) -> list[str]:

@@ -40,7 +40,7 @@ async def test_a_driver_that_fails_once_stops_nobody() -> None:
     driver = FailingProvider("sim:2xA100")
     async with a_box(leases=True, provider=driver) as box:
         driver.broken = "Unknown Error"
-        await box.service.lookout.look()
+        await box.service.gpu_monitor.look()
         assert problems_of_gpus(box) == {None}
         assert box.service.problems() == ["GPU driver: driver failed: Unknown Error"]
         await box.submit(a_submission(job_id="j"))
@@ -55,7 +55,7 @@ async def test_a_driver_that_keeps_failing_starts_no_jobs_until_it_answers() -> 
         await box.tick()
         driver.broken = "Unknown Error"
         for _ in range(5):
-            await box.service.lookout.look()
+            await box.service.gpu_monitor.look()
         assert driver.reads == 1 + 3  # the first look, then three failures, and no more
         assert problems_of_gpus(box) == {"stale: driver failed: Unknown Error"}
         (problem,) = box.service.problems()
@@ -68,7 +68,7 @@ async def test_a_driver_that_keeps_failing_starts_no_jobs_until_it_answers() -> 
         watch = box.service.machines[0].watch
         breaker = watch.breaker
         watch.breaker = type(breaker)(breaker.state, 3, -(10**9), breaker.problem)
-        await box.service.lookout.look()
+        await box.service.gpu_monitor.look()
         assert problems_of_gpus(box) == {None}
         assert box.service.problems() == []
         assert counts.breakers == dict.fromkeys(("driver", "store"), BreakerState.CLOSED)
@@ -82,11 +82,11 @@ async def test_by_old_readings_nobody_is_idle() -> None:
         await box.run("j")
         driver.broken = "Unknown Error"
         looked: list[object] = []
-        box.service.lookout.jobs._steps = lambda *given: looked.append(given) or ()  # type: ignore[method-assign, func-returns-value]  # only counted
-        await box.service.lookout.look()
+        box.service.gpu_monitor.jobs._steps = lambda *given: looked.append(given) or ()  # type: ignore[method-assign, func-returns-value]  # only counted
+        await box.service.gpu_monitor.look()
         assert looked == []
         driver.broken = None
-        await box.service.lookout.look()
+        await box.service.gpu_monitor.look()
         assert len(looked) == 1
 
 

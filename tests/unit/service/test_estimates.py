@@ -17,14 +17,14 @@ from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
 from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
 from tgpu.service import estimates as module
-from tgpu.service.asking import ask
-from tgpu.service.bookings import Wish
+from tgpu.service.bookings import ReservationWish
 from tgpu.service.clock import WallClock
 from tgpu.service.estimates import EstimateSettings
 from tgpu.service.feed import Subscription
 from tgpu.service.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.observer import Observer
 from tgpu.service.predictions import Predictions
+from tgpu.service.start_inquiries import forecast_start
 from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000
@@ -299,7 +299,7 @@ async def test_a_question_changes_nothing() -> None:
         await a_queue(box, "a", "b")
         before = len(store.commits)
         jobs, _ = await box.service.jobs.rehearse(a_submission(options=LIMITED))
-        found = await ask(box.service.estimates, jobs)
+        found = await forecast_start(box.service.estimates, jobs)
         assert found.estimate is not None
         assert found.estimate.p50_at == 2 * HOUR
         assert len(store.commits) == before
@@ -313,7 +313,7 @@ async def test_a_reservation_that_nobody_uses_is_given_back_in_estimates_as_in_t
 ) -> None:
     minutes = 60_000
     async with a_box(gpus=ONE_GPU, leases=True, rules=Rules(backfill)) as box:
-        wish = Wish(TenantId("default"), 1, 60 * minutes, unused_ms=10 * minutes)
+        wish = ReservationWish(TenantId("default"), 1, 60 * minutes, unused_ms=10 * minutes)
         await box.service.bookings.reserve(wish)
         await box.submit(a_submission(job_id="a"))
         await box.tick(0)

@@ -23,7 +23,7 @@ from tgpu.core.events import (
 from tgpu.core.ids import DEFAULT_QUEUE, JobId, TenantId
 from tgpu.core.lifecycle import PENDING, JobState, Move
 from tgpu.core.state import State
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.service import feed as feed_module
 from tgpu.service.feed import EventsGone, Feed, SlowReader, Subscription
 from tgpu.service.feed_event import KINDS, FeedEvent
@@ -140,7 +140,7 @@ async def test_tenants_queues_and_nodes_are_told_and_usage_is_not(world):
     events = world.feed.subscribe()
     await world.commit(
         QueueSet(1, a_queue("night")),
-        UsageAdded(1, TenantId("default"), DEFAULT_QUEUE, Usage(1)),
+        UsageAdded(1, TenantId("default"), DEFAULT_QUEUE, GpuTimeUsage(1)),
         QueueRemoved(2, TenantId("default"), "night"),
         NodeSet(3, a_node("n1")),
         TenantSet(4, a_tenant("other", gpus=2)),

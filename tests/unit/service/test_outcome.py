@@ -13,7 +13,7 @@ from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import JobState, Move, Progress
 from tgpu.core.node import Part, Share
 from tgpu.core.state import Entry, State
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.engines.api import OVER, AttemptKey, Observation, Phase, Place
 from tgpu.service.absence import ABSENT
 from tgpu.service.accounting import usage_events
@@ -280,7 +280,7 @@ def test_what_it_did_before_its_checkpoint_is_not_lost() -> None:
 def test_its_gpu_time_is_counted_once_though_it_moves_twice() -> None:
     world, entry = being_preempted()
     (used,) = usage_events(world, conclude(entry, exited(143, cause="stopped"), NOW))
-    assert used.usage == Usage(gpu_millis_ms=(900 - 5) * 1000)
+    assert used.usage == GpuTimeUsage(gpu_millis_ms=(900 - 5) * 1000)
 
 
 def test_one_that_ended_by_itself_first_counts_as_it_ended() -> None:

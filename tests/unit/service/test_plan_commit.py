@@ -12,7 +12,7 @@ from tgpu.core.ids import JobId, NodeId, TenantId
 from tgpu.core.lifecycle import JobState, Move, stop
 from tgpu.core.plan import Nomination, Plan, Preemption, PreemptionCause, Start
 from tgpu.core.state import State
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.service.accounting import usage_events
 from tgpu.service.plan_commit import PlanCommit, prepare_commit
 
@@ -132,7 +132,7 @@ def test_a_lease_is_preempted_at_once_and_waits_again_with_its_age() -> None:
 def test_the_gpu_time_of_a_lease_that_is_preempted_is_counted_once() -> None:
     state = a_world(lease=True)
     applied(state, Plan(preemptions=(a_preemption(),)))
-    assert state.usage == {(TenantId("default"), "default"): Usage(gpu_millis_ms=4_000_000)}
+    assert state.usage == {(TenantId("default"), "default"): GpuTimeUsage(gpu_millis_ms=4_000_000)}
 
 
 def test_a_lease_s_gpus_can_be_given_to_another_in_the_same_plan() -> None:

@@ -123,16 +123,16 @@ async def test_jobs_submitted_together_tell_of_each_other_also_after_a_restart()
         await run_for(box, "before", 0, 7 * MINUTE)
         await box.submit(wanted("next"))
         job_class = class_of((await box.service.job("next")).job)
-        lookout = box.service.predictions.lookout
-        assert lookout.begun_since(job_class, 0) == 1
-        assert lookout.length_ms(job_class, 0, 7 * MINUTE) == 7 * MINUTE
+        run_times = box.service.predictions.run_times
+        assert run_times.begun_since(job_class, 0) == 1
+        assert run_times.length_ms(job_class, 0, 7 * MINUTE) == 7 * MINUTE
         await box.tick(8 * MINUTE)
-        assert lookout.begun_since(job_class, 0) == 2
+        assert run_times.begun_since(job_class, 0) == 2
     async with a_box(leases=True, store=store) as box:
-        lookout = box.service.predictions.lookout
-        assert lookout.begun_since(job_class, 0) == 2
+        run_times = box.service.predictions.run_times
+        assert run_times.begun_since(job_class, 0) == 2
         # One ended after seven minutes; the other began eight minutes ago, and nobody knows.
-        found = lookout.length_ms(job_class, 0, 16 * MINUTE)
+        found = run_times.length_ms(job_class, 0, 16 * MINUTE)
         assert found is not None
         assert found > 7 * MINUTE
 

@@ -10,7 +10,7 @@ from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import JobId
 from tgpu.core.job import Detail, Options, Request, Where
 from tgpu.core.lifecycle import JobState
-from tgpu.engines.api import Capabilities, Limits
+from tgpu.engines.api import AttemptLimits, Capabilities
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.fake_cluster import FakeCluster
 from tgpu.service.attempts import LaunchSettings
@@ -42,7 +42,7 @@ async def test_an_environment_survives_the_store_and_a_rerun() -> None:
 
 
 async def test_more_memory_than_a_job_may_have_is_refused() -> None:
-    limits = Limits(memory_bytes=2**30)
+    limits = AttemptLimits(memory_bytes=2**30)
     async with a_box(launch=launch_settings(limits=limits)) as box:
         with pytest.raises(InvalidRequest, match="at most 1 GiB"):
             await box.submit(a_submission("true", request=Request(1000, mem_mib=1025)))

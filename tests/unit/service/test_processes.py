@@ -14,7 +14,7 @@ from tgpu.core import lifecycle
 from tgpu.core.ids import JobId, NodeId
 from tgpu.core.lifecycle import JobState, Move
 from tgpu.core.state import State
-from tgpu.engines.api import AttemptKey, Mark
+from tgpu.engines.api import AttemptKey, JobMark
 from tgpu.service.processes import (
     Belongs,
     Claimed,
@@ -59,13 +59,13 @@ def test_a_job_s_process_and_what_is_below_it_are_its_own() -> None:
 
 def test_a_process_that_carries_a_job_s_variables_is_its_own() -> None:
     for folder in ("/logs/j1/1", "/logs/j1/1/0"):
-        who = a_who(200, mark=Mark(KEY, folder))
+        who = a_who(200, mark=JobMark(KEY, folder))
         assert claim(an_ownership(), a_world(), who) == Claimed(Belongs.OURS, KEY)
 
 
 def test_the_same_numbers_with_another_folder_are_another_service_s() -> None:
     for folder in ("/elsewhere/j1/1", "/logs/j1/12", "/logs/j1"):
-        who = a_who(200, mark=Mark(KEY, folder))
+        who = a_who(200, mark=JobMark(KEY, folder))
         assert claim(an_ownership(), a_world(), who) == Claimed(Belongs.FOREIGN)
 
 
@@ -102,7 +102,7 @@ def test_the_kernel_tells_who_a_process_is() -> None:
         assert who.user
         assert (who.command or "").startswith("python")
         assert os.getpid() in who.ancestors
-        assert who.mark == Mark(KEY, "/logs/j1/1")
+        assert who.mark == JobMark(KEY, "/logs/j1/1")
         assert is_same(who)
     assert not is_same(who)
     assert look_up([process.pid])[process.pid] == Who(process.pid)

@@ -8,7 +8,7 @@ from tgpu.core import lifecycle
 from tgpu.core.ids import JobId
 from tgpu.core.lifecycle import Move
 from tgpu.engines.api import AttemptKey, Observation, Phase
-from tgpu.service.reconciler import Belief, Buckets, beliefs, classify
+from tgpu.service.reconciler import AttemptBuckets, Belief, beliefs, classify
 
 keys = st.builds(AttemptKey, st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 3))
 believed_worlds = st.dictionaries(keys, st.sampled_from(Belief))
@@ -17,7 +17,7 @@ observed_worlds = st.dictionaries(keys, st.sampled_from(Phase)).map(
 )
 
 
-def members(buckets: Buckets) -> list[AttemptKey]:
+def members(buckets: AttemptBuckets) -> list[AttemptKey]:
     return [
         *buckets.as_believed,
         *buckets.to_launch,

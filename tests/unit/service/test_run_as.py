@@ -17,7 +17,7 @@ from tgpu.service.accounts import account_named, account_of
 from tgpu.service.identity import LOCAL, Principal, Role
 from tgpu.service.local_users import MapSettings
 from tgpu.service.rerun import is_owner, rerun_detail
-from tgpu.service.run_as import RunAs, RunAsRules, UidsInUse, as_account, users_of
+from tgpu.service.run_as import JobUsers, RunAsRules, UidsInUse, as_account, users_of
 from tgpu.service.user_map import MapRule, UserMap
 from tgpu.store.api import StoredJob
 
@@ -29,11 +29,11 @@ KEY = Principal("ci", Role.USER, frozenset({RED}), kind="key", key_id="k1")
 ROOT = Principal("root", Role.ADMIN, uid=0, kind="uid")
 
 
-def a_run_as(rules: RunAsRules, *tenants: Tenant) -> RunAs:
+def a_run_as(rules: RunAsRules, *tenants: Tenant) -> JobUsers:
     state = State()
     for tenant in tenants:
         state.apply(TenantSet(0, tenant))
-    return RunAs(state, rules)
+    return JobUsers(state, rules)
 
 
 def local(name: str, tenant: TenantId) -> Principal:
@@ -153,7 +153,9 @@ def of_key(uid: int | None, account: str) -> Detail:
     return Detail(argv=("id",), uid=uid, account=account, owner="key:k1")
 
 
-def refusal(run_as: RunAs, tenant: TenantId, detail: Detail, uids: UidsInUse | None = None) -> str:
+def refusal(
+    run_as: JobUsers, tenant: TenantId, detail: Detail, uids: UidsInUse | None = None
+) -> str:
     account = None if detail.uid is None else account_of(detail.uid)
     return run_as.refusal(tenant, detail, account, uids or UidsInUse()) or ""
 

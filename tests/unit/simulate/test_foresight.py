@@ -9,13 +9,13 @@ from tgpu.core.policies.shortest import Shortest
 from tgpu.core.predict import Facts, History, NoPredictor
 from tgpu.core.rules import PLAIN, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.simulate.foresight import Foresight, Learner, by_what_is_learned
+from tgpu.simulate.foresight import Learner, SimulatedForesight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate
 
 
 def foreseeing(policy, make=History, past=()):
     scheduling = SchedulingConfig(order_policy(policy))
-    return Setting(scheduling, foresight=Foresight(make, learned(policy), past))
+    return Setting(scheduling, foresight=SimulatedForesight(make, learned(policy), past))
 
 
 def learned(policy, rules=PLAIN):
@@ -71,7 +71,7 @@ def test_past_jobs_teach_before_the_first_arrival():
 
 def test_nobody_learns_from_the_future():
     later = [PastJob(Facts("default", "ada", 1_000), 1_150, 10, 1_160)]
-    learner = Learner(Foresight(History, learned("shortest"), later), before=1_100)
+    learner = Learner(SimulatedForesight(History, learned("shortest"), later), before=1_100)
     learner.reach(10**9)
     policy = learner.scheduling.policy
     assert isinstance(policy, Shortest)
@@ -81,7 +81,7 @@ def test_nobody_learns_from_the_future():
 
 def test_who_ends_soon_is_spared_by_what_is_predicted():
     rules = Rules(preemption=PreemptionRules(spare_ms=5_000))
-    learner = Learner(Foresight(History, learned("shortest", rules)), before=0)
+    learner = Learner(SimulatedForesight(History, learned("shortest", rules)), before=0)
     for number in range(20):
         learner.ended(a_job(f"j{number}", user="ada"), 1_000, number, was_preempted=False)
     preemption = learner.scheduling.rules.preemption

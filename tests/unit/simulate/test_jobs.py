@@ -3,16 +3,16 @@
 import pytest
 
 from tgpu.simulate.clusters import read_cluster
-from tgpu.simulate.jobs import Jobs, Limits
-from tgpu.simulate.rows import Row, Rows
+from tgpu.simulate.jobs import Jobs, SimulatedLimits
+from tgpu.simulate.rows import TraceRow, TraceRows
 
 
-def jobs_of(*rows, cluster="4x8", limits=Limits.GIVEN):
-    return Jobs(Rows("jobs.csv", "csv", list(rows)), read_cluster(cluster), limits)
+def jobs_of(*rows, cluster="4x8", limits=SimulatedLimits.GIVEN):
+    return Jobs(TraceRows("jobs.csv", "csv", list(rows)), read_cluster(cluster), limits)
 
 
 def a_row(job_id="1", gpus=1, **fields):
-    return Row(2, job_id, 0, 60_000, round(gpus * 1000), **fields)
+    return TraceRow(2, job_id, 0, 60_000, round(gpus * 1000), **fields)
 
 
 @pytest.mark.parametrize(("gpus", "workers"), [(1, 1), (8, 1), (12, 3), (16, 2), (20, 5), (9, 9)])
@@ -66,4 +66,4 @@ def test_limits_are_those_given_none_or_the_true_durations():
         (arrival,) = jobs_of(row, limits=limits).arrivals
         return arrival.job.options.time_limit_ms
 
-    assert [limit(each) for each in Limits] == [5_000, None, 60_000]
+    assert [limit(each) for each in SimulatedLimits] == [5_000, None, 60_000]

@@ -5,14 +5,14 @@ import pytest
 from tests.builders import a_job
 from tgpu.core.lifecycle import JobState
 from tgpu.simulate.measures import distribution, jain, shares, spread, summary
-from tgpu.simulate.result import Outcome, Result
+from tgpu.simulate.result import JobOutcome, Result
 from tgpu.simulate.world import Arrival
 
 
 def an_outcome(job_id, submitted=0, started=0, ended=10_000, runs=10_000, gpus=1, tenant="t"):
     job = a_job(job_id, tenant, gpus=gpus, submitted_at=submitted)
     arrival = Arrival(job, runs)
-    return Outcome(arrival, JobState.COMPLETED, started, ended, last_start=started)
+    return JobOutcome(arrival, JobState.COMPLETED, started, ended, last_start=started)
 
 
 def of(*outcomes):
@@ -46,7 +46,7 @@ def test_the_slowdown_of_very_short_jobs_is_bounded():
 
 
 def test_jobs_that_never_start_are_counted_apart():
-    never = Outcome(Arrival(a_job("b"), 5), JobState.PENDING, None, None)
+    never = JobOutcome(Arrival(a_job("b"), 5), JobState.PENDING, None, None)
     found = summary(of(an_outcome("a"), never), 1)
     assert (found.jobs, found.finished, found.unfinished) == (2, 1, 1)
     assert found.jct_s.mean == 10.0

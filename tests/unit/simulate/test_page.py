@@ -9,7 +9,7 @@ from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs
 from tgpu.simulate.page import page
-from tgpu.simulate.report import Run, is_report, report
+from tgpu.simulate.report import SimulatedRun, is_report, report
 from tgpu.simulate.result import Result
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.synthetic import synthetic
@@ -42,7 +42,9 @@ def a_document(jobs=200, trace="t.csv"):
     found = Jobs(synthetic(jobs, cluster, seed=3), cluster)
     setting = Setting(SchedulingConfig(order_policy("fifo"), Rules(backfill=BackfillMode.STRICT)))
     result = simulate(found.arrivals, cluster, setting)
-    return report(Run(trace, "c", "fifo", "strict", "fragmentation"), cluster, result), result
+    return report(
+        SimulatedRun(trace, "c", "fifo", "strict", "fragmentation"), cluster, result
+    ), result
 
 
 def test_the_page_is_well_formed_and_has_every_plot():
@@ -68,6 +70,6 @@ def test_names_from_a_trace_cannot_break_the_page():
 
 def test_a_page_about_nothing_is_still_a_page():
     document, _ = a_document()
-    empty = report(Run("t", "c", "p", "q", "r"), read_cluster("1x8"), Result((), (), 0))
+    empty = report(SimulatedRun("t", "c", "p", "q", "r"), read_cluster("1x8"), Result((), (), 0))
     assert "No job ended" in page(empty, Result((), (), 0))
     assert is_report(document)

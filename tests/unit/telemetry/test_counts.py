@@ -13,7 +13,7 @@ from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.plan import Plan, Start
 from tgpu.core.sla import Promise
 from tgpu.devices.api import Snapshot
-from tgpu.telemetry.counts import Counts, Tally
+from tgpu.telemetry.counts import Counts, HistogramTally
 
 J1 = JobId("j1")
 
@@ -37,7 +37,7 @@ def ended(state: JobState = JobState.COMPLETED, at: int = 9000) -> JobMoved:
 
 
 def test_a_value_on_a_bound_counts_below_it():
-    tally = Tally((1.0, 5.0))
+    tally = HistogramTally((1.0, 5.0))
     for value in (0.5, 1.0, 5.0, 7.0):
         tally.add(value)
     assert tally.buckets() == [("1.0", 2), ("5.0", 3), ("+Inf", 4)]

@@ -8,7 +8,7 @@ from tests.builders import a_gpu, a_job, a_node, a_state, a_tenant, start
 from tgpu.core.events import TimePassed, UsageAdded
 from tgpu.core.ids import NodeId, TenantId
 from tgpu.core.tenant import Budget, Window
-from tgpu.core.usage import Usage
+from tgpu.core.usage import GpuTimeUsage
 from tgpu.devices.api import GpuReading, Snapshot
 from tgpu.telemetry import metrics
 from tgpu.telemetry.counts import Counts
@@ -100,7 +100,7 @@ def test_a_limit_that_is_not_set_is_not_shown():
 def test_the_gpu_time_of_a_tenant_is_summed_over_its_queues():
     counts = watching(tenants=[a_tenant("t1")])
     for queue in ("default", "night"):
-        counts.state.apply(UsageAdded(0, a_tenant("t1").tenant_id, queue, Usage(3_000_000)))
+        counts.state.apply(UsageAdded(0, a_tenant("t1").tenant_id, queue, GpuTimeUsage(3_000_000)))
     assert samples(counts, "tenant_gpu_seconds_total") == {("t1",): 6}
 
 

@@ -67,7 +67,7 @@ class Entrance:
         return principal
 
 
-class Gate:
+class AuthGate:
     """ASGI. Puts the caller into the connection's state, where `principal_of` finds them."""
 
     def __init__(

@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from tgpu.api.auth.doors import user_name
 from tgpu.api.auth.rules import principal_of
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import check_priority
 from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.ids import JobId, TenantId
@@ -35,7 +35,7 @@ def service_of(request: HTTPConnection) -> Service:
     """The service of this app; 503 until it has loaded what it knows."""
     service = request.app.state.service
     if not isinstance(service, Service):
-        raise Problem(
+        raise ApiProblem(
             503, "SERVICE_NOT_READY", "the service is still starting; try again in a moment"
         )
     return service

@@ -41,7 +41,7 @@ from tgpu.api.rest import (
 )
 from tgpu.api.rest.description import DescribedApi
 from tgpu.api.rest.parameters import check_parameters
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.route import BadJson, Turnstile
 from tgpu.api.rest.wording import complaints, sentence
 from tgpu.api.streams import Streams
@@ -102,7 +102,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     if exposition is not None:
         app.router.routes.append(exposition.route())
     app.add_exception_handler(SchedulerError, _scheduler_error)
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(ApiProblem, _problem)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _bug)
@@ -121,7 +121,7 @@ async def _scheduler_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _problem(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)
+    assert isinstance(error, ApiProblem)
     return JSONResponse(body(error.code, error.message, error.details), error.status)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from tgpu.api.rest.ingest import LONGEST, Item, Utf8
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.wording import of_bad_json
 from tgpu.wire.json_words import json_words
 
@@ -41,7 +41,7 @@ class ListItems:
     def _decoded(self, data: bytes, *, final: bool = False) -> str:
         try:
             return self._text.of(data, final=final)
-        except Problem:
+        except ApiProblem:
             self._refuse("it is not UTF-8")
 
     def _items(self, *, is_last: bool) -> Iterator[Item]:
@@ -93,7 +93,7 @@ class ListItems:
 
     def _refuse(self, complaint: str) -> NoReturn:
         message = f"body: must be a JSON list of jobs: {complaint}"
-        raise Problem(422, "VALIDATION_ERROR", message)
+        raise ApiProblem(422, "VALIDATION_ERROR", message)
 
 
 def _end_of_space(text: str, at: int) -> int:

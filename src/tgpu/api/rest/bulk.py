@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from tgpu.api.errors import http_error
 from tgpu.api.rest.access import check_tenant, shown_name
-from tgpu.api.rest.ingest import Complaint, Item, Reader
+from tgpu.api.rest.ingest import Complaint, Item, ItemReader
 from tgpu.api.rest.plain import Interned, NotAnObject, PlainJob, job_id_in
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import as_claimed
 from tgpu.core.errors import InvalidRequest, SchedulerError, Unavailable
 from tgpu.core.job import Job
@@ -41,7 +41,7 @@ async def load(
                 loader.take(number, item, to_plain)
                 if len(loader.jobs) >= _CHUNK:
                     await loader.pass_on()
-    except (Problem, InvalidRequest) as error:
+    except (ApiProblem, InvalidRequest) as error:
         # Nothing of a file that cannot be read is queued, as long as nothing is queued yet.
         if not loader.has_begun:
             raise
@@ -52,7 +52,9 @@ async def load(
     return {"accepted": loader.accepted, "rejected": loader.rejected, "counts": counts}
 
 
-async def items_of(reader: Reader, pieces: AsyncIterator[bytes]) -> AsyncIterator[Iterable[Item]]:
+async def items_of(
+    reader: ItemReader, pieces: AsyncIterator[bytes]
+) -> AsyncIterator[Iterable[Item]]:
     async for piece in pieces:
         yield reader.feed(piece)
     yield reader.end()
@@ -100,9 +102,9 @@ class _Loader:
         job_id = job_id_in(item) if len(self.rejected) < MOST_REJECTED else None
         return job_id if job_id is None else job_id[:_LONGEST_ID]
 
-    def cut_short(self, error: Problem | InvalidRequest) -> None:
+    def cut_short(self, error: ApiProblem | InvalidRequest) -> None:
         """The rest of the file is lost; what is queued already must be told all the same."""
-        code = error.code if isinstance(error, Problem) else http_error(error).code
+        code = error.code if isinstance(error, ApiProblem) else http_error(error).code
         message = f"nothing from here on was read: {error.message}"
         self._reject(self._last + 1, None, code, message)
 

@@ -10,7 +10,7 @@ from tgpu import __version__
 from tgpu.api.nodes import is_online, job_nodes
 from tgpu.api.rest.access import caller_of, service_of, sight, tenant_for, visible_counts
 from tgpu.api.rest.parameters import Name
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso, job_model
 from tgpu.core.heat import Heat
@@ -200,7 +200,7 @@ async def _pause(request: Request, choice: GpuChoice, reason: str | None) -> Gpu
     for gpu in _gpu_list(service).gpus:
         if (gpu.node, gpu.index) == name:
             return gpu
-    raise Problem(404, "NOT_FOUND", f"no GPU {gpu_name(*name)}")  # it went meanwhile
+    raise ApiProblem(404, "NOT_FOUND", f"no GPU {gpu_name(*name)}")  # it went meanwhile
 
 
 def _gpu_list(service: Service) -> GpuList:

@@ -13,9 +13,9 @@ from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.rest.why import in_words
 from tgpu.core.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
 from tgpu.core.job import Job
-from tgpu.core.sooner import Sooner
+from tgpu.core.start_sooner import SoonerStart
 from tgpu.core.units import SECOND
-from tgpu.service.asking import Question, ask
+from tgpu.service.start_inquiries import StartForecast, forecast_start
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,
@@ -37,9 +37,9 @@ async def estimate(request: Request, body: SubmitRequest) -> EstimateAnswer:
     service = service_of(request)
     submission = await checked_submission(service, caller_of(request), submission_of(body))
     jobs, notes = await service.jobs.rehearse(submission)
-    found = Question(service.clock.now())
+    found = StartForecast(service.clock.now())
     if not submission.held:
-        found = await ask(service.estimates, jobs)
+        found = await forecast_start(service.estimates, jobs)
     return EstimateAnswer(
         jobs=len(jobs),
         starts_now=_is_now(found.estimate, found.now),
@@ -80,7 +80,7 @@ def _is_now(found: Estimate | None, now: int) -> bool:
     return found is not None and found.basis is Basis.NEXT_CYCLE and found.p50_at <= now
 
 
-def _sooner(job: Job, one: Sooner, when: Estimate, now: int) -> SoonerModel:
+def _sooner(job: Job, one: SoonerStart, when: Estimate, now: int) -> SoonerModel:
     sentence, fields = in_words(job, one.change)
     model = estimate_model(when)
     assert model is not None

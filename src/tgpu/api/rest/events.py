@@ -74,7 +74,7 @@ async def watch(websocket: WebSocket) -> None:
         await _close(websocket, 1001, "the service is stopping")
 
 
-class EventStream(HeldStream):
+class EventStreamResponse(HeldStream):
     media_type = "text/event-stream"
 
 
@@ -84,7 +84,7 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
 
 @router.get(
     "/api/v1/events",
-    response_class=EventStream,
+    response_class=EventStreamResponse,
     openapi_extra={
         "parameters": [
             _parameter(
@@ -103,7 +103,7 @@ async def stream(request: Request) -> StreamingResponse:
     streams.check(caller_of(request))
     subscription = _subscription(service, request)
     lines = _lines(_Telling(service, streams, _wants_readings(request)), subscription)
-    return EventStream(lines, streams, caller_of(request))
+    return EventStreamResponse(lines, streams, caller_of(request))
 
 
 @router.get("/api/v1/jobs/{job}/events")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from tgpu.api.rest.plain import PlainJob
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.core.errors import InvalidRequest
 
 LONGEST: Final = 1 << 17  # bytes of a line or row; a job takes a few hundred
@@ -30,7 +30,7 @@ class Complaint(str):
     __slots__ = ()
 
 
-class Reader(Protocol):
+class ItemReader(Protocol):
     def feed(self, data: bytes) -> Iterator[Item]:
         """More of the file. Raises Problem where it is not UTF-8."""
 
@@ -38,7 +38,7 @@ class Reader(Protocol):
         """There is no more."""
 
 
-def reader_for(fmt: str) -> Reader:
+def reader_for(fmt: str) -> ItemReader:
     return NdjsonLines() if fmt == "ndjson" else CsvRows()
 
 
@@ -53,7 +53,7 @@ class Utf8:
         try:
             text = self._decoder.decode(data, final)
         except UnicodeDecodeError:
-            raise Problem(400, "BAD_ENCODING", "the file is not UTF-8 text") from None
+            raise ApiProblem(400, "BAD_ENCODING", "the file is not UTF-8 text") from None
         if text and not self._is_begun:
             self._is_begun = True
             text = text.removeprefix(_BOM)
@@ -131,7 +131,7 @@ class CsvRows:
         self._before += begins
         self._rest = tail + rest
         if len(self._rest) > 2 * LONGEST:
-            raise Problem(422, "VALIDATION_ERROR", f"file: a row is {_TOO_LONG}")
+            raise ApiProblem(422, "VALIDATION_ERROR", f"file: a row is {_TOO_LONG}")
 
     def _parsed(self, reader: Iterator[list[str]]) -> Iterator[list[str] | Complaint]:
         while True:

@@ -21,11 +21,11 @@ router = APIRouter(tags=["events"])
 _PAGE: Final = 64
 
 
-class Lines(HeldStream):
+class JournalLines(HeldStream):
     media_type = "application/x-ndjson"
 
 
-@router.get("/api/v1/journal", response_class=Lines)
+@router.get("/api/v1/journal", response_class=JournalLines)
 async def journal(
     request: Request,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
@@ -38,7 +38,7 @@ async def journal(
     service, streams = service_of(request), streams_of(request)
     streams.check(caller_of(request))
     lines = _lines(service, after, commands, service.feed.last_seq)
-    return Lines(lines, streams, caller_of(request))
+    return JournalLines(lines, streams, caller_of(request))
 
 
 async def _lines(

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.core.errors import Unavailable
 from tgpu.engines.api import AttemptKey, EngineUnavailable, LogUnreadable, NoLog
 from tgpu.engines.log_piece import Piece
@@ -53,7 +53,7 @@ async def _read(service: Service, key: AttemptKey, stream: str, offset: int, lim
     try:
         return await service.engine.read_log(key, stream, offset, limit)
     except NoLog as error:
-        raise Problem(404, "NO_LOG", str(error)) from None
+        raise ApiProblem(404, "NO_LOG", str(error)) from None
     except LogUnreadable as error:
         raise _unreadable(key, error, service.engine.log_dir(key)) from None
     except EngineUnavailable as error:
@@ -71,7 +71,7 @@ def _unreadable(key: AttemptKey, error: LogUnreadable, folder: str | None) -> Ex
     message = f"{error.name} of job {key.job_id} cannot be read{now}: {error}{look}"
     if error.is_for_now:
         return Unavailable(message, details)
-    return Problem(409, "LOG_UNREADABLE", message, details)
+    return ApiProblem(409, "LOG_UNREADABLE", message, details)
 
 
 def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> AttemptKey:
@@ -79,11 +79,13 @@ def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> Attemp
     newest = stored.progress.attempt
     number = newest if attempt is None else attempt
     if stored.job.options.lease or service.engine is None:
-        raise Problem(404, "NO_LOG", f"job {job_id} is a lease: it has no command and no log")
+        raise ApiProblem(404, "NO_LOG", f"job {job_id} is a lease: it has no command and no log")
     if not newest:
-        raise Problem(404, "NO_LOG", f"job {job_id} has not started yet; see: tgpu why {job_id}")
+        raise ApiProblem(404, "NO_LOG", f"job {job_id} has not started yet; see: tgpu why {job_id}")
     if number > newest:
-        raise Problem(404, "NO_LOG", f"job {job_id} has {plural(newest, 'attempt')}, not {number}")
+        raise ApiProblem(
+            404, "NO_LOG", f"job {job_id} has {plural(newest, 'attempt')}, not {number}"
+        )
     return attempt_key(stored.job, number)
 
 

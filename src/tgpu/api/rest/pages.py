@@ -18,7 +18,7 @@ from starlette.routing import Route
 from tgpu import __version__
 from tgpu.api.auth.doors import NOBODY
 from tgpu.api.auth.rules import principal_of
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.start_page import start_page, start_policy
 
 _PACKAGE: Final = "fastapi_swagger"
@@ -72,7 +72,9 @@ async def _redoc(_: Request) -> Response:
 async def _file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _TYPES:
-        raise Problem(404, "NOT_FOUND", "there is no such file; GET /docs is the page of the API")
+        raise ApiProblem(
+            404, "NOT_FOUND", "there is no such file; GET /docs is the page of the API"
+        )
     if name == _SCRIPT:
         return Response(_START, media_type=_TYPES[name], headers=_KEPT)
     return FileResponse(_folder() / name, media_type=_TYPES[name], headers=_KEPT)
@@ -102,7 +104,9 @@ def _folder() -> Path:
     # Found and not imported: its code is for other uses, and is not run.
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        raise Problem(503, "UNAVAILABLE", f"/docs needs the package {_PACKAGE}; install tgpu again")
+        raise ApiProblem(
+            503, "UNAVAILABLE", f"/docs needs the package {_PACKAGE}; install tgpu again"
+        )
     return Path(spec.origin).parent / "resources"
 
 

@@ -1,7 +1,7 @@
 """An HTTP error with a code of its own, for what is wrong with the call, not with a job."""
 
 
-class Problem(Exception):
+class ApiProblem(Exception):
     def __init__(
         self, status: int, code: str, message: str, details: list[dict[str, object]] | None = None
     ) -> None:

@@ -43,7 +43,7 @@ async def receipt(request: Request, job: Name) -> ReceiptModel:
         gpu_count=told.request.gpu_millis / GPU,
         gpu_hours=_hours(used.gpu_millis_ms),
         lost_gpu_hours=_hours(progress.lost_gpu_millis_ms),
-        peak_gpu_memory_mb=service.lookout.peaks.of_job(told.job_id),
+        peak_gpu_memory_mb=service.gpu_monitor.memory_history.of_job(told.job_id),
         cost=_cost(service.settings.cost_per_gpu_hour, used.gpu_millis_ms),
         attempts=[_attempt(service, each) for each in used.attempts],
         complete=used.complete,

@@ -8,7 +8,7 @@ from tgpu.core.lifecycle import JobState
 from tgpu.core.units import SECOND
 from tgpu.service.identity import Principal
 from tgpu.service.rerun import rerun_detail
-from tgpu.service.rerun_selection import Reran, Rerun, Wanted
+from tgpu.service.rerun_selection import Reran, Rerun, RerunChoice
 from tgpu.service.selection import Refusal, Selection
 from tgpu.service.service import Service
 from tgpu.service.submission import Submission
@@ -40,7 +40,7 @@ async def rerun_selection(
 
     within = body.ended_within_seconds
     since = None if within is None else service.clock.now() - within * SECOND
-    wanted = Wanted(selection, since, frozenset(body.failures), body.again)
+    wanted = RerunChoice(selection, since, frozenset(body.failures), body.again)
     done = await service.reruns.rerun(wanted, refusal, again)
     left = _left_alone(done)
     if body.jobs and not done.reruns:

@@ -11,7 +11,7 @@ from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.advance_reservations import broken
 from tgpu.core.ids import NodeId
 from tgpu.service.audit import concerns
-from tgpu.service.bookings import Wish, bookings_of, named, no_booking
+from tgpu.service.bookings import ReservationWish, bookings_of, named, no_booking
 from tgpu.service.ownership import Sight, check_booking
 from tgpu.service.service import Service
 from tgpu.wire.reservations_v1 import (
@@ -46,7 +46,7 @@ async def reserve(request: Request, body: ReservationCreate) -> ReservationModel
     unused = body.unused_minutes
     name = shown_name(caller)
     booking = await service.bookings.reserve(
-        Wish(
+        ReservationWish(
             tenant_id,
             body.gpus,
             round(body.minutes * _MINUTE),

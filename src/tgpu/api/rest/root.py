@@ -29,7 +29,7 @@ from tgpu.api.rest.plain import (
     convert,
     decode,
 )
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import as_claimed
 from tgpu.api.rest.upload import body_pieces, file_pieces, gathered
 from tgpu.core.errors import IllegalMove, SchedulerError
@@ -111,7 +111,7 @@ async def submit(request: Request) -> Response:
     try:
         plain = decode(await request.body())
     except NotAnObject as error:
-        raise Problem(422, "VALIDATION_ERROR", f"body: must be a JSON object: {error}") from None
+        raise ApiProblem(422, "VALIDATION_ERROR", f"body: must be a JSON object: {error}") from None
     service, caller = service_of(request), caller_of(request)
     job = Interned(shown_name(caller) or "").job(plain)
     check_tenant(service, caller, job.tenant_id)
@@ -133,7 +133,7 @@ async def submit_batch(request: Request) -> Response:
 async def ingest(request: Request, fmt: Format = "") -> Response:
     """Queue the jobs of an uploaded file: one JSON object a line, or CSV with a header."""
     if fmt not in ("ndjson", "csv"):
-        raise Problem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt[:40]!r})")
+        raise ApiProblem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt[:40]!r})")
     service = service_of(request)
     items = items_of(reader_for(fmt), gathered(file_pieces(request)))
     to_plain = decode if fmt == "ndjson" else convert
@@ -159,10 +159,10 @@ async def complete(request: Request, job_id: Name) -> dict[str, str]:
         job = await visible_job_id(service, caller_of(request), job_id, Action.COMPLETE)
         state = await service.jobs.complete(job)
     except IllegalMove as error:
-        raise Problem(400, "INVALID_STATE", _root_words(error)) from None
+        raise ApiProblem(400, "INVALID_STATE", _root_words(error)) from None
     except SchedulerError as error:
         if http_error(error).code == "CONFLICT":
-            raise Problem(400, "INVALID_STATE", error.message) from None
+            raise ApiProblem(400, "INVALID_STATE", error.message) from None
         raise
     return {"job_id": job_id, "status": _STATUS[state]}
 

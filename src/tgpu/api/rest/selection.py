@@ -25,7 +25,7 @@ from tgpu.service.audit import concerns
 from tgpu.service.identity import LOCAL, Principal
 from tgpu.service.ownership import Action, check, no_job
 from tgpu.service.selection import Picked, Selection, pick
-from tgpu.service.selection_commands import Change, Changed
+from tgpu.service.selection_commands import Changed, SelectionChange
 from tgpu.service.service import Service
 from tgpu.wire.selection_v1 import ChangeName, SelectionAnswer, SelectionRequest
 from tgpu.wire.v1 import ActionAnswer
@@ -59,7 +59,7 @@ async def change_selection(
     if body.action == "rerun":
         return await rerun_selection(service, caller, body, selection, refused)
     _check_for_live(body)
-    change = Change(body.action)
+    change = SelectionChange(body.action)
     picked = await pick(service.state, service.store, selection, refused)
     for tenant_id in sorted(picked.tenants):
         check_priority(service, caller, tenant_id, body.priority)
@@ -67,7 +67,7 @@ async def change_selection(
         return await _change_one(service, change, JobId(selection.only_name), body.priority or 0)
     if not picked.job_ids:
         changed = Changed({}, {})
-    elif change is Change.CANCEL:
+    elif change is SelectionChange.CANCEL:
         changed = await service.cancel_selected(picked.job_ids, selection)
     else:
         changed = await service.selections.change(
@@ -95,21 +95,21 @@ async def cancel_array(service: Service, caller: Principal, name: str) -> Action
 
 
 async def _change_one(
-    service: Service, change: Change, job_id: JobId, priority: int
+    service: Service, change: SelectionChange, job_id: JobId, priority: int
 ) -> SelectionAnswer:
     """One job alone is refused, and answered, as its own paths do."""
     concerns(job_id)
     problem = None
     match change:
-        case Change.CANCEL:
+        case SelectionChange.CANCEL:
             cancelled = await service.cancel(job_id)
             state, problem = cancelled.state, cancelled.unrecorded
-        case Change.HOLD | Change.RELEASE:
-            state = await service.jobs.hold(job_id, held=change is Change.HOLD)
-        case Change.PRIORITY:
+        case SelectionChange.HOLD | SelectionChange.RELEASE:
+            state = await service.jobs.hold(job_id, held=change is SelectionChange.HOLD)
+        case SelectionChange.PRIORITY:
             state = await service.jobs.rerank(job_id, priority)
-        case Change.PAUSE | Change.RESUME:
-            state = await service.jobs.pause(job_id, paused=change is Change.PAUSE)
+        case SelectionChange.PAUSE | SelectionChange.RESUME:
+            state = await service.jobs.pause(job_id, paused=change is SelectionChange.PAUSE)
     message = of_one(change, job_id, state, priority=priority)
     message += "" if problem is None else not_recorded(problem)
     return SelectionAnswer(
@@ -174,7 +174,7 @@ def _user(caller: Principal, body: SelectionRequest) -> str | None:
 def _answer(body: SelectionRequest, changed: Changed, picked: Picked) -> SelectionAnswer:
     left = left_alone(changed, picked)
     if changed.moved:
-        change = Change(body.action)
+        change = SelectionChange(body.action)
         message = sentence(change, changed, picked, left, priority=body.priority)
     else:
         message = nothing_to_do(left)

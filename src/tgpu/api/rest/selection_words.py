@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tgpu.core.lifecycle import PLACED, JobState
 from tgpu.service.selection import Picked
-from tgpu.service.selection_commands import Change, Changed, Left
+from tgpu.service.selection_commands import Changed, Left, SelectionChange
 from tgpu.wire.selection_v1 import LeftAloneModel
 
 _LEFT = {
@@ -49,7 +49,7 @@ def left_alone(changed: Changed, picked: Picked) -> list[LeftAloneModel]:
 
 
 def sentence(
-    change: Change,
+    change: SelectionChange,
     changed: Changed,
     picked: Picked,
     left: list[LeftAloneModel],
@@ -59,17 +59,17 @@ def sentence(
     """cancelled 200 jobs of array 1: 5 running are being ended, 195 waiting"""
     what = _what(list(changed.moved), picked)
     match change:
-        case Change.CANCEL:
+        case SelectionChange.CANCEL:
             text = f"cancelled {what}{_parts(changed)}"
-        case Change.HOLD:
+        case SelectionChange.HOLD:
             text = f"put {what} on hold"
-        case Change.RELEASE:
+        case SelectionChange.RELEASE:
             text = f"released {what}"
-        case Change.PRIORITY:
+        case SelectionChange.PRIORITY:
             text = f"gave {what} priority {priority}"
-        case Change.PAUSE:
+        case SelectionChange.PAUSE:
             text = f"paused {what}: {KEPT_BY_ALL}"
-        case Change.RESUME:
+        case SelectionChange.RESUME:
             text = f"resumed {what}"
     if left:
         text += f"; left alone: {', '.join(part.message for part in left)}"
@@ -85,15 +85,17 @@ def nothing_to_do(left: list[LeftAloneModel]) -> str:
     return f"no job was changed; left alone: {', '.join(part.message for part in left)}"
 
 
-def of_one(change: Change, job_id: str, state: JobState, *, priority: int | None = None) -> str:
+def of_one(
+    change: SelectionChange, job_id: str, state: JobState, *, priority: int | None = None
+) -> str:
     is_over = state is JobState.CANCELLED
     became = {
-        Change.CANCEL: "cancelled" if is_over else "is being ended",
-        Change.HOLD: "is on hold",
-        Change.RELEASE: "is released",
-        Change.PRIORITY: f"has priority {priority}",
-        Change.PAUSE: f"is paused: {KEPT}",
-        Change.RESUME: "goes on",
+        SelectionChange.CANCEL: "cancelled" if is_over else "is being ended",
+        SelectionChange.HOLD: "is on hold",
+        SelectionChange.RELEASE: "is released",
+        SelectionChange.PRIORITY: f"has priority {priority}",
+        SelectionChange.PAUSE: f"is paused: {KEPT}",
+        SelectionChange.RESUME: "goes on",
     }
     return f"job {job_id} {became[change]}"
 

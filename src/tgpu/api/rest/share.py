@@ -8,7 +8,7 @@ from tgpu.api.rest.access import caller_of, service_of, sight, visible_tenant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.user_limits import user_models
 from tgpu.api.rest.view import iso
-from tgpu.core.share import MILLION, Share, TenantShare, shares
+from tgpu.core.share import MILLION, TenantShare, UsageShare, shares
 from tgpu.core.units import GPU
 from tgpu.service.ownership import Sight
 from tgpu.service.service import Service
@@ -51,7 +51,7 @@ def _tenant_model(service: Service, seen: Sight, found: TenantShare, now: int) -
     return TenantShareModel(tenant_id=found.tenant_id, users=users, **_fields(found.share, now))
 
 
-def _fields(found: Share, now: int) -> dict[str, Any]:
+def _fields(found: UsageShare, now: int) -> dict[str, Any]:
     entitled, used = found.entitled_ppm, found.used_ppm
     return {
         "weight": found.weight_millis / 1000,

@@ -22,7 +22,7 @@ from tgpu.core.ids import TenantId
 from tgpu.core.ledger import TenantUse
 from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tier, Window
 from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
-from tgpu.core.usage import NO_USAGE, Usage
+from tgpu.core.usage import NO_USAGE, GpuTimeUsage
 from tgpu.service.service import Service
 from tgpu.service.tenants import tenant_use, usage_total
 from tgpu.wire.bounds import WIDEST
@@ -111,7 +111,7 @@ async def usage(
     service = service_of(request)
     owner = visible_tenant(service, caller_of(request), tenant_id).tenant.tenant_id
     today = service.clock.now() // _DAY_MS
-    by_day: dict[int, Usage] = {}
+    by_day: dict[int, GpuTimeUsage] = {}
     for row in await service.store.usage(today - days + 1, owner):
         by_day[row.day] = by_day.get(row.day, NO_USAGE) + row.usage
     return TenantUsage(
@@ -190,7 +190,7 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
     )
 
 
-def _usage_model(service: Service, usage: Usage) -> UsageModel:
+def _usage_model(service: Service, usage: GpuTimeUsage) -> UsageModel:
     price = Decimal(str(service.settings.cost_per_gpu_hour))
     cost = Decimal(usage.gpu_millis_ms) * price / Decimal(3_600_000_000)
     return UsageModel(

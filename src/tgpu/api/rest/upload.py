@@ -8,7 +8,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 
 _PIECE: Final = 65_536  # bytes
 _MOST_PARTS: Final = 64
@@ -34,7 +34,7 @@ async def body_pieces(request: Request) -> AsyncIterator[bytes]:
         async for piece in request.stream():
             yield piece
     except HTTPException as error:  # more than the limit
-        raise Problem(error.status_code, "TOO_LARGE", str(error.detail)) from None
+        raise ApiProblem(error.status_code, "TOO_LARGE", str(error.detail)) from None
 
 
 async def file_pieces(request: Request) -> AsyncIterator[bytes]:
@@ -44,7 +44,7 @@ async def file_pieces(request: Request) -> AsyncIterator[bytes]:
     if kind == b"multipart/form-data":
         boundary = options.get(b"boundary")
         if boundary is None:
-            raise Problem(422, "VALIDATION_ERROR", "file: the form has no boundary")
+            raise ApiProblem(422, "VALIDATION_ERROR", "file: the form has no boundary")
         form = _Form(boundary)
     async for piece in body_pieces(request):
         content = piece if form is None else form.feed(piece)
@@ -80,10 +80,12 @@ class _Form:
         except MultipartParseError as error:
             raise _broken(error) from None
         if not self._is_whole:
-            raise Problem(422, "VALIDATION_ERROR", "file: the form ends too early; send it again")
+            raise ApiProblem(
+                422, "VALIDATION_ERROR", "file: the form ends too early; send it again"
+            )
         if "file" not in self._names:
             named = ", ".join(self._names[:5]) or "nothing"
-            raise Problem(
+            raise ApiProblem(
                 422,
                 "VALIDATION_ERROR",
                 f"file: the form has no file, but {named}; use -F file=@jobs.ndjson",
@@ -103,7 +105,7 @@ class _Form:
     def _begin_part(self) -> None:
         if len(self._names) == _MOST_PARTS:
             message = f"file: the form has more than {_MOST_PARTS} parts; send the file alone"
-            raise Problem(422, "VALIDATION_ERROR", message)
+            raise ApiProblem(422, "VALIDATION_ERROR", message)
         self._names.append("")
         self._takes = False
 
@@ -129,9 +131,9 @@ class _Form:
 def _extend(kept: bytearray, data: bytes, start: int, end: int) -> None:
     if len(kept) + end - start > _LONGEST_HEADER:
         message = f"file: the form has a header of more than {_LONGEST_HEADER} bytes"
-        raise Problem(422, "VALIDATION_ERROR", message)
+        raise ApiProblem(422, "VALIDATION_ERROR", message)
     kept += data[start:end]
 
 
-def _broken(error: MultipartParseError) -> Problem:
-    return Problem(422, "VALIDATION_ERROR", f"file: the form is broken: {error}")
+def _broken(error: MultipartParseError) -> ApiProblem:
+    return ApiProblem(422, "VALIDATION_ERROR", f"file: the form is broken: {error}")

@@ -12,7 +12,7 @@ from tgpu.core.reasons import ReasonCode
 from tgpu.core.units import CPU, GPU, SECOND, gpus_text
 from tgpu.core.why.ahead import Ahead
 from tgpu.core.why.blockers import Blocker
-from tgpu.core.why.changes import Change, ChangeKind
+from tgpu.core.why.changes import ChangeKind, RequestChange
 from tgpu.service.ownership import Sight
 from tgpu.service.service import Service
 from tgpu.service.why import Told
@@ -70,7 +70,9 @@ def _ahead(service: Service, ahead: Ahead, sight: Sight) -> AheadModel:
     return AheadModel(count=ahead.jobs, first=list(visible))
 
 
-def _change(service: Service, stored: StoredJob, change: Change, *, theirs: bool) -> ChangeModel:
+def _change(
+    service: Service, stored: StoredJob, change: RequestChange, *, theirs: bool
+) -> ChangeModel:
     sentence, fields = in_words(stored.job, change)
     command = ""
     if theirs and stored.job.array is None:  # an element of an array cannot be submitted alone
@@ -86,24 +88,24 @@ def _change(service: Service, stored: StoredJob, change: Change, *, theirs: bool
 _Written = tuple[str, dict[str, FieldValue]]
 
 
-def in_words(old: Job, change: Change) -> _Written:
+def in_words(old: Job, change: RequestChange) -> _Written:
     """A sentence, and the fields of a submission that would be others."""
     return _WRITERS[change.kind](old, change)
 
 
-def _queue(_: Job, change: Change) -> _Written:
+def _queue(_: Job, change: RequestChange) -> _Written:
     name = change.job.queue
     return f"in queue {name} it would start now", {"queue": name}
 
 
-def _time_limit(old: Job, change: Change) -> _Written:
+def _time_limit(old: Job, change: RequestChange) -> _Written:
     limit = change.job.options.time_limit_ms or 0
     text = span_text(limit)
     kind = "a time limit" if old.options.time_limit_ms is None else "a shorter time limit"
     return f"with {kind} of {text} it would start now", {"max_runtime": limit / SECOND}
 
 
-def _gpu_type(_: Job, change: Change) -> _Written:
+def _gpu_type(_: Job, change: RequestChange) -> _Written:
     name = change.job.request.gpu_type or ""
     return f"on {name} it would start now", {"gpu_type": name, "gpu_types": []}
 
@@ -121,37 +123,37 @@ _CONDITIONS: Final[dict[str, tuple[str, FieldValue, str]]] = {
 }
 
 
-def _condition(_: Job, change: Change) -> _Written:
+def _condition(_: Job, change: RequestChange) -> _Written:
     field, none, words = _CONDITIONS[change.name]
     return f"{words} it would start now", {field: none}
 
 
-def _booking(_: Job, __: Change) -> _Written:
+def _booking(_: Job, __: RequestChange) -> _Written:
     return "outside its reservation it would start now", {"reservation": None}
 
 
-def _memory(_: Job, change: Change) -> _Written:
+def _memory(_: Job, change: RequestChange) -> _Written:
     each = change.job.request.mem_mib // change.job.request.workers
     return f"with {size_text(each)} of memory it would start now", {"memory_mb": each}
 
 
-def _gpu_memory(_: Job, change: Change) -> _Written:
+def _gpu_memory(_: Job, change: RequestChange) -> _Written:
     each = change.job.request.gpu_mem_mib // change.job.request.workers
     return f"with {size_text(each)} of GPU memory it would start now", {"gpu_memory_mb": each}
 
 
-def _cpu(_: Job, change: Change) -> _Written:
+def _cpu(_: Job, change: RequestChange) -> _Written:
     each = change.job.request.cpu_millis // change.job.request.workers
     return f"with {gpus_text(each)} CPU cores it would start now", {"cpu_cores": each / CPU}
 
 
-def _workers(_: Job, change: Change) -> _Written:
+def _workers(_: Job, change: RequestChange) -> _Written:
     count = change.job.request.workers
     word = "worker" if count == 1 else "workers"
     return f"with {count} {word} it would start now", {"workers": count}
 
 
-def _gpus(_: Job, change: Change) -> _Written:
+def _gpus(_: Job, change: RequestChange) -> _Written:
     request = change.job.request
     millis = request.gpu_millis // request.workers
     word = "GPU" if millis <= GPU else "GPUs"
@@ -162,7 +164,7 @@ def _gpus(_: Job, change: Change) -> _Written:
     return f"with {gpus_text(millis)} {word}{each} it would start now", fields
 
 
-_WRITERS: Final[dict[ChangeKind, Callable[[Job, Change], _Written]]] = {
+_WRITERS: Final[dict[ChangeKind, Callable[[Job, RequestChange], _Written]]] = {
     ChangeKind.QUEUE: _queue,
     ChangeKind.TIME_LIMIT: _time_limit,
     ChangeKind.GPU_TYPE: _gpu_type,

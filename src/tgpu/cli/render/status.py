@@ -23,7 +23,7 @@ _USE_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusReading:
     """What the service said at about one moment."""
 
     status: ClusterStatus
@@ -34,7 +34,7 @@ class Look:
     is_all: bool = True  # nothing else runs
 
 
-def detailed_lines(look: Look, now_ms: int, width: int | None) -> list[Line]:
+def detailed_lines(look: StatusReading, now_ms: int, width: int | None) -> list[Line]:
     return [
         *_overview(look),
         *_section("GPUs", lay_out(gpu_grid(look.gpus, now_ms, allocated=True), width)),
@@ -61,7 +61,7 @@ def health_lines(found: Health) -> list[Line]:
     return _health_facts(found, len("health"))
 
 
-def _overview(look: Look) -> list[Line]:
+def _overview(look: StatusReading) -> list[Line]:
     status, waiting = look.status, look.metrics.waiting
     kind = "simulated" if status.simulated else clean(status.provider)
     gpus = f"{number_text(status.used_gpus)} of {status.total_gpus} in use"
@@ -87,7 +87,7 @@ def _section(title: str, lines: list[Line]) -> list[Line]:
     return [_BLANK, (Cell(title, "bold"),), *lines] if lines else []
 
 
-def _active(look: Look, now_ms: int, width: int | None) -> list[Line]:
+def _active(look: StatusReading, now_ms: int, width: int | None) -> list[Line]:
     if not look.active:
         return [(Cell("none"),)]
     lines = lay_out(job_grid(in_order(look.active), now_ms), width)

@@ -7,9 +7,9 @@ from tgpu.app.whatif import Compared
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import plural
 from tgpu.durations import duration_text
-from tgpu.journal.compare import Figures, TenantFigures
+from tgpu.journal.compare import ComparedFigures, ComparedTenantFigures
 
-_Shown = tuple[tuple[str, Figures], ...]
+_Shown = tuple[tuple[str, ComparedFigures], ...]
 
 
 def headline(found: Compared) -> str:
@@ -33,7 +33,7 @@ def summary_grid(found: Compared) -> Grid:
         columns = (*columns, Column("DIFFERENCE", right=True))
 
     def row(
-        title: str, value: Callable[[Figures], float], text: Callable[[float], str]
+        title: str, value: Callable[[ComparedFigures], float], text: Callable[[float], str]
     ) -> tuple[Cell, ...]:
         cells = [Cell(title), *(Cell(text(value(one))) for _, one in shown)]
         if found.changed is not None:
@@ -76,7 +76,7 @@ def tenant_grid(found: Compared) -> Grid:
     by_name = [{one.tenant: one for one in figures.tenants} for _, figures in shown]
     rows = []
     for tenant in found.really.tenants:
-        each: list[TenantFigures] = [table.get(tenant.tenant, tenant) for table in by_name]
+        each: list[ComparedTenantFigures] = [table.get(tenant.tenant, tenant) for table in by_name]
         rows.append(
             (
                 Cell(clean(tenant.tenant)),

@@ -23,7 +23,7 @@ _LOOK_SECONDS: Final = 0.02
 _COME_SECONDS: Final = 20.0  # for a job that runs to open its terminal
 
 
-class Outcome(Enum):
+class SeatOutcome(Enum):
     """How sitting there came to an end."""
 
     OVER = "over"  # the command is
@@ -63,7 +63,7 @@ def reach(name: str, pid: int | None, is_over: Callable[[], bool]) -> socket.soc
         return line
 
 
-def sit(line: socket.socket) -> Outcome:
+def sit(line: socket.socket) -> SeatOutcome:
     """Until the command is over or the keys to leave are typed. The terminal is put back."""
     with _raw(), _resized(line):
         return _Seat(line).run()
@@ -87,7 +87,7 @@ class _Seat:
         self._frames = frames.Frames()
         self._is_leaving = False  # the first of the two keys was typed
 
-    def run(self) -> Outcome:
+    def run(self) -> SeatOutcome:
         selector = selectors.DefaultSelector()
         selector.register(self._line, selectors.EVENT_READ, self._shown)
         selector.register(0, selectors.EVENT_READ, self._typed)
@@ -97,7 +97,7 @@ class _Seat:
                 if outcome is not None:
                     return outcome  # type: ignore[no-any-return]  # what the two below return
 
-    def _shown(self) -> Outcome | None:
+    def _shown(self) -> SeatOutcome | None:
         try:
             data = self._line.recv(_PIECE)
         except OSError:
@@ -106,13 +106,13 @@ class _Seat:
             if kind == frames.DATA:
                 _write(payload)
             elif kind == frames.TAKEN:
-                return Outcome.TAKEN
-        return None if data else Outcome.OVER
+                return SeatOutcome.TAKEN
+        return None if data else SeatOutcome.OVER
 
-    def _typed(self) -> Outcome | None:
+    def _typed(self) -> SeatOutcome | None:
         data = os.read(0, _PIECE)
         if not data:  # the window is gone
-            return Outcome.OVER
+            return SeatOutcome.OVER
         kept, leaves = self._without_keys(data)
         try:
             if kept:
@@ -120,8 +120,8 @@ class _Seat:
             if leaves:
                 self._line.sendall(frames.frame(frames.DETACH))
         except OSError:
-            return Outcome.OVER
-        return Outcome.LEFT if leaves else None
+            return SeatOutcome.OVER
+        return SeatOutcome.LEFT if leaves else None
 
     def _without_keys(self, data: bytes) -> tuple[bytes, bool]:
         """Ctrl-] d leaves; Ctrl-] twice is one for the command, and before others it stays."""

@@ -17,7 +17,7 @@ from tgpu.cli import environment
 from tgpu.cli.render.folded import id_text, progress_of, target
 from tgpu.cli.render.gpus import shown_names
 from tgpu.cli.top import changes
-from tgpu.cli.top.panels import Ask, Help, Rows
+from tgpu.cli.top.panels import ConfirmationScreen, Help, NamedRows
 from tgpu.cli.top.rows import (
     below,
     below_title,
@@ -27,7 +27,7 @@ from tgpu.cli.top.rows import (
     row_name,
     summary,
 )
-from tgpu.cli.top.source import Look, Wish, look
+from tgpu.cli.top.source import ScreenReading, ScreenWish, look
 from tgpu.client.errors import ClientError
 from tgpu.client.http import Client
 from tgpu.wire.v1 import GpuModel, JobModel
@@ -65,7 +65,7 @@ class Top(App[None]):
         Binding("r", "refresh", "Refresh", show=False),
     ]
 
-    def __init__(self, client: Client, seconds: float, first: Look) -> None:
+    def __init__(self, client: Client, seconds: float, first: ScreenReading) -> None:
         super().__init__()
         self._client = client
         self._seconds = seconds
@@ -80,8 +80,8 @@ class Top(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="summary")
-        yield Rows(id="gpus")
-        yield Rows(id="jobs")
+        yield NamedRows(id="gpus")
+        yield NamedRows(id="jobs")
         yield Static(id="title")
         yield Static(id="log")
         yield Input(id="filter", placeholder="words of id, name, user, tenant or state")
@@ -104,7 +104,7 @@ class Top(App[None]):
         self._asked = self._jobs.chosen
         job, array = self._chosen_job, self._array
         self._take_a_look(
-            Wish(
+            ScreenWish(
                 self._cursor,
                 None if job is None else job.job_id,
                 self._stream,
@@ -114,14 +114,14 @@ class Top(App[None]):
         )
 
     @work(thread=True)
-    def _take_a_look(self, wish: Wish) -> None:
+    def _take_a_look(self, wish: ScreenWish) -> None:
         try:
-            found: Look | ClientError = look(self._client, wish)
+            found: ScreenReading | ClientError = look(self._client, wish)
         except ClientError as error:
             found = error
         self.call_from_thread(self._looked, found, wish)
 
-    def _looked(self, found: Look | ClientError, wish: Wish) -> None:
+    def _looked(self, found: ScreenReading | ClientError, wish: ScreenWish) -> None:
         self.is_looking = False
         again, self._look_again = self._look_again, False
         if isinstance(found, ClientError):
@@ -258,7 +258,7 @@ class Top(App[None]):
             if is_yes:
                 self._do(change)
 
-        self.push_screen(Ask(question), answered)
+        self.push_screen(ConfirmationScreen(question), answered)
 
     @work(thread=True)
     def _do(self, change: Callable[[], str]) -> None:
@@ -279,12 +279,12 @@ class Top(App[None]):
         return self._cursors[-1] if self._cursors else None
 
     @property
-    def _gpus(self) -> Rows:
-        return self.query_one("#gpus", Rows)
+    def _gpus(self) -> NamedRows:
+        return self.query_one("#gpus", NamedRows)
 
     @property
-    def _jobs(self) -> Rows:
-        return self.query_one("#jobs", Rows)
+    def _jobs(self) -> NamedRows:
+        return self.query_one("#jobs", NamedRows)
 
     @property
     def _shown_jobs(self) -> list[JobModel]:

@@ -21,7 +21,7 @@ def top(
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
     from tgpu.cli.options import read_option
-    from tgpu.cli.top.source import Wish, look
+    from tgpu.cli.top.source import ScreenWish, look
     from tgpu.durations import parse_duration
 
     seconds = read_option("--interval", parse_duration, interval)
@@ -29,7 +29,7 @@ def top(
         raise bad_input("tgpu top needs a terminal", "in a pipe, use: tgpu status --watch")
     with connected(api_url) as client:
         # Before the screen is taken: who cannot be reached is told in a line.
-        first = look(client, Wish())
+        first = look(client, ScreenWish())
         from tgpu.cli.top.app import Top
 
         Top(client, seconds, first).run()

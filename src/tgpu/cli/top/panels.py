@@ -10,10 +10,10 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
-from tgpu.cli.top.rows import NamedRow, Table
+from tgpu.cli.top.rows import NamedRow, ScreenTable
 
 
-class Rows(DataTable[Text]):
+class NamedRows(DataTable[Text]):
     """A table of named rows. The cursor stays on its row while others come and go."""
 
     def __init__(self, *, id: str) -> None:
@@ -28,7 +28,7 @@ class Rows(DataTable[Text]):
             return None
         return self._shown[min(self.cursor_row, len(self._shown) - 1)][0]
 
-    def fill(self, table: Table) -> None:
+    def fill(self, table: ScreenTable) -> None:
         rows = table.rows
         before, names = self._shown, [name for name, _ in rows]
         chosen = self.chosen
@@ -56,7 +56,7 @@ class Rows(DataTable[Text]):
                     self.update_cell(name, column.key, new[position], update_width=True)
 
 
-class Ask(ModalScreen[bool]):
+class ConfirmationScreen(ModalScreen[bool]):
     """A question that y answers with yes; all other ways out are no."""
 
     CSS = """

@@ -13,7 +13,7 @@ from tgpu.cli.render.job_table import job_grid
 from tgpu.cli.render.jobs import title
 from tgpu.cli.render.why import next_line, why_lines
 from tgpu.cli.render.words import number_text, sentence_text
-from tgpu.cli.top.source import Look
+from tgpu.cli.top.source import ScreenReading
 from tgpu.wire.v1 import GpuModel, JobModel
 
 GPU_COLUMNS: Final = ("GPU", "TYPE", "STATUS", "MEMORY", "USE", "TEMP", "JOBS", "NOTE")
@@ -36,7 +36,7 @@ NamedRow = tuple[str, Cells]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ScreenTable:
     titles: tuple[str, ...]
     rows: list[NamedRow]
 
@@ -57,9 +57,9 @@ def gpu_cells(gpu: GpuModel, name: str) -> Cells:
     )
 
 
-def gpu_table(gpus: Sequence[GpuModel]) -> Table:
+def gpu_table(gpus: Sequence[GpuModel]) -> ScreenTable:
     names = zip(gpus, shown_names(gpus), strict=True)
-    return Table(GPU_COLUMNS, [(name, gpu_cells(gpu, name)) for gpu, name in names])
+    return ScreenTable(GPU_COLUMNS, [(name, gpu_cells(gpu, name)) for gpu, name in names])
 
 
 def use_bar(percent: int | None) -> str:
@@ -69,7 +69,7 @@ def use_bar(percent: int | None) -> str:
     return f"{'█' * filled}{'░' * (_BAR - filled)} {percent:>3}%"
 
 
-def job_table(jobs: Sequence[JobModel], now_ms: int, width: int) -> Table:
+def job_table(jobs: Sequence[JobModel], now_ms: int, width: int) -> ScreenTable:
     """The columns that there is room for, as wide as the screen lets them be."""
     grid = fit(job_grid(jobs, now_ms, also=("user",) if width >= _ROOMY else ()), width)
     rows = [
@@ -82,7 +82,7 @@ def job_table(jobs: Sequence[JobModel], now_ms: int, width: int) -> Table:
         )
         for job, row in zip(jobs, grid.rows, strict=True)
     ]
-    return Table(tuple(column.title for column in grid.columns), rows)
+    return ScreenTable(tuple(column.title for column in grid.columns), rows)
 
 
 def row_name(job: JobModel) -> str:
@@ -95,7 +95,7 @@ def matches(job: JobModel, wanted: str) -> bool:
     return all(word in said for word in wanted.casefold().split())
 
 
-def summary(look: Look, page: int, chosen: str = "") -> str:
+def summary(look: ScreenReading, page: int, chosen: str = "") -> str:
     """What the whole is doing, in a line that fits 80 columns; `chosen` is what is shown of it."""
     status = look.status
     waiting = f"{status.pending_jobs:,} waiting"
@@ -112,7 +112,7 @@ def below_title(job: JobModel | None, stream: str) -> str:
     return f"why job {clean(job.job_id)} waits" if _waits(job) else f"{stream} of job {job.job_id}"
 
 
-def below(look: Look, job: JobModel | None, now_ms: int, size: tuple[int, int]) -> str:
+def below(look: ScreenReading, job: JobModel | None, now_ms: int, size: tuple[int, int]) -> str:
     """What there is to read of the chosen job, in so many columns and lines: its log, or why it
     waits, who is in its way and when it starts at the latest."""
     width, height = size

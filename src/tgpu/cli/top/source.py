@@ -22,7 +22,7 @@ class _Which(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ScreenWish:
     """What the screen is about to show."""
 
     cursor: int | None = None  # of the page of waiting jobs; None: the first
@@ -33,7 +33,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ScreenReading:
     status: ClusterStatus
     gpus: GpuList
     running: tuple[JobModel, ...]
@@ -47,7 +47,7 @@ class Look:
         return (*self.running, *self.waiting)
 
 
-def look(client: Client, wish: Wish) -> Look:
+def look(client: Client, wish: ScreenWish) -> ScreenReading:
     """A fixed number of requests, whatever there is. Raises ClientError."""
     which: _Which = {"array_id": wish.array_id, "fold": wish.array_id is None}
     limit = _SEARCHED if wish.is_search else PAGE
@@ -59,7 +59,7 @@ def look(client: Client, wish: Wish) -> Look:
     is_all = wish.cursor is None and waiting.next_cursor is None
     chosen = next((j for j in (*on_gpus, *waits) if j.job_id == wish.chosen), None)
     is_waiting = chosen is not None and chosen.state in _WAITING
-    return Look(
+    return ScreenReading(
         client.cluster_status(),
         client.gpus(),
         tuple(in_order(running.values())),

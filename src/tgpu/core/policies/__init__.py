@@ -9,7 +9,7 @@ from tgpu.core.policies.attained import Adaptive, LeastAttained
 from tgpu.core.policies.fair_share import FairShare
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.policies.quickest import Quickest, Tells
+from tgpu.core.policies.quickest import Quickest, RunTimeSource
 from tgpu.core.policies.shortest import Predicted, Shortest
 from tgpu.core.policy import Order, OrderPolicy
 from tgpu.core.rules import BackfillMode, Rules
@@ -35,11 +35,12 @@ class OrderOptions:
     backfill_over: str = "priority"
     predicted: Predicted | None = None  # how long jobs will run, for `shortest`
     quickest_bound_seconds: int = 14 * 86_400
-    tells: Tells | None = None  # the same, and of those submitted next to them, for `quickest`
+    # The same, and of those submitted next to them, for `quickest`.
+    run_times: RunTimeSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Backfill:
+class BackfillOrderPolicy:
     """The order of another policy; who fits beside a larger job that cannot start may pass it."""
 
     name: ClassVar[str] = "backfill"
@@ -76,14 +77,14 @@ def order_policy(
         case "fifo":
             return Fifo()
         case "backfill":
-            return Backfill(order_policy(options.backfill_over, aging_seconds, options))
+            return BackfillOrderPolicy(order_policy(options.backfill_over, aging_seconds, options))
     raise ValueError(f"no scheduling policy {name!r}; there are: {', '.join(POLICY_NAMES)}")
 
 
 def _foreseeing(name: str, options: OrderOptions) -> OrderPolicy:
     if name == "shortest":
         return Shortest(options.shortest_bound_seconds * 1000, options.predicted)
-    return Quickest(options.quickest_bound_seconds * 1000, options.tells)
+    return Quickest(options.quickest_bound_seconds * 1000, options.run_times)
 
 
 def order_policies(

@@ -55,8 +55,8 @@ class AttainedOrder:
         return (step - job_class.priority * _STEPS, submitted_at, job_id)
 
     def rank(self, entry: Entry) -> Rank:
-        job, had = entry.job, entry.had(self.now)
-        step = self._step(had.doublings, had.least_ms, job.submitted_at)
+        job, attained = entry.job, entry.attained(self.now)
+        step = self._step(attained.doublings, attained.least_ms, job.submitted_at)
         is_in_turn = self.trial_ms is not None and step == _ESTABLISHED
         return (step - job.priority * _STEPS, job.submitted_at if is_in_turn else 0)
 

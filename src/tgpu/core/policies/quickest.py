@@ -21,7 +21,7 @@ from tgpu.core.tenant import TenantQueue
 from tgpu.core.units import GPU
 
 
-class Tells(Protocol):
+class RunTimeSource(Protocol):
     """The same for all of a cycle: the order must not change under it."""
 
     def length_ms(self, job_class: JobClass, submitted_at: int, now: int) -> int | None:
@@ -49,7 +49,7 @@ class QuickestOrder:
 
     now: int
     bound_ms: int
-    tells: Tells | None
+    run_times: RunTimeSource | None
     crowds: frozenset[JobClass] = frozenset()
 
     def standing(self, use: TenantUse, user: str) -> Standing:
@@ -72,16 +72,16 @@ class QuickestOrder:
     def parts(self, queues: Iterable[ClassQueue]) -> Iterator[ClassQueue]:
         """Each class in parts of those that were submitted together."""
         for queue in queues:
-            if self.tells is None or len(queue.keys) == 1:
+            if self.run_times is None or len(queue.keys) == 1:
                 yield queue
             else:
                 yield from _parts(queue)
 
     def _length_ms(self, job_class: JobClass, submitted_at: int) -> int | None:
-        if self.tells is None:
+        if self.run_times is None:
             return job_class.time_limit_ms
         middle = _together(submitted_at) * _TOGETHER_MS + _TOGETHER_MS // 2
-        return self.tells.length_ms(job_class, middle, self.now)
+        return self.run_times.length_ms(job_class, middle, self.now)
 
 
 def _together(submitted_at: int) -> int:
@@ -112,20 +112,20 @@ class Quickest:
 
     bound_ms: int = 14 * 86_400_000
     # None: by time limits alone.
-    tells: Tells | None = field(default=None, compare=False)
+    run_times: RunTimeSource | None = field(default=None, compare=False)
 
     def at(self, state: State, now: int) -> QuickestOrder:
-        tells = self.tells
+        run_times = self.run_times
         crowds = frozenset[JobClass]()
-        if tells is not None:
+        if run_times is not None:
             classes = state.waiting.classes()
-            crowds = frozenset(queue.job_class for queue in classes if _is_crowd(queue, tells))
-        return QuickestOrder(now, self.bound_ms, tells, crowds)
+            crowds = frozenset(queue.job_class for queue in classes if _is_crowd(queue, run_times))
+        return QuickestOrder(now, self.bound_ms, run_times, crowds)
 
 
-def _is_crowd(queue: ClassQueue, tells: Tells) -> bool:
+def _is_crowd(queue: ClassQueue, run_times: RunTimeSource) -> bool:
     request = queue.job_class.request
     if request.workers == 1:
         return False
-    begun = tells.begun_since(queue.job_class, queue.keys[0][0] - _CROWD_SINCE_MS)
+    begun = run_times.begun_since(queue.job_class, queue.keys[0][0] - _CROWD_SINCE_MS)
     return (len(queue.keys) + begun) * GPU >= request.gpu_millis

@@ -6,28 +6,28 @@ from tgpu.core.ledger import Ledger, TenantUse
 from tgpu.core.reasons import Reason, ReasonCode, reason
 
 
-def refuse(books: Ledger, job_class: JobClass) -> Reason | None:
+def refuse(ledger: Ledger, job_class: JobClass) -> Reason | None:
     """The limit that stands in the way of one more job of this class; None lets it through."""
-    if books.most_jobs is not None and books.jobs >= books.most_jobs:
-        return reason(ReasonCode.SERVICE_CAP, running=books.jobs, limit=books.most_jobs)
+    if ledger.most_jobs is not None and ledger.jobs >= ledger.most_jobs:
+        return reason(ReasonCode.SERVICE_CAP, running=ledger.jobs, limit=ledger.most_jobs)
     if job_class.array_id is not None and job_class.array_max is not None:
-        running = books.array_running(job_class.tenant_id, job_class.array_id)
+        running = ledger.array_running(job_class.tenant_id, job_class.array_id)
         if running >= job_class.array_max:
             return reason(ReasonCode.ARRAY_CAP, running=running, limit=job_class.array_max)
-    use = books.tenant(job_class.tenant_id)
+    use = ledger.tenant(job_class.tenant_id)
     if not use.tenant.active:
         return reason(ReasonCode.TENANT_INACTIVE, tenant=use.tenant.tenant_id)
-    if books.over_budget and job_class.tenant_id in books.over_budget:
-        return books.over_budget[job_class.tenant_id]
-    refused = _queue_refuses(books, job_class) if books.queues else None
+    if ledger.over_budget and job_class.tenant_id in ledger.over_budget:
+        return ledger.over_budget[job_class.tenant_id]
+    refused = _queue_refuses(ledger, job_class) if ledger.queues else None
     if refused is None and use.limits_users and job_class.user:
-        refused = over_user_limits(books, use, job_class)
+        refused = over_user_limits(ledger, use, job_class)
     if refused is not None or not use.is_limited:
         return refused
-    return _over_quota(books, use, job_class)
+    return _over_quota(ledger, use, job_class)
 
 
-def over_user_limits(books: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
+def over_user_limits(ledger: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
     """What its user may have of the tenant, at once and today."""
     user, request = job_class.user, job_class.request
     limits = use.tenant.limits_of(user)
@@ -47,11 +47,11 @@ def over_user_limits(books: Ledger, use: TenantUse, job_class: JobClass) -> Reas
                 limit=limit,
                 current=current,
             )
-    return books.over_day.get((use.tenant.tenant_id, user))
+    return ledger.over_day.get((use.tenant.tenant_id, user))
 
 
-def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
-    use = books.queue(job_class.tenant_id, job_class.queue)
+def _queue_refuses(ledger: Ledger, job_class: JobClass) -> Reason | None:
+    use = ledger.queue(job_class.tenant_id, job_class.queue)
     if use is None:
         return None
     names = {"queue": use.queue.name, "tenant": use.queue.tenant_id}
@@ -63,13 +63,13 @@ def _queue_refuses(books: Ledger, job_class: JobClass) -> Reason | None:
     return None
 
 
-def _over_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
+def _over_quota(ledger: Ledger, use: TenantUse, job_class: JobClass) -> Reason | None:
     request, tenant = job_class.request, use.tenant
     if not tenant.enforce_quota:
         return None
     own_gpus = tenant.max_gpu_millis
     if tenant.cohort and tenant.shares_quota:
-        refused = over_cohort_quota(books, use, request.gpu_millis)
+        refused = over_cohort_quota(ledger, use, request.gpu_millis)
         if refused is not None:
             return refused
         own_gpus = None  # it is one with what it may borrow

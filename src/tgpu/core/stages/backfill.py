@@ -87,12 +87,12 @@ class Backfill:
         self._draft.reservations += self.promises.values()
 
     def _could_ever_hold(self, queue: ClassQueue) -> bool:
-        books = self._draft.books
-        known = books.ever_holds.get(queue.shape)
+        ledger = self._draft.ledger
+        known = ledger.ever_holds.get(queue.shape)
         if known is None:
-            nodes = [books.node(node_id).node for node_id in books.node_ids()]
+            nodes = [ledger.node(node_id).node for node_id in ledger.node_ids()]
             known = could_ever_hold(nodes, queue.job_class)
-            books.ever_holds[queue.shape] = known
+            ledger.ever_holds[queue.shape] = known
         return known
 
     def _most_reservations(self) -> int:
@@ -103,7 +103,7 @@ class Backfill:
     ) -> Opening | None:
         """Where and when it will have room; what it was told before, if that is no later."""
         draft, found, job_class = self._draft, None, queue.job_class
-        most = max(_MOST_OPENINGS, _MOST_LOOKED_AT // max(1, len(draft.books.nodes)))
+        most = max(_MOST_OPENINGS, _MOST_LOOKED_AT // max(1, len(draft.ledger.nodes)))
         limit = job_class.time_limit_ms if draft.holds else None
         alike = (queue.shape, limit, is_overdue)
         if alike not in self._no_opening and self._openings < max(most, self._most_reservations()):

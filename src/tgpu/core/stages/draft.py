@@ -49,8 +49,8 @@ class Draft:
         self.refused_classes = refused_classes
         self.rules = rules
         self.trial = trial
-        self.books = trial.books
-        self.holds = ReservedCapacity(trial.books, now)
+        self.ledger = trial.ledger
+        self.holds = ReservedCapacity(trial.ledger, now)
         self.served: set[JobId] = set()  # apart from the line
         self.expired: list[JobId] = []
         self.starts: list[Start] = []
@@ -75,13 +75,13 @@ class Draft:
                 return None
         else:
             narrow = None
-        self._is_refused = refuse(self.books, job_class) is not None
+        self._is_refused = refuse(self.ledger, job_class) is not None
         if self._is_refused:
             return None
-        placement = place(self.books, job_class, self.holds.view(job_class))
+        placement = place(self.ledger, job_class, self.holds.view(job_class))
         if placement is None:
             # Where a tenant's quotas by type steer an open request, another may look further.
-            steered = self.books.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
+            steered = self.ledger.tenant(job_class.tenant_id).tenant.max_gpu_millis_by_type
             if job_class.request.gpu_type is not None or not steered:
                 if narrow is None:
                     self._full.add(shape)
@@ -92,7 +92,7 @@ class Draft:
     def is_refused(self, job_class: JobClass) -> bool:
         """Whether a limit, and not room, is in the way of the class that was placed last."""
         if self._is_refused is None:
-            self._is_refused = refuse(self.books, job_class) is not None
+            self._is_refused = refuse(self.ledger, job_class) is not None
         return self._is_refused
 
     def give_up_hold(self, job_id: JobId, placement: Placement) -> None:

@@ -32,7 +32,7 @@ class Evictions:
         self._draft = draft
         self._rules = draft.rules.preemption
         if self._rules is not None:
-            self._borrowers = borrowers(draft.books)
+            self._borrowers = borrowers(draft.ledger)
         # What was looked for in vain: in a cycle there is only less of it. A search that failed
         # fails at any lower priority too.
         self._no_victims: dict[tuple[object, ...], int] = {}

@@ -33,24 +33,24 @@ def serve_nominated(draft: Draft) -> None:
 def _is_in_vain(draft: Draft, entry: Entry, place: Placement) -> bool:
     """Whether it waits for nothing: nobody is being preempted for it any more, and a limit, a
     failure or others on its GPUs came between."""
-    if refuse(draft.books, entry.queue.job_class) is None and _is_whole(draft.books, place):
+    if refuse(draft.ledger, entry.queue.job_class) is None and _is_whole(draft.ledger, place):
         return False
-    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.books, place))
+    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.ledger, place))
     if any(other is not None and other.progress.stopping for other in leaving):
         return False
     return not draft.state.is_anybody_preempted_for(entry.job.job_id)
 
 
-def _on_nodes_of(books: Ledger, placement: Placement) -> Iterable[JobId]:
+def _on_nodes_of(ledger: Ledger, placement: Placement) -> Iterable[JobId]:
     for part in placement.parts():
-        if part.node_id in books.nodes:
-            yield from books.nodes[part.node_id].holdings
+        if part.node_id in ledger.nodes:
+            yield from ledger.nodes[part.node_id].holdings
 
 
-def _is_whole(books: Ledger, place: Placement) -> bool:
+def _is_whole(ledger: Ledger, place: Placement) -> bool:
     """Whether nobody else is on these GPUs, and none of them failed or was paused."""
     for part in place.parts():
-        use = books.nodes.get(part.node_id)
+        use = ledger.nodes.get(part.node_id)
         gpus = {} if use is None else {gpu.index: gpu for gpu in use.node.gpus}
         for share in part.shares:
             gpu = gpus.get(share.gpu_index)

@@ -23,7 +23,7 @@ from tgpu.core.node_index import (
     in_order,
     kinds_of,
 )
-from tgpu.core.packing import Cells, Picks, Score, Shape, capacity, count_workers, fit
+from tgpu.core.packing import Cells, GpuShape, Picks, Score, capacity, count_workers, fit
 from tgpu.core.rules import PlacementRule
 from tgpu.core.stages.admit import over_type_quota
 from tgpu.core.stages.place_by_profile import goes_by_profile, place_by_profile
@@ -36,7 +36,7 @@ _CONSOLIDATED: Final = PlacementRule.CONSOLIDATED  # at hand: looked up for ever
 
 
 def place(
-    books: Ledger,
+    ledger: Ledger,
     job_class: JobClass,
     view: View | None = None,
     among: Collection[NodeId] | None = None,
@@ -46,17 +46,17 @@ def place(
     `view` gives a node as this job must see it, less free than it is. It only rules out: how good
     a node is, is told by the node as it is. With `among`, only these nodes are looked at.
     """
-    tenant_use = books.tenant(job_class.tenant_id)
+    tenant_use = ledger.tenant(job_class.tenant_id)
     millis = job_class.request.gpu_millis
-    if books.request_profile is not None and among is None and goes_by_profile(job_class.request):
-        by_mix = books.profile_index()
+    if ledger.request_profile is not None and among is None and goes_by_profile(job_class.request):
+        by_mix = ledger.profile_index()
         if by_mix is not None:
-            return place_by_profile(books, by_mix, job_class.request, tenant_use, view)
+            return place_by_profile(ledger, by_mix, job_class.request, tenant_use, view)
     if among is None and _is_plain(job_class.request):
-        plain = _place_plainly(books, job_class.request, tenant_use)
-        if plain is None or view is None or _is_seen_as_is(books.nodes[plain.node_id], view):
+        plain = _place_plainly(ledger, job_class.request, tenant_use)
+        if plain is None or view is None or _is_seen_as_is(ledger.nodes[plain.node_id], view):
             return plain
-    search = _Search(books, job_class, view, among)
+    search = _Search(ledger, job_class, view, among)
     best: _Found | None = None
     for gpu_type in search.types():
         if over_type_quota(tenant_use, gpu_type, millis):
@@ -84,10 +84,10 @@ def _is_plain(request: Request) -> bool:
     )
 
 
-def _place_plainly(books: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
+def _place_plainly(ledger: Ledger, request: Request, tenant_use: TenantUse) -> Placement | None:
     """What the search below finds, without all that it need not ask here."""
-    index, millis, wanted = books.index(), request.gpu_millis, request.gpu_type
-    shape = _plain_shape(millis, books.placement_rule is _CONSOLIDATED)
+    index, millis, wanted = ledger.index(), request.gpu_millis, request.gpu_type
+    shape = _plain_shape(millis, ledger.placement_rule is _CONSOLIDATED)
     best: Ranked | None = None
     for gpu_type in index.types() if wanted is None else (wanted,):
         if tenant_use.is_limited and over_type_quota(tenant_use, gpu_type, millis):
@@ -103,8 +103,8 @@ def _place_plainly(books: Ledger, request: Request, tenant_use: TenantUse) -> Pl
 
 
 @lru_cache(1024)
-def _plain_shape(millis: int, tight: bool) -> Shape:
-    return Shape(millis, tight=tight)
+def _plain_shape(millis: int, tight: bool) -> GpuShape:
+    return GpuShape(millis, tight=tight)
 
 
 def _first(found: Ranked) -> tuple[Score, NodeId, str]:
@@ -176,10 +176,10 @@ def allows_type(request: Request, gpu_type: str) -> bool:
     return not request.where.gpu_types or gpu_type in request.where.gpu_types
 
 
-def shape_of(request: Request) -> Shape:
+def shape_of(request: Request) -> GpuShape:
     where = request.where
     each = max(memory_each(request), where.gpu_mem_each_mib)
-    return Shape(request.gpu_millis // request.workers, each, where.same_island, where.spread)
+    return GpuShape(request.gpu_millis // request.workers, each, where.same_island, where.spread)
 
 
 def gpus_touched(request: Request) -> int:
@@ -196,7 +196,7 @@ def pick_shares(free: list[tuple[Gpu, int]], gpu_millis: int) -> tuple[Share, ..
     """Which of these GPUs of one type, each with what is free of it; None where it cannot be."""
     taken = {gpu.index: GPU - millis for gpu, millis in free}
     cells, indexes = cells_of(kinds_of(gpu for gpu, _ in free), taken)
-    found = fit(cells, Shape(gpu_millis))
+    found = fit(cells, GpuShape(gpu_millis))
     return None if found is None else _shares(found.workers[0], indexes)
 
 
@@ -209,7 +209,7 @@ def _allowed(node: Node, request: Request, gpu_type: str) -> list[Gpu]:
     ]
 
 
-def _allows_gpu(node: Node, gpu: Gpu, request: Request, shape: Shape) -> bool:
+def _allows_gpu(node: Node, gpu: Gpu, request: Request, shape: GpuShape) -> bool:
     if not request.where.allows_gpu(node.node_id, gpu.index):
         return False
     if gpu.mem_mib < shape.mem_each_mib:
@@ -255,18 +255,18 @@ class _Search:
 
     def __init__(
         self,
-        books: Ledger,
+        ledger: Ledger,
         job_class: JobClass,
         view: View | None,
         among: Collection[NodeId] | None,
     ) -> None:
-        self._nodes = books.nodes
-        self._index: NodeIndex = books.index()
+        self._nodes = ledger.nodes
+        self._index: NodeIndex = ledger.index()
         self._request = request = job_class.request
         self._where = where = request.where
         self._view = view
         shape = shape_of(request)
-        if books.placement_rule is PlacementRule.CONSOLIDATED and not shape.spread:
+        if ledger.placement_rule is PlacementRule.CONSOLIDATED and not shape.spread:
             shape = shape._replace(tight=True)
         self._class = job_class
         self._asked = self._shape = shape
@@ -510,7 +510,7 @@ def _first_gpu(shares: tuple[Share, ...]) -> list[tuple[int, int]]:
 
 
 def _ranked(
-    groups: Collection[Group], shape: Shape, workers: int
+    groups: Collection[Group], shape: GpuShape, workers: int
 ) -> Iterator[tuple[Score, NodeId, Group]]:
     """The nodes of groups by how good they are for so many workers, then by id."""
     by_score: dict[Score, list[Group]] = {}

@@ -39,7 +39,7 @@ def goes_by_profile(request: Request) -> bool:
 
 
 def place_by_profile(
-    books: Ledger,
+    ledger: Ledger,
     index: ProfileIndex,
     request: Request,
     tenant_use: TenantUse,
@@ -54,7 +54,7 @@ def place_by_profile(
     for gpu_type in types:
         if over_type_quota(tenant_use, gpu_type, request.gpu_millis):
             continue
-        found = _best_of(books, index, request, gpu_type, view)
+        found = _best_of(ledger, index, request, gpu_type, view)
         if found is not None and (best is None or found[:3] < best[:3]):
             best = found
             if listed:
@@ -63,7 +63,7 @@ def place_by_profile(
 
 
 def _best_of(
-    books: Ledger,
+    ledger: Ledger,
     index: ProfileIndex,
     request: Request,
     gpu_type: str,
@@ -72,7 +72,7 @@ def _best_of(
     cpu_millis, mem_mib = request.cpu_millis, request.mem_mib
     need = Need(request.gpu_millis, -(-cpu_millis // CPU_STEP))
     for score, node_id, picks in index.nodes(gpu_type, need):
-        use = books.nodes[node_id]
+        use = ledger.nodes[node_id]
         seen = use if view is None else view(use)
         if cpu_millis and seen.node.cpu_millis - seen.cpu_millis < cpu_millis:
             continue

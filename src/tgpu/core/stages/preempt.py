@@ -1,6 +1,6 @@
 """Which jobs to preempt so that a more important one can start: the set that loses the least.
 
-Lost is GPU time since the last checkpoint. Every set is tried on the books first: no job is
+Lost is GPU time since the last checkpoint. Every set is tried on the ledger first: no job is
 preempted unless the other really starts by it. Importance is a job's own priority, without ageing,
 and the lender of a quota comes before its borrower: both only ever lead upwards, so two jobs cannot
 preempt each other in turn.
@@ -65,7 +65,7 @@ class Candidates:
         """`borrowers` were over their own quota before the cycle: who borrows only now is not
         asked for it in the same breath."""
         self._rules = rules
-        self._books = state.ledger
+        self._ledger = state.ledger
         self._by_node: dict[NodeId, list[Victim]] = {}
         self._taken: set[JobId] = set()
         self.all: list[Victim] = []
@@ -101,13 +101,13 @@ class Candidates:
         return [v for v in victims if v.job_id not in self._taken] if self._taken else victims
 
 
-def borrowers(books: Ledger) -> frozenset[TenantId]:
+def borrowers(ledger: Ledger) -> frozenset[TenantId]:
     """Tenants that have more than their own quota."""
     return frozenset(
         tenant_id
-        for members in books.cohorts.values()
+        for members in ledger.cohorts.values()
         for tenant_id in members
-        if borrowed(books, tenant_id)
+        if borrowed(ledger, tenant_id)
     )
 
 
@@ -117,7 +117,7 @@ def lost_by(entry: Entry, now: int) -> int:
 
 
 def may_be_preempted(
-    books: Ledger,
+    ledger: Ledger,
     entry: Entry,
     rules: PreemptionRules,
     now: int,
@@ -131,7 +131,7 @@ def may_be_preempted(
     too_often = not however_often and progress.preemptions >= rules.most_times
     if options.booking is not None or too_often:
         return False
-    if not books.tenant(entry.job.tenant_id).tenant.allow_preemption:
+    if not ledger.tenant(entry.job.tenant_id).tenant.allow_preemption:
         return False
     started_at = now if progress.started_at is None else progress.started_at
     limit = options.time_limit_ms
@@ -161,13 +161,13 @@ class Search:
         rules: PreemptionRules,
     ) -> None:
         self._trial = trial
-        self._books = trial.books
+        self._ledger = trial.ledger
         self._candidates = candidates
         self._class = job_class
         self._rules = rules
         self._view: View | None = holds.view(job_class)
-        self._reclaims = rules.reclaim and may_reclaim(trial.books, job_class)
-        self._borrows = would_borrow(trial.books, job_class)
+        self._reclaims = rules.reclaim and may_reclaim(trial.ledger, job_class)
+        self._borrows = would_borrow(trial.ledger, job_class)
 
     def find(self, job_id: JobId) -> Eviction | None:
         """The cheapest set, or None where nobody's end would help."""
@@ -181,7 +181,7 @@ class Search:
                 return None
             self._give(found.victims)
             placement = self._placement()
-            if placement is None or refuse(self._books, self._class) is not None:
+            if placement is None or refuse(self._ledger, self._class) is not None:
                 return None
         finally:
             self._trial.undo(mark)
@@ -232,18 +232,18 @@ class Search:
         # Who would run on borrowed quota does not push out who runs on its own: it could be
         # pushed out for that in turn.
         same_tenant = job.tenant_id == self._class.tenant_id
-        return same_tenant or not self._borrows or borrowed(self._books, job.tenant_id) > 0
+        return same_tenant or not self._borrows or borrowed(self._ledger, job.tenant_id) > 0
 
     def _by_reclaim(self, victim: Victim) -> bool:
         if not self._reclaims:
             return False
-        tenant = self._books.tenant(victim.entry.job.tenant_id).tenant
-        mine = self._books.tenant(self._class.tenant_id).tenant
+        tenant = self._ledger.tenant(victim.entry.job.tenant_id).tenant
+        mine = self._ledger.tenant(self._class.tenant_id).tenant
         return (
             tenant.cohort == mine.cohort
             and tenant.tenant_id != mine.tenant_id
             and tenant.tenant_id in self._candidates.borrowers
-            and borrowed(self._books, tenant.tenant_id) > 0
+            and borrowed(self._ledger, tenant.tenant_id) > 0
         )
 
     def _cause(self, victim: Victim) -> PreemptionCause:
@@ -254,7 +254,7 @@ class Search:
 
     def _for_quota(self) -> tuple[Victim, ...] | None:
         """Those whose end makes room in the quotas; none where there is room already."""
-        if refuse(self._books, self._class) is None:
+        if refuse(self._ledger, self._class) is None:
             return ()
         mark = self._trial.mark()
         chosen: list[Victim] = []
@@ -263,19 +263,19 @@ class Search:
                 continue
             chosen.append(victim)
             self._give((victim,))
-            if refuse(self._books, self._class) is None:
+            if refuse(self._ledger, self._class) is None:
                 break
-        enough = refuse(self._books, self._class) is None
+        enough = refuse(self._ledger, self._class) is None
         self._trial.undo(mark)
         return self._without_spare(chosen, self._is_admitted) if enough else None
 
     def _touches_quota(self, victim: Victim) -> bool:
-        mine = self._books.tenant(self._class.tenant_id).tenant
-        theirs = self._books.tenant(victim.entry.job.tenant_id).tenant
+        mine = self._ledger.tenant(self._class.tenant_id).tenant
+        theirs = self._ledger.tenant(victim.entry.job.tenant_id).tenant
         return theirs is mine or bool(mine.cohort and mine.cohort == theirs.cohort)
 
     def _is_admitted(self) -> bool:
-        return refuse(self._books, self._class) is None
+        return refuse(self._ledger, self._class) is None
 
     # -- then room -------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Search:
                 for victim in self._candidates.on(node_id)
                 if victim.job_id not in others and self._may_ask(victim)
             ]
-            if victims and eligible(self._books.node(node_id).node, self._class):
+            if victims and eligible(self._ledger.node(node_id).node, self._class):
                 heappush(bounds, (self._least_lost(node_id, victims), node_id, victims))
         best: _Solution | None = None
         while bounds:
@@ -319,7 +319,7 @@ class Search:
 
     def _least_lost(self, node_id: NodeId, victims: list[Victim]) -> int:
         """No set on this node costs less: the missing GPUs, at the lowest price for each."""
-        use = self._seen(self._books.node(node_id))
+        use = self._seen(self._ledger.node(node_id))
         free = sum(use.free_millis(gpu) for gpu in use.node.gpus if use.free_millis(gpu) > 0)
         missing = self._class.request.gpu_millis - free
         bound = 0
@@ -417,12 +417,12 @@ class Search:
                 job = victim.entry.job
                 by_tenant.setdefault(job.tenant_id, []).append(job.request.gpu_millis)
         return all(
-            sum(amounts) - max(amounts) < borrowed(self._books, tenant_id)
+            sum(amounts) - max(amounts) < borrowed(self._ledger, tenant_id)
             for tenant_id, amounts in by_tenant.items()
         )
 
     def _fits(self, node_id: NodeId) -> bool:
-        use = self._seen(self._books.node(node_id))
+        use = self._seen(self._ledger.node(node_id))
         types = sorted(eligible(use.node, self._class))
         return any(workers_that_fit(use, self._class, gpu_type) for gpu_type in types)
 
@@ -430,7 +430,7 @@ class Search:
         return use if self._view is None else self._view(use)
 
     def _placement(self) -> Placement | None:
-        return place(self._books, self._class, self._view)
+        return place(self._ledger, self._class, self._view)
 
     def _give(self, victims: tuple[Victim, ...]) -> None:
         for victim in victims:

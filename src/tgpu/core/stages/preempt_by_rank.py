@@ -1,7 +1,7 @@
 """Preemption under an order that ranks running jobs too: those of a higher rank are preempted.
 
 First by arithmetic, which rules out nearly all: how much would be free on each node if all
-jobs of a higher rank left it. Then the set that has the fewest GPUs is tried on the books: no job
+jobs of a higher rank left it. Then the set that has the fewest GPUs is tried on the ledger: no job
 is preempted unless the other really starts by it.
 """
 
@@ -50,7 +50,7 @@ class RankedJobs:
         self._order = order
         self._rules = rules
         self._now = now
-        self._books = state.ledger
+        self._ledger = state.ledger
         self._taken: set[JobId] = set()
         self._in_vain: dict[tuple[object, ...], Rank] = {}
         self._highest: Rank | None = None
@@ -63,7 +63,7 @@ class RankedJobs:
         rank, job, on = self._order.rank(entry), entry.job, self._on
         if self._highest is None or rank > self._highest:
             self._highest = rank
-        nodes = entry.had(self._now).on
+        nodes = entry.attained(self._now).on
         for node_id, millis in nodes:
             occupant = _Occupant(rank, job.job_id, entry, millis, job.request.gpu_millis, nodes)
             if node_id in on:
@@ -95,11 +95,11 @@ class RankedJobs:
         self, entry: Entry, rank: Rank, trial: Trial, holds: ReservedCapacity
     ) -> Eviction | None:
         job_class = entry.queue.job_class
-        if refuse(self._books, job_class) is not None:
+        if refuse(self._ledger, job_class) is not None:
             return None  # not for want of room
         waited, order = waited_ms(entry, self._now), self._order
         asked = self._asked(rank, entry)
-        search = _Search(self._books, job_class, trial, holds, asked)
+        search = _Search(self._ledger, job_class, trial, holds, asked)
         fewest = search.fewest()
         if waited < order.patience_ms(rank, self._rules.restart_ms * fewest, fewest):
             return None
@@ -111,7 +111,7 @@ class RankedJobs:
             cheap = self._who_save(asked, rank, waited)
             if not cheap:
                 return None
-            found = _Search(self._books, job_class, trial, holds, cheap).any()
+            found = _Search(self._ledger, job_class, trial, holds, cheap).any()
             if found is None or self._is_too_dear(rank, found[0], waited):
                 return None
         victims, placement = sorted(found[0], key=_highest_first), found[1]
@@ -125,11 +125,11 @@ class RankedJobs:
     def _asked(self, rank: Rank, entry: Entry) -> Asked:
         """Whom a job of this rank may ask, by node."""
         found: Asked = {}
-        taken, queue_rank = self._taken, _queue_rank(self._books, entry)
+        taken, queue_rank = self._taken, _queue_rank(self._ledger, entry)
         for node_id, occupants in self._on.items():
             some = [one for one in occupants if one[0] > rank and one[1] not in taken]
-            if some and self._books.queues:
-                some = [o for o in some if _queue_rank(self._books, o.entry) <= queue_rank]
+            if some and self._ledger.queues:
+                some = [o for o in some if _queue_rank(self._ledger, o.entry) <= queue_rank]
             if some:
                 found[node_id] = some
         return found
@@ -168,9 +168,9 @@ def _saves(entry: Entry) -> bool:
     return asked or entry.progress.checkpoint_at is not None
 
 
-def _queue_rank(books: Ledger, entry: Entry) -> int:
+def _queue_rank(ledger: Ledger, entry: Entry) -> int:
     """No job is preempted for one of a lower queue."""
-    use = books.queue(entry.job.tenant_id, entry.job.queue) if books.queues else None
+    use = ledger.queue(entry.job.tenant_id, entry.job.queue) if ledger.queues else None
     return 0 if use is None else use.queue.priority
 
 
@@ -179,23 +179,23 @@ class _Search:
 
     def __init__(
         self,
-        books: Ledger,
+        ledger: Ledger,
         job_class: JobClass,
         trial: Trial,
         holds: ReservedCapacity,
         asked: Asked,
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._class = job_class
         self._trial = trial
         self._view = holds.view(job_class)
         self._asked = asked
         self._workers = job_class.request.workers
         self._each = job_class.request.gpu_millis // self._workers
-        self._free = {node_id: _free(use) for node_id, use in books.nodes.items()}
+        self._free = {node_id: _free(use) for node_id, use in ledger.nodes.items()}
         self._nodes = len(self._free)  # a gang may be on so many
-        if books.placement_rule is PlacementRule.CONSOLIDATED:
-            largest = GPU * max((len(use.node.gpus) for use in books.nodes.values()), default=0)
+        if ledger.placement_rule is PlacementRule.CONSOLIDATED:
+            largest = GPU * max((len(use.node.gpus) for use in ledger.nodes.values()), default=0)
             self._nodes = -(-self._workers // max(1, largest // self._each))
 
     def fewest(self) -> int:
@@ -225,7 +225,7 @@ class _Search:
                 choices.append(_choose(node_id, asked, missing))
         choices.sort(key=lambda choice: choice[:4])
         for *_, node_id, victims in choices[:_MOST_TRIES]:
-            if not eligible(self._books.node(node_id).node, self._class):
+            if not eligible(self._ledger.node(node_id).node, self._class):
                 continue
             for some in (victims, tuple(self._asked[node_id])):
                 placement = self._without(some)
@@ -311,9 +311,9 @@ class _Search:
             assert placement is not None  # it is placed
             self._trial.give(victim.entry.job, placement)
         try:
-            if refuse(self._books, self._class) is not None:
+            if refuse(self._ledger, self._class) is not None:
                 return None
-            return place(self._books, self._class, self._view)
+            return place(self._ledger, self._class, self._view)
         finally:
             self._trial.undo(mark)
 

@@ -11,14 +11,14 @@ from tgpu.core.state import Entry
 def preempt_for_reservations(draft: Draft) -> None:
     if draft.rules.preemption is None:
         return
-    for booking_id in sorted(draft.books.bookings):
-        booking = draft.books.bookings[booking_id]
+    for booking_id in sorted(draft.ledger.bookings):
+        booking = draft.ledger.bookings[booking_id]
         if booking.starts_at <= draft.now < booking.ends_at:
             _clear(draft, booking)
 
 
 def _clear(draft: Draft, booking: AdvanceReservation) -> None:
-    use = draft.books.nodes.get(booking.node_id)
+    use = draft.ledger.nodes.get(booking.node_id)
     if use is None:
         return
     booked = frozenset(booking.gpus)
@@ -26,7 +26,7 @@ def _clear(draft: Draft, booking: AdvanceReservation) -> None:
         entry = draft.state.entry(job_id)
         if entry is None or not _is_in_the_way(entry, booking, booked):
             continue
-        if not draft.books.tenant(entry.job.tenant_id).tenant.allow_preemption:
+        if not draft.ledger.tenant(entry.job.tenant_id).tenant.allow_preemption:
             continue
         to, lost = JobId(booking.booking_id), lost_by(entry, draft.now)
         draft.preemptions.append(Preemption(job_id, to, PreemptionCause.BOOKING, lost))

@@ -32,10 +32,10 @@ class ClassOrder:
     """Classes in one order. `next` is who is served; then `advance` or `drop` its class."""
 
     def __init__(
-        self, books: Ledger, order: Order, queues: Iterable[ClassQueue], skip: Collection[JobId]
+        self, ledger: Ledger, order: Order, queues: Iterable[ClassQueue], skip: Collection[JobId]
     ) -> None:
         """`skip` are jobs that are served, or kept back, elsewhere."""
-        self._books = books
+        self._ledger = ledger
         self._order = order
         self._skip = skip
         self._is_flat = order.is_flat
@@ -78,7 +78,7 @@ class ClassOrder:
         return min(
             order.sort_key(
                 head.queue.job_class,
-                queue_of(self._books, head.queue.job_class),
+                queue_of(self._ledger, head.queue.job_class),
                 *head.queue.keys[head.position],
             )
             for head in self._heads
@@ -94,14 +94,14 @@ class ClassOrder:
             return None
         job_class = queue.job_class
         submitted_at, job_id = keys[position]
-        tenant_queue = queue_of(self._books, job_class) if self._books.queues else None
+        tenant_queue = queue_of(self._ledger, job_class) if self._ledger.queues else None
         key = self._order.sort_key(job_class, tenant_queue, submitted_at, job_id)
         rank = 0 if tenant_queue is None else -tenant_queue.priority
         standing = _ALIKE if self._is_flat else self._standing(job_class)
         return Head(rank, standing, key, queue, position)
 
     def _standing(self, job_class: JobClass) -> Standing:
-        return self._order.standing(self._books.tenant(job_class.tenant_id), job_class.user)
+        return self._order.standing(self._ledger.tenant(job_class.tenant_id), job_class.user)
 
 
 class QueueOrder:
@@ -109,31 +109,31 @@ class QueueOrder:
 
     def __init__(
         self,
-        books: Ledger,
+        ledger: Ledger,
         order: Order,
         own_orders: Mapping[str, Order],
         queues: Iterable[ClassQueue],
         skip: Collection[JobId],
     ) -> None:
-        self._books = books
+        self._ledger = ledger
         self._order = order
         self._own: list[ClassOrder] = []
         if not own_orders:
-            self._plain = ClassOrder(books, order, queues, skip)
+            self._plain = ClassOrder(ledger, order, queues, skip)
             return
         plain: list[ClassQueue] = []
         own: dict[QueueName, list[ClassQueue]] = {}
         for queue in queues:
-            rules = queue_of(books, queue.job_class)
+            rules = queue_of(ledger, queue.job_class)
             if rules is not None and rules.policy in own_orders:
                 own.setdefault((rules.tenant_id, rules.name), []).append(queue)
             else:
                 plain.append(queue)
-        self._plain = ClassOrder(books, order, plain, skip)
+        self._plain = ClassOrder(ledger, order, plain, skip)
         for name in sorted(own):
-            rules = queue_of(books, own[name][0].job_class)
+            rules = queue_of(ledger, own[name][0].job_class)
             assert rules is not None  # it was looked at just now
-            self._own.append(ClassOrder(books, own_orders[rules.policy], own[name], skip))
+            self._own.append(ClassOrder(ledger, own_orders[rules.policy], own[name], skip))
 
     def has_more(self) -> bool:
         if not self._own:
@@ -152,13 +152,15 @@ class QueueOrder:
             if head is None:
                 continue
             job_class = head.queue.job_class
-            standing = self._order.standing(self._books.tenant(job_class.tenant_id), job_class.user)
+            standing = self._order.standing(
+                self._ledger.tenant(job_class.tenant_id), job_class.user
+            )
             here = (head.rank, standing, line.best(self._order))
             if place is None or here < place:
                 found, place = (line, head), here
         return found
 
 
-def queue_of(books: Ledger, job_class: JobClass) -> TenantQueue | None:
-    use = books.queue(job_class.tenant_id, job_class.queue)
+def queue_of(ledger: Ledger, job_class: JobClass) -> TenantQueue | None:
+    use = ledger.queue(job_class.tenant_id, job_class.queue)
     return None if use is None else use.queue

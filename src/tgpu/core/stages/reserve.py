@@ -35,14 +35,14 @@ def opening(
     """None where no time limit tells; `patient` waits for those too who have none (at `FAR`)."""
     if job_class.booking is not None:
         return None  # it starts when its booking does
-    books = trial.books
-    if not (patient or books.known_ends or holds):
+    ledger = trial.ledger
+    if not (patient or ledger.known_ends or holds):
         return None  # nobody's end is known
     if job_class.request.workers == 1:
-        room = _first_room(books, holds, job_class, now, patient)
+        room = _first_room(ledger, holds, job_class, now, patient)
         found = None if room is None else (room.at, {room.node_id})
     else:
-        found = _room_for_gang(books, holds, job_class, now, patient)
+        found = _room_for_gang(ledger, holds, job_class, now, patient)
     if found is None:
         return None
     at, node_ids = found
@@ -51,12 +51,12 @@ def opening(
 
 
 def _first_room(
-    books: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
+    ledger: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
 ) -> _Room | None:
     """Node after node as something of it becomes free, so that few are looked at."""
     turns: list[tuple[int, int, NodeId, list[int]]] = []
-    for node_id in books.node_ids():
-        use = books.node(node_id)
+    for node_id in ledger.node_ids():
+        use = ledger.node(node_id)
         # There is no room now: only nodes on which somebody ends, and from then on.
         later = [at for at in _instants(use, holds, now, patient) if at > now]
         if later:
@@ -64,7 +64,7 @@ def _first_room(
     heapify(turns)
     while turns:
         at, taken, node_id, later = turns[0]
-        use = books.node(node_id)
+        use = ledger.node(node_id)
         seen = holds.seen(use, job_class, at)
         for gpu_type in sorted(eligible(use.node, job_class)):
             workers = workers_that_fit(seen, job_class, gpu_type)
@@ -78,11 +78,11 @@ def _first_room(
 
 
 def _room_for_gang(
-    books: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
+    ledger: Ledger, holds: ReservedCapacity, job_class: JobClass, now: int, patient: bool
 ) -> tuple[int, set[NodeId]] | None:
     rooms: list[_Room] = []
-    for node_id in books.node_ids():
-        rooms += _rooms(books.node(node_id), holds, job_class, now, patient)
+    for node_id in ledger.node_ids():
+        rooms += _rooms(ledger.node(node_id), holds, job_class, now, patient)
     rooms.sort()
     latest: dict[tuple[str, NodeId], int] = {}
     totals: dict[str, int] = {}
@@ -142,11 +142,11 @@ def _placement_at(
 
     mark = trial.mark()
     for node_id in sorted(node_ids):
-        holdings = trial.books.node(node_id).holdings
+        holdings = trial.ledger.node(node_id).holdings
         for job_id in sorted(holdings):
             holding = holdings[job_id]
             if not ends_after(holding, at, holds.now):
                 trial.give(holding.job, holding.placement)
-    placement = place(trial.books, job_class, view, node_ids)
+    placement = place(trial.ledger, job_class, view, node_ids)
     trial.undo(mark)
     return placement

@@ -41,14 +41,14 @@ class ReservedPart(NamedTuple):
 class ReservedCapacity:
     """All holds of one cycle, by node."""
 
-    def __init__(self, books: Ledger, now: int) -> None:
+    def __init__(self, ledger: Ledger, now: int) -> None:
         self.now = now
-        self._books = books
+        self._ledger = ledger
         self._by_node: dict[NodeId, list[ReservedPart]] = {}
         self._jobs: dict[JobId, None] = {}  # those that have a place, in the order they got it
-        if books.bookings:
-            for booking_id in sorted(books.bookings):
-                self._add_booking(books.bookings[booking_id])
+        if ledger.bookings:
+            for booking_id in sorted(ledger.bookings):
+                self._add_booking(ledger.bookings[booking_id])
 
     def __bool__(self) -> bool:
         return bool(self._by_node)
@@ -62,7 +62,7 @@ class ReservedCapacity:
         ends_at = None if limit is None else starts_at + limit
         for part in placement.parts():
             if job.request.where.exclusive:
-                gpus = self._books.node(part.node_id).node.gpus
+                gpus = self._ledger.node(part.node_id).node.gpus
                 part = Part(part.node_id, tuple(Share(gpu.index, GPU) for gpu in gpus))
             hold = ReservedPart(starts_at, ends_at, part, cpu_millis, mem_mib, job_id=job.job_id)
             self._by_node.setdefault(part.node_id, []).append(hold)
@@ -89,7 +89,7 @@ class ReservedCapacity:
 
     def only(self, owners: Collection[str]) -> "ReservedCapacity":
         """What is kept for these alone."""
-        fewer = ReservedCapacity(self._books, self.now)
+        fewer = ReservedCapacity(self._ledger, self.now)
         fewer._jobs = {job_id: None for job_id in self._jobs if job_id in owners}
         fewer._by_node = {
             node_id: [hold for hold in holds if hold.owner in owners]
@@ -165,7 +165,7 @@ class ReservedCapacity:
 
     def _inside_booking(self, use: NodeUse, booking_id: str, start: int) -> NodeUse:
         """Only the booked GPUs, and only while they are booked."""
-        booking = self._books.bookings.get(booking_id)
+        booking = self._ledger.bookings.get(booking_id)
         seen = use.copy()
         is_open = (
             booking is not None

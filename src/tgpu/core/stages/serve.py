@@ -22,16 +22,16 @@ def serve_in_order(
     backfill: Backfill,
     evictions: Evictions,
 ) -> None:
-    state, now, books = draft.state, draft.now, draft.books
+    state, now, ledger = draft.state, draft.now, draft.ledger
     order = policy.at(state, now)
     if draft.rules.preemption is not None and is_ranking(order):
         evictions.ranking = order
     own = {name: each.at(state, now) for name, each in policies.items()} if policies else {}
-    lines = QueueOrder(books, order, own, _open_classes(draft), draft.served)
-    aside = _serve(draft, lines, backfill, evictions, is_lending=bool(books.cohorts))
+    lines = QueueOrder(ledger, order, own, _open_classes(draft), draft.served)
+    aside = _serve(draft, lines, backfill, evictions, is_lending=bool(ledger.cohorts))
     if aside:
         draft.served.update(start.job_id for start in draft.starts)
-        lines = QueueOrder(books, order, own, aside, draft.served)
+        lines = QueueOrder(ledger, order, own, aside, draft.served)
         _serve(draft, lines, backfill, evictions, is_lending=False)
     backfill.keep_unreached()
 
@@ -52,7 +52,7 @@ def _serve(
     is_plain = draft.rules is PLAIN
     while not backfill.is_over and (found := lines.next()) is not None:
         line, head = found
-        if is_lending and would_borrow(draft.books, head.queue.job_class):
+        if is_lending and would_borrow(draft.ledger, head.queue.job_class):
             line.drop(head)
             aside.append(head.queue)
             continue

@@ -19,7 +19,7 @@ from tgpu.core.why.blockers import Blocker, by_reason, in_the_way
 Decide = Callable[[CycleObserver | None], Plan]
 
 
-class Kept(NamedTuple):
+class KeptPlace(NamedTuple):
     """From then on a place that the job could have is kept for somebody."""
 
     at: int
@@ -32,7 +32,7 @@ class Why:
     plan: Plan  # of the cycle that passed it by
     blockers: tuple[Blocker, ...] = ()
     starts_by: int | None = None  # at the latest, where somebody promised that
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptPlace, ...] = ()
 
 
 def why(state: State, entry: Entry, now: int, decide: Decide, policy: str = "") -> Why:
@@ -49,7 +49,7 @@ def why(state: State, entry: Entry, now: int, decide: Decide, policy: str = "") 
 
 def watch_classes(
     state: State, classes: Collection[JobClass], now: int, decide: Decide, policy: str = ""
-) -> "Outcome":
+) -> "CycleOutcome":
     """One cycle that is watched as it passes these by: for as many jobs as the reason of each is
     asked for, it is the one that `why` gives."""
     return _watch(state, Onlooker(classes), now, decide, policy)
@@ -66,7 +66,7 @@ class Onlooker:
         self, job_class: JobClass, job_id: JobId, trial: Trial, holds: ReservedCapacity
     ) -> None:
         if job_class in self.classes and job_class not in self.reasons:
-            self.reasons[job_class] = explain_class(trial.books, job_class, holds)
+            self.reasons[job_class] = explain_class(trial.ledger, job_class, holds)
             self.saw(job_class, trial, holds)
 
     def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:
@@ -80,11 +80,11 @@ class _Blocked(Onlooker):
         super().__init__((job_class,))
         self._now = now
         self.blockers: list[Blocker] = []
-        self.kept: tuple[Kept, ...] = ()
+        self.kept: tuple[KeptPlace, ...] = ()
 
     def saw(self, job_class: JobClass, trial: Trial, holds: ReservedCapacity) -> None:
         self.blockers = in_the_way(trial, holds, job_class, self._now, self.reasons[job_class])
-        self.kept = tuple(Kept(hold.starts_at, hold.owner) for hold in holds.owners())
+        self.kept = tuple(KeptPlace(hold.starts_at, hold.owner) for hold in holds.owners())
 
 
 def _watch(
@@ -95,12 +95,12 @@ def _watch(
     policy: str,
     *,
     is_asked: bool = True,
-) -> "Outcome":
+) -> "CycleOutcome":
     plan = decide(onlooker if is_asked else None)
     missed = [one for one in onlooker.classes if one not in onlooker.reasons] if is_asked else []
     if missed and plan.stopped_by is not None:
         _look_behind(state, missed, plan, onlooker, now)
-    return Outcome(state, plan, onlooker.reasons, policy)
+    return CycleOutcome(state, plan, onlooker.reasons, policy)
 
 
 def _look_behind(
@@ -123,7 +123,7 @@ def _look_behind(
             onlooker.cannot_start(job_class, JobId(""), trial, holds)
 
 
-class Outcome:
+class CycleOutcome:
     """What a cycle came to, for those who ask about one job or another."""
 
     def __init__(

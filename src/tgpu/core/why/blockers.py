@@ -45,7 +45,7 @@ def in_the_way(
     if found.code not in ROOM:
         return []
     node_id = NodeId(str(found.fact("node")))
-    if node_id in trial.books.nodes:
+    if node_id in trial.ledger.nodes:
         return _sorted(_on_node(trial, holds, job_class, node_id))
     first = opening(trial, holds, job_class, now, patient=True)
     return [] if first is None else _sorted(_on(trial, first.placement, job_class, found))
@@ -54,7 +54,7 @@ def in_the_way(
 def _on_node(
     trial: Trial, holds: ReservedCapacity, job_class: JobClass, node_id: NodeId
 ) -> list[Blocker]:
-    use = trial.books.node(node_id)
+    use = trial.ledger.node(node_id)
     types = sorted(eligible(use.node, job_class))
     on_it = sorted(use.holdings.values(), key=_by_end)
 
@@ -91,7 +91,7 @@ def _on(
     seen: set[JobId] = set()
     for part in placement.parts():
         wanted = {share.gpu_index for share in part.shares}
-        for job_id, holding in trial.books.node(part.node_id).holdings.items():
+        for job_id, holding in trial.ledger.node(part.node_id).holdings.items():
             blocker = _of(holding, part.node_id)
             if job_id not in seen and (whole_node or wanted.intersection(blocker.gpus)):
                 seen.add(job_id)
@@ -125,8 +125,8 @@ def by_reason(state: State, entry: Entry, found: Reason) -> list[Blocker]:
 
 
 def _with_its_quota(state: State, entry: Entry, found: Reason) -> list[Entry]:
-    job, books = entry.job, state.ledger
-    tenant = books.tenant(job.tenant_id).tenant
+    job, ledger = entry.job, state.ledger
+    tenant = ledger.tenant(job.tenant_id).tenant
     match found.code:
         case ReasonCode.SERVICE_CAP:
             return state.placed()
@@ -149,9 +149,9 @@ def _with_its_quota(state: State, entry: Entry, found: Reason) -> list[Entry]:
                 and (not of_user or one.job.options.user == job.options.user)
             ]
         case ReasonCode.COHORT_QUOTA | ReasonCode.QUOTA_LENT:
-            members = set(books.cohorts.get(tenant.cohort, ()))
+            members = set(ledger.cohorts.get(tenant.cohort, ()))
             if found.code is ReasonCode.QUOTA_LENT:
-                members = {one for one in members if borrowed(books, one)}
+                members = {one for one in members if borrowed(ledger, one)}
             return [one for one in state.placed() if one.job.tenant_id in members]
     return []
 

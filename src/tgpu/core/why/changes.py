@@ -22,7 +22,7 @@ from tgpu.core.what_if import instead
 from tgpu.core.why.answer import Decide, Why
 
 MOST_CHANGES: Final = 40
-# Most changes are ruled out by a look at the books; these many are worth a whole cycle.
+# Most changes are ruled out by a look at the ledger; these many are worth a whole cycle.
 MOST_CYCLES: Final = 12
 
 # Nothing that its owner could ask for otherwise keeps these from starting.
@@ -58,7 +58,7 @@ class ChangeKind(StrEnum):
     GPUS = "gpus"
 
 
-class Change(NamedTuple):
+class RequestChange(NamedTuple):
     kind: ChangeKind
     job: Job  # as it would be
     name: str = ""  # of the condition that is left out
@@ -66,14 +66,14 @@ class Change(NamedTuple):
 
 def cheapest_change(
     state: State, entry: Entry, why: Why, now: int, decide: Decide
-) -> Change | None:
+) -> RequestChange | None:
     """None where no single change would do."""
     return next((change for change in tries(state, entry, why, now, decide) if change), None)
 
 
 def tries(
     state: State, entry: Entry, why: Why, now: int, decide: Decide
-) -> Iterator[Change | None]:
+) -> Iterator[RequestChange | None]:
     """A change that starts the job, and then no more; None after each whole cycle that did not.
 
     Between two of them the state may change: then the search ends.
@@ -105,29 +105,31 @@ def _may_start(state: State, job: Job, now: int) -> bool:
     return place(state.ledger, job_class) is not None
 
 
-def changes(books: Ledger, job: Job, why: Why, now: int) -> Iterator[Change]:
+def changes(ledger: Ledger, job: Job, why: Why, now: int) -> Iterator[RequestChange]:
     """What could be asked for otherwise, the cheapest first; not tried yet."""
     if why.reason.code in _NO_HELP:
         return
-    yield from _other_queues(books, job)
+    yield from _other_queues(ledger, job)
     yield from _time_limits(job, why, now)
-    yield from _other_types(books, job)
+    yield from _other_types(ledger, job)
     yield from _fewer_conditions(job)
     if job.options.booking is not None:
-        yield Change(ChangeKind.BOOKING, replace(job, options=replace(job.options, booking=None)))
-    yield from _less_beside(books, job, why.reason)
+        yield RequestChange(
+            ChangeKind.BOOKING, replace(job, options=replace(job.options, booking=None))
+        )
+    yield from _less_beside(ledger, job, why.reason)
     yield from _fewer_workers(job)
     yield from _fewer_gpus(job)
 
 
-def _other_queues(books: Ledger, job: Job) -> Iterator[Change]:
-    names = sorted(name for tenant_id, name in books.queues if tenant_id == job.tenant_id)
+def _other_queues(ledger: Ledger, job: Job) -> Iterator[RequestChange]:
+    names = sorted(name for tenant_id, name in ledger.queues if tenant_id == job.tenant_id)
     for name in names:
         if name != job.queue:
-            yield Change(ChangeKind.QUEUE, replace(job, queue=name))
+            yield RequestChange(ChangeKind.QUEUE, replace(job, queue=name))
 
 
-def _time_limits(job: Job, why: Why, now: int) -> Iterator[Change]:
+def _time_limits(job: Job, why: Why, now: int) -> Iterator[RequestChange]:
     """Over before something that is kept for others begins, the latest first."""
     current = job.options.time_limit_ms
     seen: set[int] = set()
@@ -137,7 +139,7 @@ def _time_limits(job: Job, why: Why, now: int) -> Iterator[Change]:
             continue
         seen.add(limit)
         options = replace(job.options, time_limit_ms=limit)
-        yield Change(ChangeKind.TIME_LIMIT, replace(job, options=options))
+        yield RequestChange(ChangeKind.TIME_LIMIT, replace(job, options=options))
 
 
 def short_of(span_ms: int) -> int:
@@ -149,15 +151,15 @@ def short_of(span_ms: int) -> int:
     return span_ms
 
 
-def _other_types(books: Ledger, job: Job) -> Iterator[Change]:
+def _other_types(ledger: Ledger, job: Job) -> Iterator[RequestChange]:
     """Those with memory like the wanted one's first, and none smaller before a larger one."""
     request = job.request
     wanted = (request.gpu_type,) if request.gpu_type is not None else request.where.gpu_types
     if not wanted:
         return
     sizes: dict[str, int] = {}
-    for node_id in books.node_ids():
-        for gpu in books.node(node_id).node.gpus:
+    for node_id in ledger.node_ids():
+        for gpu in ledger.node(node_id).node.gpus:
             sizes[gpu.gpu_type] = max(gpu.mem_mib, sizes.get(gpu.gpu_type, 0))
     size = max((sizes.get(name, 0) for name in wanted), default=0)
     others = [(large < size, abs(large - size), name) for name, large in sizes.items()]
@@ -165,7 +167,7 @@ def _other_types(books: Ledger, job: Job) -> Iterator[Change]:
         if name not in wanted:
             where = replace(request.where, gpu_types=())
             other = replace(request, gpu_type=name, where=where)
-            yield Change(ChangeKind.GPU_TYPE, replace(job, request=other))
+            yield RequestChange(ChangeKind.GPU_TYPE, replace(job, request=other))
 
 
 # By how much each of them usually matters to the job, least first.
@@ -181,28 +183,28 @@ _CONDITIONS: Final = (
 )
 
 
-def _fewer_conditions(job: Job) -> Iterator[Change]:
+def _fewer_conditions(job: Job) -> Iterator[RequestChange]:
     where = job.request.where
     for name in _CONDITIONS:
         none = getattr(ANYWHERE, name)
         if getattr(where, name) != none:
             without = replace(job.request, where=replace(where, **{name: none}))
-            yield Change(ChangeKind.CONDITION, replace(job, request=without), name)
+            yield RequestChange(ChangeKind.CONDITION, replace(job, request=without), name)
 
 
-def _less_beside(books: Ledger, job: Job, found: Reason) -> Iterator[Change]:
+def _less_beside(ledger: Ledger, job: Job, found: Reason) -> Iterator[RequestChange]:
     """Less of what is beside the GPUs, and of their memory: what is left, or else a part of it."""
     request, workers = job.request, job.request.workers
     left = _left(found)
     for amount in _parts(request.mem_mib, left, workers):
         smaller = replace(request, mem_mib=amount)
-        yield Change(ChangeKind.MEMORY, replace(job, request=smaller))
-    for amount in _gpu_memories(books, request, left):
+        yield RequestChange(ChangeKind.MEMORY, replace(job, request=smaller))
+    for amount in _gpu_memories(ledger, request, left):
         smaller = replace(request, gpu_mem_mib=amount)
-        yield Change(ChangeKind.GPU_MEMORY, replace(job, request=smaller))
+        yield RequestChange(ChangeKind.GPU_MEMORY, replace(job, request=smaller))
     for amount in _parts(request.cpu_millis, left, workers * CPU):
         smaller = replace(request, cpu_millis=amount)
-        yield Change(ChangeKind.CPU, replace(job, request=smaller))
+        yield RequestChange(ChangeKind.CPU, replace(job, request=smaller))
 
 
 def _left(found: Reason) -> int:
@@ -220,14 +222,14 @@ def _parts(amount: int, left: int, unit: int) -> list[int]:
     return sorted((part for part in found if 0 < part < amount), reverse=True)
 
 
-def _gpu_memories(books: Ledger, request: Request, left: int) -> list[int]:
+def _gpu_memories(ledger: Ledger, request: Request, left: int) -> list[int]:
     if not request.gpu_mem_mib:
         return []
     each = memory_each(request)
     sizes = {
         gpu.mem_mib
-        for node_id in books.node_ids()
-        for gpu in books.node(node_id).node.gpus
+        for node_id in ledger.node_ids()
+        for gpu in ledger.node(node_id).node.gpus
         if gpu.mem_mib < each
     }
     amounts = {size * request.gpu_millis // GPU for size in sizes} | {left}
@@ -235,7 +237,7 @@ def _gpu_memories(books: Ledger, request: Request, left: int) -> list[int]:
     return sorted((one for one in whole if 0 < one < request.gpu_mem_mib), reverse=True)
 
 
-def _fewer_workers(job: Job) -> Iterator[Change]:
+def _fewer_workers(job: Job) -> Iterator[RequestChange]:
     request, workers = job.request, job.request.workers
     for count in smaller_counts(workers):
         fewer = replace(
@@ -246,10 +248,10 @@ def _fewer_workers(job: Job) -> Iterator[Change]:
             cpu_millis=request.cpu_millis // workers * count,
             mem_mib=request.mem_mib // workers * count,
         )
-        yield Change(ChangeKind.WORKERS, replace(job, request=fewer))
+        yield RequestChange(ChangeKind.WORKERS, replace(job, request=fewer))
 
 
-def _fewer_gpus(job: Job) -> Iterator[Change]:
+def _fewer_gpus(job: Job) -> Iterator[RequestChange]:
     """Of each worker; then a part of one GPU. What it needs on each GPU stays."""
     request, workers = job.request, job.request.workers
     millis = request.gpu_millis // workers
@@ -257,7 +259,7 @@ def _fewer_gpus(job: Job) -> Iterator[Change]:
     for each in counts + [part for part in (GPU // 2, GPU // 4) if part < millis]:
         gpu_mem = request.gpu_mem_mib * each // millis // workers * workers
         fewer = replace(request, gpu_millis=each * workers, gpu_mem_mib=gpu_mem)
-        yield Change(ChangeKind.GPUS, replace(job, request=fewer))
+        yield RequestChange(ChangeKind.GPUS, replace(job, request=fewer))
 
 
 def smaller_counts(count: int) -> list[int]:

@@ -25,13 +25,15 @@ class Waits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedCycle:
     plan: Plan
     waits: tuple[Waits, ...]  # in the order in which the cycle came to them
     untold: int  # jobs that wait besides
 
 
-def watch_cycle(state: State, decide: Callable[[CycleObserver | None], Plan], most: int) -> Watched:
+def watch_cycle(
+    state: State, decide: Callable[[CycleObserver | None], Plan], most: int
+) -> WatchedCycle:
     """At most so many kinds of jobs are asked about: what is short costs a look at the nodes."""
     seen = _Seen(most)
     plan = decide(seen)
@@ -56,7 +58,7 @@ def watch_cycle(state: State, decide: Callable[[CycleObserver | None], Plan], mo
         if own is not None and own.code is not ReasonCode.PROMISED:
             waits.append(Waits(entry.job.job_id, 1, own))
     untold += sum(one.jobs for one in waits[most:])
-    return Watched(plan, tuple(waits[:most]), untold)
+    return WatchedCycle(plan, tuple(waits[:most]), untold)
 
 
 def _place(state: State, seen: "_Seen", job_id: JobId, last: int) -> int:
@@ -86,5 +88,5 @@ class _Seen:
             return
         self.all.add(job_class)
         if len(self.reasons) < self._most:
-            found = explain_class(trial.books, job_class, holds)
+            found = explain_class(trial.ledger, job_class, holds)
             self.reasons[job_class] = (len(self.reasons), found)

@@ -22,14 +22,14 @@ from tgpu.engines.api import (
     Engine,
     EngineUnavailable,
     Launch,
-    Notice,
     Observation,
     Pairing,
     Phase,
+    PreemptionNotice,
     Traced,
 )
 from tgpu.engines.attempt_files import make_attempt, new_file, read_whole
-from tgpu.engines.hooks.program import Outcome, run_hook
+from tgpu.engines.hooks.program import HookOutcome, run_hook
 from tgpu.engines.log_piece import Piece
 from tgpu.engines.placing import placed
 
@@ -183,7 +183,7 @@ class HookedEngine:
             # It is said in health all the same; an end must not be lost for it.
             _log.error("a machine could not be held", problem=str(error))
 
-    async def _run(self, which: str, argv: Sequence[str], facts: dict[str, str]) -> Outcome:
+    async def _run(self, which: str, argv: Sequence[str], facts: dict[str, str]) -> HookOutcome:
         return await run_hook(argv, {**facts, "TGPU_HOOK": which}, self._settings.timeout_seconds)
 
     def _note(self, launch: Launch) -> dict[str, str]:
@@ -236,7 +236,9 @@ class HookedEngine:
             return None
         return replace(seen, phase=Phase.RUNNING, at=seen.started_at or seen.at)
 
-    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
+    async def stop(
+        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+    ) -> None:
         for key in keys:
             task = self._before.get(key)
             if task is not None:

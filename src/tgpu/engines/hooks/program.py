@@ -23,14 +23,14 @@ _WITH_US: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HookOutcome:
     problem: str | None  # None: it went well
     output: bytes = b""
 
 
 async def run_hook(
     argv: Sequence[str], facts: Mapping[str, str], timeout_seconds: float
-) -> Outcome:
+) -> HookOutcome:
     """Never raises but when it is cancelled, and ends what it started in any case."""
     words = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), *argv]
     try:
@@ -44,17 +44,17 @@ async def run_hook(
             start_new_session=True,
         )
     except OSError as error:
-        return Outcome(f"could not be started: {error.strerror}")
+        return HookOutcome(f"could not be started: {error.strerror}")
     output = bytearray()
     try:
         async with asyncio.timeout(timeout_seconds):
             await _read(process, output)
             code = await process.wait()
     except TimeoutError:
-        return Outcome(f"was not done after {timeout_seconds:g} s", bytes(output))
+        return HookOutcome(f"was not done after {timeout_seconds:g} s", bytes(output))
     finally:
         await _end(process)
-    return Outcome(_told(code), bytes(output))
+    return HookOutcome(_told(code), bytes(output))
 
 
 async def _read(process: asyncio.subprocess.Process, output: bytearray) -> None:

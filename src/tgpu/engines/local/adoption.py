@@ -7,7 +7,7 @@ start time.
 
 from tgpu.engines.attempt_files import NotPlain
 from tgpu.engines.local import record
-from tgpu.engines.local.attempts import Attempt, Attempts, Keeper, Stage, now_ms
+from tgpu.engines.local.attempts import Attempt, Keeper, RecordedAttempts, Stage, now_ms
 from tgpu.engines.local.ending import Ending
 from tgpu.engines.local.loop import Loop
 from tgpu.engines.local.processes import (
@@ -31,7 +31,7 @@ _TRY_AGAIN_SECONDS = 1.0
 
 
 class Adoption:
-    def __init__(self, loop: Loop, attempts: Attempts, ending: Ending) -> None:
+    def __init__(self, loop: Loop, attempts: RecordedAttempts, ending: Ending) -> None:
         self._loop = loop
         self._attempts = attempts
         self._ending = ending

@@ -10,7 +10,7 @@ from typing import Any
 
 from tgpu.engines.ballast import FULL, give_up
 from tgpu.engines.local import steady
-from tgpu.engines.local.journal import Journal
+from tgpu.engines.local.journal import AttemptJournal
 from tgpu.engines.local.loop import Loop, Timer
 from tgpu.engines.local.paths import attempt_path
 from tgpu.engines.local.protocol import Key, Notice, Seen
@@ -80,13 +80,13 @@ class Attempt:
         return self.key[2]
 
 
-class Attempts:
+class RecordedAttempts:
     """Changes go through here, so that each is in the journal and in the news.
 
     News must be told, and launches handed out, only after the journal was flushed.
     """
 
-    def __init__(self, loop: Loop, root: str, journal: Journal, boot: str) -> None:
+    def __init__(self, loop: Loop, root: str, journal: AttemptJournal, boot: str) -> None:
         self._loop = loop
         self._root = root
         self._journal = journal

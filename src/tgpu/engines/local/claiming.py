@@ -19,7 +19,7 @@ from tgpu.engines.local.processes import CannotTell, is_alive
 _LOCK_SECONDS: Final = 5.0
 
 
-class InTheWay(Exception):
+class DirectoryTaken(Exception):
     """The directory belongs to an attempt of another job that still runs."""
 
 
@@ -37,7 +37,7 @@ def claim(path: str, identity: str, boot: str) -> tuple[int, int | None]:
                 return directory, paper
         except CannotTell as error:
             os.close(directory)
-            raise InTheWay(f"it cannot be told whose its directory is: {error}") from error
+            raise DirectoryTaken(f"it cannot be told whose its directory is: {error}") from error
         except BaseException:
             os.close(directory)
             raise
@@ -56,7 +56,7 @@ def _lock(directory: int, path: str, identity: str) -> None:
             if found is not None and not found.is_of(identity):
                 raise _in_the_way(path, found) from None
             if time.monotonic() > until:
-                raise InTheWay("another process holds a lock on its directory") from None
+                raise DirectoryTaken("another process holds a lock on its directory") from None
             time.sleep(0.01)
 
 
@@ -79,8 +79,8 @@ def _move_aside(path: str, identity: str, boot: str) -> bool:
     return True
 
 
-def _in_the_way(path: str, found: record.Claim) -> InTheWay:
+def _in_the_way(path: str, found: record.Claim) -> DirectoryTaken:
     running = f" (process {found.main})" if found.main else ""
-    return InTheWay(
+    return DirectoryTaken(
         f"its directory {path} belongs to an earlier job of the same id that still runs{running}"
     )

@@ -14,7 +14,7 @@ from tgpu.engines.local.loop import ASK_AGAIN_SECONDS, Loop
 from tgpu.engines.local.protocol import (
     VERSION,
     Key,
-    Lines,
+    LineSplitter,
     Notice,
     Seen,
     as_flag,
@@ -51,7 +51,7 @@ class _Client:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.lines = Lines()
+        self.lines = LineSplitter()
         self.out = bytearray()
         self.asked: list[tuple[str, int]] = []  # requests to answer after the turn
         self.is_greeted = False

@@ -23,7 +23,7 @@ _PROCS: Final = "cgroup.procs"
 _REMOVE_SECONDS: Final = 1.0  # the kernel takes a moment to see that the last process is gone
 
 
-class CannotFence(Exception):
+class CannotFenceDevices(Exception):
     """The sentence to report."""
 
 
@@ -55,7 +55,7 @@ def make_fence(
     """
     found = fence_tree()
     if isinstance(found, str):
-        raise CannotFence(found)
+        raise CannotFenceDevices(found)
     opened = [Device(*each) for each in wanted["opened"]]
     shut = [DeviceRange(*each) for each in wanted["shut"]]
     try:
@@ -63,7 +63,7 @@ def make_fence(
             return _by_list(found, name, opened, shut)
         return _by_program(found, name, (runner_group, memory_group), opened, shut)
     except OSError as error:
-        raise CannotFence(f"{found.kind}: {error.strerror or error}") from error
+        raise CannotFenceDevices(f"{found.kind}: {error.strerror or error}") from error
 
 
 def _by_list(
@@ -94,7 +94,7 @@ def _by_program(
         path, is_ours = Path(runner_group) / f"{FENCE}{os.getpid()}-{name}", True
         path.mkdir()
     else:
-        raise CannotFence("its runner has no control group of its own")
+        raise CannotFenceDevices("its runner has no control group of its own")
     try:
         _attach(path, device_program(opened, shut))
     except OSError:

@@ -13,13 +13,13 @@ from functools import partial
 from tgpu.engines.local.attempts import (
     TIME_LIMIT,
     Attempt,
-    Attempts,
     Keeper,
+    RecordedAttempts,
     Stage,
     now_ms,
 )
 from tgpu.engines.local.loop import Loop
-from tgpu.engines.local.pool import Pool
+from tgpu.engines.local.pool import RunnerPool
 from tgpu.engines.local.processes import (
     CannotTell,
     Process,
@@ -41,7 +41,9 @@ _STUCK_SECONDS = 5.0
 
 
 class Ending:
-    def __init__(self, loop: Loop, attempts: Attempts, pool: Pool, survivors: Survivors) -> None:
+    def __init__(
+        self, loop: Loop, attempts: RecordedAttempts, pool: RunnerPool, survivors: Survivors
+    ) -> None:
         self._survivors = survivors
         self._loop = loop
         self._attempts = attempts

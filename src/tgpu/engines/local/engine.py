@@ -18,12 +18,12 @@ from tgpu.engines.api import (
     Capabilities,
     EngineUnavailable,
     Launch,
-    Notice,
     Observation,
     Pairing,
     Phase,
+    PreemptionNotice,
+    ProcessUsage,
     Traced,
-    Usage,
 )
 from tgpu.engines.file_reads import FileReads
 from tgpu.engines.local import pairing_file, paths, record
@@ -34,7 +34,7 @@ from tgpu.engines.local.lineage import lineage_of, traced_by
 from tgpu.engines.local.processes import CannotTell
 from tgpu.engines.local.protocol import (
     VERSION,
-    Lines,
+    LineSplitter,
     Seen,
     decode,
     encode,
@@ -125,7 +125,9 @@ class LocalEngine:
         here = placed(launch, master=LOOPBACK, log_dir=self.log_dir(launch.key))
         return _encode_launch(here)
 
-    async def stop(self, keys: Sequence[AttemptKey], notice: Notice | None = None) -> None:
+    async def stop(
+        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+    ) -> None:
         if keys:
             await self._call(encode("stop", list(keys), notice), "sync")
 
@@ -337,7 +339,7 @@ class _Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = loop.create_future()
         self.supervisor_pid: int | None = None
         self._tell = tell
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._answers: dict[int, asyncio.Future[list[list[Any]]]] = {}
         self._transport: asyncio.Transport | None = None
 
@@ -444,7 +446,7 @@ def _observation(fields: list[Any]) -> Observation:
         seen.signal,
         seen.cause,
         seen.retry,
-        Usage(seen.user_cpu_ms, seen.system_cpu_ms, seen.max_rss_kib),
+        ProcessUsage(seen.user_cpu_ms, seen.system_cpu_ms, seen.max_rss_kib),
         seen.started_at,
     )
 

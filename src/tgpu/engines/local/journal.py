@@ -20,7 +20,7 @@ _REWRITE_BYTES = 8 << 20
 _LONGEST_LINE = 1 << 20
 
 
-class Journal:
+class AttemptJournal:
     """Appends records to `path`. `replay` first, then `rewrite`, then `append` and `flush`."""
 
     def __init__(self, path: str) -> None:

@@ -31,7 +31,7 @@ _RUNNER: Final = "tgpu-runner"
 _END_SECONDS: Final = 10.0
 
 
-class Kind(StrEnum):
+class LeftoverKind(StrEnum):
     ORPHAN = "orphan"  # a supervisor whose directory was removed, or is another's now
     DEAF = "deaf"  # a supervisor that has its directory, and no socket in it
     STALE = "stale"  # a socket that nobody listens on
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    kind: Kind
+    kind: LeftoverKind
     directory: str
     supervisor: Process | None = None
     jobs: tuple[int, ...] = ()  # processes of jobs that it still looks after
@@ -47,7 +47,7 @@ class Leftover:
     @property
     def is_mendable(self) -> bool:
         """What jobs run in is nobody's to end but their owner's."""
-        return not (self.kind is Kind.ORPHAN and self.jobs)
+        return not (self.kind is LeftoverKind.ORPHAN and self.jobs)
 
 
 def find_leftovers(directory: str) -> list[Leftover]:
@@ -60,20 +60,20 @@ def find_leftovers(directory: str) -> list[Leftover]:
         if locked is None:
             continue  # it is starting, or another has the directory
         if locked != _file_at(f"{root}/{paths.LOCK}"):
-            found.append(Leftover(Kind.ORPHAN, root, process, _jobs(process)))
+            found.append(Leftover(LeftoverKind.ORPHAN, root, process, _jobs(process)))
         elif os.path.realpath(root) == ours:
             is_held = True
             if not _answers(ours):
-                found.append(Leftover(Kind.DEAF, root, process, _jobs(process)))
+                found.append(Leftover(LeftoverKind.DEAF, root, process, _jobs(process)))
     socket = f"{ours}/{paths.SOCKET}"
     if not is_held and _file_at(socket) is not None and not _answers(ours) and _is_free(ours):
-        found.append(Leftover(Kind.STALE, ours))
+        found.append(Leftover(LeftoverKind.STALE, ours))
     return found
 
 
 def mend(leftover: Leftover) -> bool:
     """Whether it is gone now. What has changed since it was found is left alone."""
-    if leftover.kind is Kind.STALE:
+    if leftover.kind is LeftoverKind.STALE:
         return _remove_socket(leftover.directory)
     process = leftover.supervisor
     assert process is not None

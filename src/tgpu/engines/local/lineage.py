@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.core.ids import is_job_id
-from tgpu.engines.api import AttemptKey, Mark, Traced
+from tgpu.engines.api import AttemptKey, JobMark, Traced
 
 _PROC: Final = Path("/proc")
 _MOST_ANCESTORS: Final = 512  # nobody nests so deep; /proc may change while we read
@@ -23,7 +23,7 @@ _GROUP: Final = re.compile(r"/tgpu-job-\d+-(?P<job>[^/]+)-(?P<attempt>\d+)(?:/|$
 @dataclass(frozen=True, slots=True)
 class Lineage:
     pids: tuple[int, ...] = ()  # the process first, then its ancestors
-    marks: tuple[Mark, ...] = ()  # of the nearest first
+    marks: tuple[JobMark, ...] = ()  # of the nearest first
     group: AttemptKey | None = None  # by its control group, where a service of ours made one
     # Nothing is hidden: it lives, its ancestors are known to the first, its variables can be read.
     is_whole: bool = False
@@ -60,7 +60,7 @@ def traced_by(lineage: Lineage, started: Traced, folder_of: Callable[[AttemptKey
     )
 
 
-def _is_of_ours(mark: Mark, folder_of: Callable[[AttemptKey], str]) -> bool:
+def _is_of_ours(mark: JobMark, folder_of: Callable[[AttemptKey], str]) -> bool:
     """The workers of a gang have folders of their own in it. Another folder is of another service
     on this machine."""
     if not is_job_id(mark.key.job_id):
@@ -103,12 +103,12 @@ def _environ(process: Path) -> dict[str, str] | None:
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
-def _mark(variables: dict[str, str]) -> Mark | None:
+def _mark(variables: dict[str, str]) -> JobMark | None:
     job_id, log_dir = variables.get("TGPU_JOB_ID", ""), variables.get("TGPU_LOG_DIR", "")
     attempt = variables.get("TGPU_ATTEMPT", "")
     if not (job_id and log_dir and attempt.isascii() and attempt.isdigit() and len(attempt) < 10):
         return None
-    return Mark(AttemptKey(job_id, int(attempt)), log_dir)
+    return JobMark(AttemptKey(job_id, int(attempt)), log_dir)
 
 
 def _group(process: Path) -> AttemptKey | None:

@@ -50,7 +50,7 @@ class LogLimit:
         self._logs.clear()
 
 
-class Watch:
+class LogWatch:
     """Looks at the logs now and then while its process waits for something else."""
 
     def __init__(self, directory: int, limit: int | None) -> None:

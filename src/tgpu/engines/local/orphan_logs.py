@@ -6,7 +6,7 @@ from typing import Final
 
 from tgpu.engines.attempt_files import open_attempt
 from tgpu.engines.local import record
-from tgpu.engines.local.attempts import Attempts, Keeper
+from tgpu.engines.local.attempts import Keeper, RecordedAttempts
 from tgpu.engines.local.log_limit import LogLimit
 from tgpu.engines.local.loop import Loop
 from tgpu.engines.local.processes import CannotTell
@@ -17,7 +17,7 @@ _ORPHANED: Final = (Keeper.SUPERVISOR, Keeper.NOBODY)
 
 
 class OrphanLogs:
-    def __init__(self, loop: Loop, attempts: Attempts) -> None:
+    def __init__(self, loop: Loop, attempts: RecordedAttempts) -> None:
         self._loop = loop
         self._attempts = attempts
         self._limits: dict[Key, LogLimit | None] = {}  # None: it has none, or it cannot be held to

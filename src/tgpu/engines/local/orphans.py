@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tgpu.engines.local import record
 from tgpu.engines.local.adoption import KILLED_AT_START, RUNNER_KILLED, Adoption
-from tgpu.engines.local.attempts import Attempt, Attempts, Keeper, Stage, now_ms
+from tgpu.engines.local.attempts import Attempt, Keeper, RecordedAttempts, Stage, now_ms
 from tgpu.engines.local.ending import Ending
 from tgpu.engines.local.loop import Loop
-from tgpu.engines.local.pool import Pool
+from tgpu.engines.local.pool import RunnerPool
 from tgpu.engines.local.processes import children, output_directories, start_time
 from tgpu.engines.local.protocol import Key
 
@@ -28,7 +28,12 @@ class EndedChild(NamedTuple):
 
 class Orphans:
     def __init__(
-        self, loop: Loop, attempts: Attempts, ending: Ending, adoption: Adoption, pool: Pool
+        self,
+        loop: Loop,
+        attempts: RecordedAttempts,
+        ending: Ending,
+        adoption: Adoption,
+        pool: RunnerPool,
     ) -> None:
         self._loop = loop
         self._attempts = attempts

@@ -7,7 +7,7 @@ group, and in version 1 not even KILL reaches what is frozen.
 import signal
 from typing import Final
 
-from tgpu.engines.local.attempts import Attempt, Attempts, Stage
+from tgpu.engines.local.attempts import Attempt, RecordedAttempts, Stage
 from tgpu.engines.local.ending import Ending
 from tgpu.engines.local.loop import Loop
 from tgpu.engines.local.processes import send_signal
@@ -18,7 +18,7 @@ _QUICK_LOOKS: Final = 20
 
 
 class Pausing:
-    def __init__(self, loop: Loop, attempts: Attempts, ending: Ending) -> None:
+    def __init__(self, loop: Loop, attempts: RecordedAttempts, ending: Ending) -> None:
         self._loop = loop
         self._attempts = attempts
         self._ending = ending

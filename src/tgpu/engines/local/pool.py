@@ -32,7 +32,7 @@ class Runner:
         self.idle_since = time.monotonic()
 
 
-class Pool:
+class RunnerPool:
     def __init__(self, root: str, boot: str, reports: int) -> None:
         self._root = root
         self._boot = boot

@@ -119,7 +119,7 @@ def _strange(wanted: str, value: object) -> ValueError:
     return ValueError(f"not {wanted}: {str(value)[:80]!r}")
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of bytes into lines."""
 
     __slots__ = ("_rest",)

@@ -29,9 +29,9 @@ from tgpu.engines.local.commands import (
     spawn_failure,
 )
 from tgpu.engines.local.descriptors import patiently
-from tgpu.engines.local.device_fence import CannotFence, DeviceFence, make_fence
+from tgpu.engines.local.device_fence import CannotFenceDevices, DeviceFence, make_fence
 from tgpu.engines.local.launch_shape import read_launch
-from tgpu.engines.local.log_limit import Watch
+from tgpu.engines.local.log_limit import LogWatch
 from tgpu.engines.local.memory_group import MemoryGroup, memory_group
 from tgpu.engines.local.paths import JOBS, STDERR, STDOUT
 from tgpu.engines.local.processes import (
@@ -110,7 +110,7 @@ class _Runner:
             path = f"{self._root}/{JOBS}/{job_id}/{attempt}"
             boot = str(self._name["boot"])
             directory, paper = patiently(lambda: claiming.claim(path, identity, boot))
-        except claiming.InTheWay as error:
+        except claiming.DirectoryTaken as error:
             self._report("none", str(error), True)
             return
         except OSError as error:
@@ -139,7 +139,7 @@ class _Runner:
             self._close_groups(group, fence, directory)
             self._not_started(paper, reason)
         else:
-            watch = Watch(directory, command.get("log_limit"))
+            watch = LogWatch(directory, command.get("log_limit"))
             ended = self._wait(paper, main)
             watch.end()
             # Before the end is told: who hears of it looks why.
@@ -160,7 +160,7 @@ class _Runner:
         groups = str(self._name["group"]), os.path.dirname(command.get("group", ""))
         try:
             fence = make_fence(wanted, command["name"], *groups)
-        except CannotFence as problem:
+        except CannotFenceDevices as problem:
             command["fenced"] = f"no: {problem}"
             if wanted["required"]:
                 cause = f"it cannot be kept from the GPUs of others: {problem}"

@@ -24,7 +24,7 @@ from tgpu.engines.local.commands import find_program
 from tgpu.engines.local.descriptors import close_all_but
 from tgpu.engines.local.gang import NOT_PASSED_ON
 from tgpu.engines.local.processes import set_command_line, set_name
-from tgpu.engines.local.windows import PROGRAMS, Window, default_signals, open_window
+from tgpu.engines.local.windows import PROGRAMS, TerminalWindow, default_signals, open_window
 
 _PIECE: Final = 1 << 16
 _LAST_TURNS: Final = 256  # of up to a piece: more than a terminal holds
@@ -65,7 +65,7 @@ class Session:
         self._program = program
         self._selector = selectors.DefaultSelector()
         self._terminal = -1  # our end of the command's terminal
-        self._window: Window | None = None  # None where there is none, or none any more
+        self._window: TerminalWindow | None = None  # None where there is none, or none any more
         self._command = 0
         self._kept: bytearray | None = bytearray()  # None once the window is there
         self._show_at = time.monotonic() + _LONGEST_WAIT_SECONDS

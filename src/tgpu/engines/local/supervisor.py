@@ -12,19 +12,19 @@ from collections.abc import Callable
 
 from tgpu.engines.local import paths, runner_group
 from tgpu.engines.local.adoption import Adoption
-from tgpu.engines.local.attempts import STOPPED, Attempt, Attempts, Stage, now_ms
+from tgpu.engines.local.attempts import STOPPED, Attempt, RecordedAttempts, Stage, now_ms
 from tgpu.engines.local.clients import Clients
 from tgpu.engines.local.descriptors import patiently
 from tgpu.engines.local.door import Door
 from tgpu.engines.local.ending import Ending
-from tgpu.engines.local.journal import Journal
+from tgpu.engines.local.journal import AttemptJournal
 from tgpu.engines.local.loop import ASK_AGAIN_SECONDS, Loop
 from tgpu.engines.local.orphan_logs import OrphanLogs
 from tgpu.engines.local.orphans import EndedChild, Orphans
 from tgpu.engines.local.pausing import Pausing
-from tgpu.engines.local.pool import Pool, Runner
+from tgpu.engines.local.pool import Runner, RunnerPool
 from tgpu.engines.local.processes import CannotTell, is_alive, read_process
-from tgpu.engines.local.protocol import Key, Lines, Notice, Seen, decode
+from tgpu.engines.local.protocol import Key, LineSplitter, Notice, Seen, decode
 from tgpu.engines.local.record import Exit
 from tgpu.engines.local.survivors import Survivors
 
@@ -51,9 +51,9 @@ class Supervisor:
         self._loop = Loop()
         self._reports, reports = os.pipe()
         os.set_blocking(self._reports, False)
-        journal = Journal(f"{root}/{paths.JOURNAL}")
-        self._attempts = Attempts(self._loop, root, journal, boot)
-        self._pool = Pool(root, boot, reports)
+        journal = AttemptJournal(f"{root}/{paths.JOURNAL}")
+        self._attempts = RecordedAttempts(self._loop, root, journal, boot)
+        self._pool = RunnerPool(root, boot, reports)
         survivors = Survivors({root, given or root})
         self._ending = Ending(self._loop, self._attempts, self._pool, survivors)
         self._pausing = Pausing(self._loop, self._attempts, self._ending)
@@ -64,7 +64,7 @@ class Supervisor:
         self._door = door
         self._clients = Clients(self._loop, door.listen(), self)
         self._logs = OrphanLogs(self._loop, self._attempts)
-        self._report_lines = Lines()
+        self._report_lines = LineSplitter()
         self._idle_seconds = idle_seconds
         self._busy_at = time.monotonic() + _FIRST_CLIENT_SECONDS
         self._starting: list[Attempt] = []

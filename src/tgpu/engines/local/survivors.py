@@ -31,7 +31,7 @@ _GONE: Final = (errno.ENOENT, errno.ESRCH)
 _INITS: Final = ("systemd", "init")
 
 
-class Mark(NamedTuple):
+class AttemptMark(NamedTuple):
     """What the environment of a process says of the attempt that it is of."""
 
     job_id: str = ""
@@ -46,14 +46,14 @@ _VARIABLES: Final = {
     b"TGPU_LOG_DIR": "log_dir",
     b"TGPU_JOB_UUID": "identity",
 }
-NO_MARK: Final = Mark()
+NO_MARK: Final = AttemptMark()
 
 
 class Survivors:
     def __init__(self, folders: Iterable[str]) -> None:
         """`folders` are the names that the engine's directory goes by."""
         self._folders = tuple(folders)
-        self._marks: dict[tuple[int, int], Mark | None] = {}  # None: not for us to read
+        self._marks: dict[tuple[int, int], AttemptMark | None] = {}  # None: not for us to read
         self._read_at = 0.0
 
     def of(
@@ -108,7 +108,7 @@ class Survivors:
             return True
         return attempt.path in output_directories(process.pid)
 
-    def _fits(self, mark: Mark, attempt: Attempt) -> bool:
+    def _fits(self, mark: AttemptMark, attempt: Attempt) -> bool:
         job_id, number, identity = attempt.key
         if (mark.job_id, mark.attempt) != (job_id, str(number)):
             return False
@@ -126,14 +126,14 @@ class Survivors:
         left_out = {os.getpid(), *skip}
         return [process for process in all_processes() if process.pid not in left_out]
 
-    def _mark(self, process: Process) -> Mark | None:
+    def _mark(self, process: Process) -> AttemptMark | None:
         name = (process.pid, process.start)
         if name not in self._marks:
             self._marks[name] = _read_mark(process.pid)
         return self._marks[name]
 
 
-def _read_mark(pid: int) -> Mark | None:
+def _read_mark(pid: int) -> AttemptMark | None:
     """None where it is not for us to read. Raises CannotTell."""
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
@@ -151,7 +151,7 @@ def _read_mark(pid: int) -> Mark | None:
         raise CannotTell(f"the environment of process {pid} cannot be read", error) from error
     pairs = (entry.partition(b"=") for entry in text.split(b"\0"))
     found = {_VARIABLES[name]: os.fsdecode(value) for name, _, value in pairs if name in _VARIABLES}
-    return Mark(**found) if found else NO_MARK
+    return AttemptMark(**found) if found else NO_MARK
 
 
 def _uid(pid: int) -> int | None:

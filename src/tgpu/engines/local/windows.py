@@ -28,7 +28,7 @@ _TMUX_SIZE: Final = ("-x", "80", "-y", "24")
 Gone = Callable[[str], None]  # told what the program said last
 
 
-class Window(Protocol):
+class TerminalWindow(Protocol):
     terminal: int  # our end of it; what is typed is read there
 
     def is_ready(self) -> bool:
@@ -43,7 +43,7 @@ class Window(Protocol):
 
 def open_window(
     program: str, name: str, env: Mapping[str, str], selector: selectors.BaseSelector, gone: Gone
-) -> Window:
+) -> TerminalWindow:
     """Raises OSError: FileNotFoundError where the program is not installed."""
     env = {**env, "TERM": env.get("TERM") or "xterm"}
     if program == "tmux":

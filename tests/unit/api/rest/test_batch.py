@@ -6,7 +6,7 @@ import pytest
 
 from tgpu.api.rest.batch import ListItems
 from tgpu.api.rest.ingest import LONGEST, Item
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.problem import ApiProblem
 
 VALUES = [{"job_id": "a", "x": [1, {"y": '"]}'}]}, 17, -1.5e3, "té\\", [], {}, None, True, "\ud83d"]
 TEXT = json.dumps(VALUES, indent=1).encode()
@@ -55,13 +55,13 @@ def test_nothing_is_in_an_empty_list(piece: int) -> None:
     ],
 )
 def test_what_is_no_list_is_said_where(text: str, complaint: str, piece: int) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiProblem) as caught:
         items(text.encode(), piece)
     assert caught.value.message == f"body: must be a JSON list of jobs: {complaint}"
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    with pytest.raises(Problem, match="it is not UTF-8"):
+    with pytest.raises(ApiProblem, match="it is not UTF-8"):
         items(b'["\xff"]', 100)
 
 
@@ -74,5 +74,5 @@ def feed_without_end(reader: ListItems) -> None:
 def test_an_element_without_end_is_not_kept() -> None:
     reader = ListItems()
     assert not list(reader.feed(b'["'))
-    with pytest.raises(Problem, match="element 0 is longer than"):
+    with pytest.raises(ApiProblem, match="element 0 is longer than"):
         feed_without_end(reader)

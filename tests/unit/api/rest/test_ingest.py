@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tgpu.api.rest.ingest import LONGEST, Complaint, CsvRows, NdjsonLines, Reader
-from tgpu.api.rest.problem import Problem
+from tgpu.api.rest.ingest import LONGEST, Complaint, CsvRows, ItemReader, NdjsonLines
+from tgpu.api.rest.problem import ApiProblem
 from tgpu.core.errors import InvalidRequest
 
 HEADER = "job_id,tenant_id,gpu_type,gpus,priority,submitted_at\n"
@@ -18,7 +18,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
-def read(reader: Reader, data: bytes, size: int = 1 << 16) -> list:
+def read(reader: ItemReader, data: bytes, size: int = 1 << 16) -> list:
     found: list = []
     for piece in pieces(data, size):
         found += reader.feed(piece)
@@ -65,7 +65,7 @@ def test_the_mark_that_some_editors_put_in_front_is_no_content():
 @pytest.mark.parametrize("reader", [NdjsonLines, CsvRows])
 @pytest.mark.parametrize("tail", [b"\xff\xfe", b"\xc3"], ids=["wrong", "cut"])
 def test_what_is_not_utf8_is_told(reader, tail):
-    with pytest.raises(Problem, match="not UTF-8"):
+    with pytest.raises(ApiProblem, match="not UTF-8"):
         read(reader(), HEADER.encode() + tail)
 
 
@@ -87,7 +87,7 @@ def test_a_row_without_end_is_refused():
     reader = CsvRows()
     list(reader.feed(HEADER.encode()))
     list(reader.feed(b"x" * LONGEST))
-    with pytest.raises(Problem, match="a row is longer"):
+    with pytest.raises(ApiProblem, match="a row is longer"):
         list(reader.feed(b"x" * LONGEST))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import a_job
 from tgpu.api.rest.why import in_words
-from tgpu.core.why.changes import Change, ChangeKind
+from tgpu.core.why.changes import ChangeKind, RequestChange
 from tgpu.wire.v1 import SubmitRequest
 
 OLD = a_job(gpus=8, workers=2, gpu_mem_mib=80, cpus=4, mem_mib=40_960, time_limit_ms=7_200_000)
@@ -43,7 +43,7 @@ CHANGES = {
 @pytest.mark.parametrize("kind", [kind for kind in ChangeKind if kind is not ChangeKind.CONDITION])
 def test_every_change_has_a_sentence_and_fields(kind: ChangeKind) -> None:
     job, sentence, fields = CHANGES[kind]
-    assert in_words(OLD, Change(kind, job)) == (f"{sentence} it would start now", fields)
+    assert in_words(OLD, RequestChange(kind, job)) == (f"{sentence} it would start now", fields)
     SubmitRequest.model_validate(fields)
 
 
@@ -55,7 +55,7 @@ def test_every_change_has_a_sentence_and_fields(kind: ChangeKind) -> None:
     ],
 )
 def test_every_condition_can_be_left_out(name: str) -> None:
-    sentence, fields = in_words(OLD, Change(ChangeKind.CONDITION, OLD, name))
+    sentence, fields = in_words(OLD, RequestChange(ChangeKind.CONDITION, OLD, name))
     assert sentence.endswith("it would start now")
     (field,) = fields
     assert getattr(SubmitRequest.model_validate(fields), field) == fields[field]

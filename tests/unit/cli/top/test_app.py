@@ -13,8 +13,8 @@ from tests.unit.cli.builders import a_gpu, a_job, a_reason, a_running_job, some_
 from tests.unit.cli.fake_service import a_folded_job, an_element
 from tests.unit.cli.screen_service import ScreenService
 from tgpu.cli.top.app import Top
-from tgpu.cli.top.panels import KEYS, Ask, Help, Rows
-from tgpu.cli.top.source import Wish, look
+from tgpu.cli.top.panels import KEYS, ConfirmationScreen, Help, NamedRows
+from tgpu.cli.top.source import ScreenWish, look
 
 SMALL = (80, 24)
 _NEVER = 3600.0  # looks come only from keys
@@ -33,7 +33,7 @@ def service() -> ScreenService:
 @asynccontextmanager
 async def screen(service: ScreenService, seconds: float = _NEVER) -> AsyncIterator[Pilot[None]]:
     client = service.client()
-    app = Top(client, seconds, look(client, Wish()))
+    app = Top(client, seconds, look(client, ScreenWish()))
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: not app.is_looking)
         yield pilot
@@ -50,7 +50,7 @@ async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
 
 
 def table(pilot: Pilot[None], name: str) -> str:
-    rows = pilot.app.query_one(f"#{name}", Rows)
+    rows = pilot.app.query_one(f"#{name}", NamedRows)
     return "\n".join(" ".join(str(c) for c in rows.get_row_at(i)) for i in range(rows.row_count))
 
 
@@ -85,12 +85,12 @@ async def test_of_a_job_that_waits_the_whole_reason_is_below(service: ScreenServ
 async def test_a_job_is_cancelled_once_yes_is_said(service: ScreenService) -> None:
     async with screen(service) as pilot:
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmationScreen))
         await pilot.press("n")
-        await until(pilot, lambda: not isinstance(pilot.app.screen, Ask))
+        await until(pilot, lambda: not isinstance(pilot.app.screen, ConfirmationScreen))
         assert service.changes == []
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmationScreen))
         await pilot.press("y")
         await until(pilot, lambda: service.changes == ["DELETE jobs/1"])
 
@@ -117,11 +117,11 @@ async def test_a_waiting_job_is_raised_and_lowered(
 async def test_the_chosen_gpu_is_paused_and_used_again(service: ScreenService) -> None:
     async with screen(service) as pilot:
         await pilot.press("shift+tab", "down", "p")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmationScreen))
         await pilot.press("y")
         await until(pilot, lambda: "paused in tgpu top" in table(pilot, "gpus"))
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmationScreen))
         await pilot.press("y")
         await until(pilot, lambda: service.changes == ["pause 1", "resume 1"])
 
@@ -129,7 +129,7 @@ async def test_the_chosen_gpu_is_paused_and_used_again(service: ScreenService) -
 async def test_with_ten_thousand_jobs_only_a_page_is_asked_for(service: ScreenService) -> None:
     service.add(*(a_job(str(number)) for number in range(2, 10_002)))
     async with screen(service) as pilot:
-        jobs = pilot.app.query_one("#jobs", Rows)
+        jobs = pilot.app.query_one("#jobs", NamedRows)
         assert jobs.row_count == 101
         service.requests.clear()
         await pilot.press("r")
@@ -160,7 +160,7 @@ async def test_the_cursor_stays_on_its_job_while_others_come_and_go(
     service: ScreenService,
 ) -> None:
     async with screen(service) as pilot:
-        jobs = pilot.app.query_one("#jobs", Rows)
+        jobs = pilot.app.query_one("#jobs", NamedRows)
         await pilot.press("down")
         service.add(a_running_job("0"))
         await pilot.press("r")
@@ -226,7 +226,7 @@ async def test_what_is_done_to_the_row_of_an_array_is_done_to_all_at_once(
     async with screen(with_array) as pilot:
         await pilot.press("down", keys[0])
         if len(keys) > 1:
-            await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+            await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmationScreen))
             await pilot.press(keys[1])
         await until(pilot, lambda: with_array.bodies == [sent])
 
@@ -263,7 +263,7 @@ def test_every_key_is_in_the_help() -> None:
 async def test_names_use_the_width_there_is(service: ScreenService) -> None:
     service.add(a_running_job("1", name="n" * 60), a_job("2", user="bob"))
     client = service.client()
-    app = Top(client, _NEVER, look(client, Wish()))
+    app = Top(client, _NEVER, look(client, ScreenWish()))
     async with app.run_test(size=(140, 24)) as pilot:
         await until(pilot, lambda: not app.is_looking)
         assert "n" * 60 in table(pilot, "jobs")

@@ -13,7 +13,7 @@ from tests.unit.cli.builders import (
 )
 from tests.unit.cli.screen_service import a_status
 from tgpu.cli.top.rows import below, gpu_cells, log_tail, summary, use_bar
-from tgpu.cli.top.source import Look
+from tgpu.cli.top.source import ScreenReading
 from tgpu.wire.v1 import WhyAnswer
 
 
@@ -42,8 +42,8 @@ def test_the_log_shows_its_last_lines() -> None:
     assert log_tail("a\nb\nc\n", 2) == "b\nc"
 
 
-def a_look(**changes: Any) -> Look:
-    return replace(Look(a_status(), some_gpus(a_gpu()), (), (), None), **changes)
+def a_look(**changes: Any) -> ScreenReading:
+    return replace(ScreenReading(a_status(), some_gpus(a_gpu()), (), (), None), **changes)
 
 
 def test_of_a_running_job_its_log_is_below() -> None:
@@ -81,6 +81,6 @@ def test_what_was_told_of_another_job_is_not_shown() -> None:
 def test_the_summary_fits_eighty_columns_with_ten_thousand_jobs() -> None:
     status = a_status(total_gpus=64, available_gpus=12.5, running_jobs=51, pending_jobs=10_000)
     gpus = some_gpus(*(a_gpu(index) for index in range(64)), simulated=True)
-    line = summary(Look(status, gpus, (), (), 1), 99)
+    line = summary(ScreenReading(status, gpus, (), (), 1), 99)
     assert "10,000 waiting (page 100)" in line
     assert len(line) <= 80

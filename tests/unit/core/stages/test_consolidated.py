@@ -16,13 +16,13 @@ def a_world(*nodes, rule=PlacementRule.CONSOLIDATED, taken=()):
     return state.ledger
 
 
-def node_of(books, **job):
-    found = place(books, class_of(a_job(**job)))
+def node_of(ledger, **job):
+    found = place(ledger, class_of(a_job(**job)))
     return None if found is None else found.node_id
 
 
-def nodes_of(books, **job):
-    found = place(books, class_of(a_job(**job)))
+def nodes_of(ledger, **job):
+    found = place(ledger, class_of(a_job(**job)))
     return None if found is None else [part.node_id for part in found.parts()]
 
 
@@ -49,10 +49,10 @@ def test_of_equal_nodes_the_first_is_taken():
 
 def test_a_gang_takes_whole_nodes_and_for_the_rest_the_freest():
     nodes = [a_node(f"n{number}") for number in range(4)]
-    books = a_world(*nodes, taken=(("n0", 4), ("n1", 2)))
-    assert nodes_of(books, gpus=12, workers=3) == ["n2", "n2", "n3"]
-    books = a_world(*nodes, taken=(("n0", 4), ("n1", 2), ("n3", 3)))
-    assert nodes_of(books, gpus=12, workers=3) == ["n1", "n2", "n2"]
+    ledger = a_world(*nodes, taken=(("n0", 4), ("n1", 2)))
+    assert nodes_of(ledger, gpus=12, workers=3) == ["n2", "n2", "n3"]
+    ledger = a_world(*nodes, taken=(("n0", 4), ("n1", 2), ("n3", 3)))
+    assert nodes_of(ledger, gpus=12, workers=3) == ["n1", "n2", "n2"]
 
 
 def test_a_gang_waits_where_it_would_need_more_nodes_than_if_all_were_free():
@@ -85,5 +85,5 @@ def test_cores_and_chosen_nodes_count_for_what_is_the_fewest():
 
 def test_who_wants_to_be_spread_is():
     nodes = [a_node(f"n{number}") for number in range(2)]
-    books = a_world(*nodes, taken=(("n0", 4),))
-    assert node_of(books, gpus=1, spread=True) == "n1"
+    ledger = a_world(*nodes, taken=(("n0", 4),))
+    assert node_of(ledger, gpus=1, spread=True) == "n1"

@@ -26,7 +26,7 @@ def test_a_start_is_in_the_ledger_once_it_is_taken() -> None:
     draft.take_started()
     assert draft.place(waiting) is None
     draft.trial.undo()
-    assert draft.books.nodes["n0"].gpu_millis == {}  # type: ignore[index]  # an id is a text
+    assert draft.ledger.nodes["n0"].gpu_millis == {}  # type: ignore[index]  # an id is a text
 
 
 def test_a_shape_that_found_no_room_is_not_placed_again() -> None:

@@ -4,10 +4,12 @@ from tgpu.core.policies.fifo import Fifo
 from tgpu.core.reasons import ReasonCode
 from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.state import State
-from tgpu.core.why.watched import Watched, watch_cycle
+from tgpu.core.why.watched import WatchedCycle, watch_cycle
 
 
-def watched(state: State, backfill: BackfillMode = BackfillMode.GREEDY, most: int = 20) -> Watched:
+def watched(
+    state: State, backfill: BackfillMode = BackfillMode.GREEDY, most: int = 20
+) -> WatchedCycle:
     rules = Rules(backfill)
     return watch_cycle(
         state, lambda seen: schedule(state, 0, Fifo(), rules=rules, observer=seen), most

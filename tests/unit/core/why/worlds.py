@@ -8,7 +8,7 @@ from tgpu.core.policy import Policy
 from tgpu.core.rules import PLAIN, Rules
 from tgpu.core.state import State
 from tgpu.core.why.answer import Decide, Why, why
-from tgpu.core.why.changes import Change, cheapest_change
+from tgpu.core.why.changes import RequestChange, cheapest_change
 
 FIFO = Fifo()
 
@@ -24,6 +24,6 @@ def ask(state: State, job_id: str = "j", rules: Rules = PLAIN) -> Why:
     return why(state, entry_of(state, job_id), state.now, decider(state, rules))
 
 
-def help_for(state: State, job_id: str = "j", rules: Rules = PLAIN) -> Change | None:
+def help_for(state: State, job_id: str = "j", rules: Rules = PLAIN) -> RequestChange | None:
     told = ask(state, job_id, rules)
     return cheapest_change(state, entry_of(state, job_id), told, state.now, decider(state, rules))

@@ -9,7 +9,7 @@ import pytest
 from tgpu.devices.control_groups import GroupTree
 from tgpu.devices.fencing import FenceKind, FenceTree
 from tgpu.engines.local import device_fence
-from tgpu.engines.local.device_fence import CannotFence, make_fence
+from tgpu.engines.local.device_fence import CannotFenceDevices, make_fence
 
 WANTED = {"opened": [[195, 0]], "shut": [[195, 0, 1]], "required": False}
 _NOBODY = 2**22 + 1  # more than any pid
@@ -62,7 +62,7 @@ def test_a_memory_group_of_version_1_is_another_matter(tree, attached):
 
 
 def test_a_runner_without_a_group_cannot(tree, attached):
-    with pytest.raises(CannotFence, match="no control group of its own"):
+    with pytest.raises(CannotFenceDevices, match="no control group of its own"):
         make_fence(WANTED, "j-1", "", "")
 
 
@@ -72,7 +72,7 @@ def test_what_the_kernel_refuses_leaves_nothing_behind(tree, monkeypatch):
 
     monkeypatch.setattr(device_fence, "_attach", refuse)
     runner = runner_group(tree)
-    with pytest.raises(CannotFence, match="version 2, eBPF: Operation not permitted"):
+    with pytest.raises(CannotFenceDevices, match="version 2, eBPF: Operation not permitted"):
         make_fence(WANTED, "j-1", str(runner), "")
     assert list(runner.iterdir()) == []
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.engines.local.journal import Journal
+from tgpu.engines.local.journal import AttemptJournal
 
 
 @pytest.fixture
@@ -13,27 +13,29 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def journal(path: str) -> Iterator[Journal]:
-    journal = Journal(path)
+def journal(path: str) -> Iterator[AttemptJournal]:
+    journal = AttemptJournal(path)
     journal.rewrite([])
     yield journal
     journal.close()
 
 
-def test_records_are_replayed_in_their_order(journal: Journal, path: str) -> None:
+def test_records_are_replayed_in_their_order(journal: AttemptJournal, path: str) -> None:
     journal.append("launch", "a", 1)
     journal.flush()
     journal.append("over", "a", 1, sync=False)
     journal.flush()
-    assert Journal(path).replay() == [["launch", "a", 1], ["over", "a", 1]]
+    assert AttemptJournal(path).replay() == [["launch", "a", 1], ["over", "a", 1]]
 
 
-def test_nothing_is_written_before_it_is_flushed(journal: Journal, path: str) -> None:
+def test_nothing_is_written_before_it_is_flushed(journal: AttemptJournal, path: str) -> None:
     journal.append("launch", "a", 1)
-    assert Journal(path).replay() == []
+    assert AttemptJournal(path).replay() == []
 
 
-def test_a_last_line_cut_anywhere_is_as_if_never_written(journal: Journal, path: str) -> None:
+def test_a_last_line_cut_anywhere_is_as_if_never_written(
+    journal: AttemptJournal, path: str
+) -> None:
     journal.append("launch", "a", 1)
     journal.append("over", "a", 1)
     journal.flush()
@@ -41,36 +43,36 @@ def test_a_last_line_cut_anywhere_is_as_if_never_written(journal: Journal, path:
     last = whole.rindex(b"[")
     for length in range(last, len(whole)):
         Path(path).write_bytes(whole[:length])
-        assert Journal(path).replay() == [["launch", "a", 1]]
+        assert AttemptJournal(path).replay() == [["launch", "a", 1]]
 
 
-def test_a_rewrite_keeps_only_what_it_is_given(journal: Journal, path: str) -> None:
+def test_a_rewrite_keeps_only_what_it_is_given(journal: AttemptJournal, path: str) -> None:
     journal.append("launch", "a", 1)
     journal.flush()
     journal.rewrite([("launch", "b", 1)])
     journal.append("over", "b", 1)
     journal.flush()
-    assert Journal(path).replay() == [["launch", "b", 1], ["over", "b", 1]]
+    assert AttemptJournal(path).replay() == [["launch", "b", 1], ["over", "b", 1]]
 
 
 def test_a_newer_journal_is_refused(path: str) -> None:
     Path(path).write_text('["version",3]\n')
     with pytest.raises(ValueError, match="newer version"):
-        Journal(path).replay()
+        AttemptJournal(path).replay()
 
 
 def test_a_journal_of_before_identities_names_attempts_without_one(path: str) -> None:
     Path(path).write_text(
         '["version",1]\n["launch","a",1,"boot",5,null]\n["end","a",1,"stopped"]\n'
     )
-    assert Journal(path).replay() == [
+    assert AttemptJournal(path).replay() == [
         ["launch", "a", 1, "", "boot", 5, None],
         ["end", "a", 1, "", "stopped"],
     ]
 
 
 def test_a_flush_that_failed_half_way_can_be_repeated(
-    journal: Journal, path: str, monkeypatch: pytest.MonkeyPatch
+    journal: AttemptJournal, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.append("launch", "a", 1)
     write = os.write
@@ -87,16 +89,16 @@ def test_a_flush_that_failed_half_way_can_be_repeated(
         with pytest.raises(OSError, match="No space"):
             journal.flush()
     journal.flush()
-    assert Journal(path).replay() == [["launch", "a", 1]]
+    assert AttemptJournal(path).replay() == [["launch", "a", 1]]
 
 
 def test_one_that_cannot_be_written_anew_is_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "attempts.log"
     path.write_bytes(b'["version",1]\n["launch","a",1]\n["launch","b"')  # the last was cut short
-    journal = Journal(str(path))
+    journal = AttemptJournal(str(path))
     assert journal.replay() == [["launch", "a", 1, ""]]
     journal.resume()
     journal.append("over", "a", 1, "ab")
     journal.flush()
     journal.close()
-    assert Journal(str(path)).replay() == [["launch", "a", 1, ""], ["over", "a", 1, "ab"]]
+    assert AttemptJournal(str(path)).replay() == [["launch", "a", 1, ""], ["over", "a", 1, "ab"]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.engines.api import AttemptKey, Mark
+from tgpu.engines.api import AttemptKey, JobMark
 from tgpu.engines.local.lineage import UNSEEN, lineage_of
 
 
@@ -22,7 +22,7 @@ def a_process(
 
 
 OF_7 = {"TGPU_JOB_ID": "7", "TGPU_ATTEMPT": "2", "TGPU_LOG_DIR": "/d/jobs/7/2", "OTHER": "x"}
-MARK = Mark(AttemptKey("7", 2), "/d/jobs/7/2")
+MARK = JobMark(AttemptKey("7", 2), "/d/jobs/7/2")
 
 
 def test_ancestors_and_marks_of_all_of_them_are_found(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 import pytest
 
-from tgpu.engines.local.protocol import Lines, decode, encode, encode_launch
+from tgpu.engines.local.protocol import LineSplitter, decode, encode, encode_launch
 
 
 def test_messages_arrive_as_sent_however_the_stream_is_cut() -> None:
     stream = encode("stop", [["a", 1]]) + encode("sync", 2)
     for cut in range(len(stream)):
-        lines = Lines()
+        lines = LineSplitter()
         received = lines.feed(stream[:cut]) + lines.feed(stream[cut:])
         assert [decode(line) for line in received] == [["stop", [["a", 1]]], ["sync", 2]]
 

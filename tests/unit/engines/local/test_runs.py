@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tgpu.engines.api import AttemptKey, Run
+from tgpu.engines.api import AttemptKey, RecordedStart
 from tgpu.engines.local.runs import read_runs
 
 CLAIM = {"runner": 7, "boot": "b", "identity": "1f"}
@@ -20,12 +20,12 @@ def write(root: Path, name: str, *lines: object) -> None:
 
 def test_a_start_is_told_with_its_end(tmp_path: Path) -> None:
     write(tmp_path, "a/1", CLAIM, START, END)
-    assert read_runs(tmp_path) == [Run(AttemptKey("a", 1, "1f"), 100, 150)]
+    assert read_runs(tmp_path) == [RecordedStart(AttemptKey("a", 1, "1f"), 100, 150)]
 
 
 def test_one_whose_end_nobody_saw_is_neither_over_nor_alive(tmp_path: Path) -> None:
     write(tmp_path, "a/1", CLAIM, START)
-    assert read_runs(tmp_path) == [Run(AttemptKey("a", 1, "1f"), 100)]
+    assert read_runs(tmp_path) == [RecordedStart(AttemptKey("a", 1, "1f"), 100)]
 
 
 def test_a_second_start_shows(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_what_was_never_started_is_no_run(tmp_path: Path) -> None:
 
 def test_what_was_moved_aside_for_another_job_of_its_name_counts_too(tmp_path: Path) -> None:
     write(tmp_path, "a/1.1f", CLAIM, START, END)
-    assert read_runs(tmp_path) == [Run(AttemptKey("a", 1, "1f"), 100, 150)]
+    assert read_runs(tmp_path) == [RecordedStart(AttemptKey("a", 1, "1f"), 100, 150)]

@@ -21,7 +21,7 @@ from tgpu.core.snapshot import Picture, fill, state_of
 from tgpu.core.state import State
 from tgpu.core.what_if import NEWEST
 from tgpu.core.why.answer import Why, why
-from tgpu.core.why.changes import MOST_CHANGES, Change, ChangeKind, changes
+from tgpu.core.why.changes import MOST_CHANGES, ChangeKind, RequestChange, changes
 
 # Of each kind of change the first that helps and the first that starts the job at once; so many in
 # all are worth a run into the future each.
@@ -30,8 +30,8 @@ _MOST_RUNS: Final = 12
 _LEAST_GAIN_MS: Final = 60_000
 
 
-class World(NamedTuple):
-    """What the question is asked of."""
+class ForecastBasis(NamedTuple):
+    """What a forecast is made from: the queue as it is, and how long jobs run."""
 
     picture: Picture
     now: int
@@ -39,7 +39,7 @@ class World(NamedTuple):
     runs: Runs
 
 
-class Asked(NamedTuple):
+class ForecastStarts(NamedTuple):
     """When the first and the last of the jobs would start; None: not within what was played."""
 
     first_at: int | None
@@ -51,20 +51,22 @@ class Asked(NamedTuple):
     last_by: Confidence | None = None
 
 
-class Sooner(NamedTuple):
-    change: Change
+class SoonerStart(NamedTuple):
+    change: RequestChange
     at: int
     by: Confidence | None = None
 
 
-def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked | None]:
+def play(
+    basis: ForecastBasis, jobs: Sequence[Job], most_steps: int
+) -> Iterator[ForecastStarts | None]:
     """Step by step, so that others get their turn in between; the last is the answer."""
     state = State()
-    yield from fill(state, world.picture)
+    yield from fill(state, basis.picture)
     for job in jobs:
         state.restore(job, PENDING)
     wanted = {job.job_id for job in jobs}
-    projection = Projection(state, world.now, world.context, world.runs)
+    projection = Projection(state, basis.now, basis.context, basis.runs)
     while not projection.is_over and projection.steps < most_steps:
         projection.step()
         yield _asked(projection, jobs)
@@ -72,7 +74,7 @@ def play(world: World, jobs: Sequence[Job], most_steps: int) -> Iterator[Asked |
             return
 
 
-def _asked(projection: Projection, jobs: Sequence[Job]) -> Asked:
+def _asked(projection: Projection, jobs: Sequence[Job]) -> ForecastStarts:
     starts = [
         (projection.starts[job.job_id], projection.rests_on[job.job_id])
         for job in jobs
@@ -81,7 +83,7 @@ def _asked(projection: Projection, jobs: Sequence[Job]) -> Asked:
     is_all = len(starts) == len(jobs)
     first_at, first_by = min(starts, default=(None, None), key=_at)
     last_at, last_by = max(starts, key=_at) if is_all else (None, None)
-    return Asked(
+    return ForecastStarts(
         first_at,
         last_at,
         projection.reached,
@@ -100,18 +102,20 @@ def as_new(job: Job, now: int) -> Job:
     return replace(job, job_id=JobId(NEWEST + job.job_id), submitted_at=now)
 
 
-def sooner(world: World, job: Job, starts_at: int, budget: int) -> Iterator[Sooner | None]:
+def sooner_starts(
+    basis: ForecastBasis, job: Job, starts_at: int, budget: int
+) -> Iterator[SoonerStart | None]:
     """Changes after which it starts sooner than `starts_at`, the cheapest first; None now and then
     in between. At most `budget` steps in all."""
-    latest = starts_at - max(_LEAST_GAIN_MS, (starts_at - world.now) // 10)
+    latest = starts_at - max(_LEAST_GAIN_MS, (starts_at - basis.now) // 10)
     helped: dict[ChangeKind, int] = {}
-    for tried, change in enumerate(islice(_candidates(world, job), MOST_CHANGES)):
+    for tried, change in enumerate(islice(_candidates(basis, job), MOST_CHANGES)):
         if tried == _MOST_RUNS or budget <= 0:
             return
-        if helped.get(change.kind) == world.now:
+        if helped.get(change.kind) == basis.now:
             continue  # another one like it starts it at once, and takes less away
-        found: Asked | None = None
-        for step in play(world, (change.job,), budget):
+        found: ForecastStarts | None = None
+        for step in play(basis, (change.job,), budget):
             found = step or found
             if found is not None and found.reached > latest:
                 break
@@ -120,17 +124,17 @@ def sooner(world: World, job: Job, starts_at: int, budget: int) -> Iterator[Soon
             continue
         budget -= found.steps
         at = found.first_at
-        if at is not None and at <= latest and (change.kind not in helped or at == world.now):
+        if at is not None and at <= latest and (change.kind not in helped or at == basis.now):
             helped[change.kind] = at
-            yield Sooner(change, at, found.first_by)
+            yield SoonerStart(change, at, found.first_by)
 
 
-def _candidates(world: World, job: Job) -> Iterator[Change]:
-    state, now = state_of(world.picture), world.now
+def _candidates(basis: ForecastBasis, job: Job) -> Iterator[RequestChange]:
+    state, now = state_of(basis.picture), basis.now
     state.restore(job, PENDING)
     entry = state.entry(job.job_id)
     assert entry is not None  # it was put there just now
-    config, promises, refused_classes = world.context
+    config, promises, refused_classes = basis.context
     calm = config.asking_nobody()
 
     def decide(observer: CycleObserver | None) -> Plan:

@@ -93,7 +93,7 @@ def read_spends(documents: Mapping[str, bytes]) -> dict[TenantId, Spend]:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class BudgetNotice:
     """That a tenant has spent so much of its budget in this window."""
 
     window: str
@@ -102,22 +102,22 @@ class Notice:
     budget: int  # a new one is a new matter
 
 
-class Notices:
+class BudgetNotices:
     """Which notices were given. They are on record: a restart does not repeat them."""
 
     def __init__(self) -> None:
-        self._given: dict[TenantId, Notice] = {}
+        self._given: dict[TenantId, BudgetNotice] = {}
 
     def load(self, documents: Mapping[str, bytes]) -> None:
         for name, content in documents.items():
-            self._given[TenantId(name)] = msgspec.json.decode(content, type=Notice)
+            self._given[TenantId(name)] = msgspec.json.decode(content, type=BudgetNotice)
 
     @property
-    def given(self) -> Mapping[TenantId, Notice]:
+    def given(self) -> Mapping[TenantId, BudgetNotice]:
         """The newest of each tenant."""
         return self._given
 
-    def due(self, state: State, now: int) -> dict[TenantId, Notice]:
+    def due(self, state: State, now: int) -> dict[TenantId, BudgetNotice]:
         found = {}
         for tenant in state.budgets.budgeted():
             notice = _notice(tenant, state.budgets.spend(tenant.tenant_id), now)
@@ -125,7 +125,7 @@ class Notices:
                 found[tenant.tenant_id] = notice
         return found
 
-    def give(self, notices: Mapping[TenantId, Notice], state: State) -> None:
+    def give(self, notices: Mapping[TenantId, BudgetNotice], state: State) -> None:
         """Say it, after it is on record."""
         for tenant_id, notice in notices.items():
             self._given[tenant_id] = notice
@@ -141,7 +141,7 @@ class Notices:
                 action=None if budget is None else str(budget.action),
             )
 
-    def _is_new(self, tenant_id: TenantId, notice: Notice) -> bool:
+    def _is_new(self, tenant_id: TenantId, notice: BudgetNotice) -> bool:
         given = self._given.get(tenant_id)
         if given is None:
             return True
@@ -150,17 +150,17 @@ class Notices:
         return not same or notice.percent > given.percent
 
 
-def notice_documents(notices: Mapping[TenantId, Notice]) -> dict[tuple[str, str], bytes]:
+def notice_documents(notices: Mapping[TenantId, BudgetNotice]) -> dict[tuple[str, str], bytes]:
     return {(NOTICE, name): msgspec.json.encode(notice) for name, notice in notices.items()}
 
 
-def _notice(tenant: Tenant, spend: Spend, now: int) -> Notice | None:
+def _notice(tenant: Tenant, spend: Spend, now: int) -> BudgetNotice | None:
     budget = tenant.budget
     percent = 0 if budget is None else percent_reached(budget, spend, now)
     if budget is None or not percent:
         return None
     since = window_start(budget.window, now)
-    return Notice(str(budget.window), since, percent, budget.gpu_millis_ms)
+    return BudgetNotice(str(budget.window), since, percent, budget.gpu_millis_ms)
 
 
 # -- the end of jobs -----------------------------------------------------------------------------

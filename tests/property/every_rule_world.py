@@ -36,7 +36,7 @@ TYPES = ("A100", "H100")
 POLICIES = ("fifo", "priority", "fairshare", "shortest")
 
 
-class Yard:
+class EveryRuleWorld:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.now = 10_000
@@ -57,7 +57,7 @@ class Yard:
         for number in range(rng.randint(1, 3)):
             self.state.apply(NodeSet(0, self._node(number)))
 
-    def live(self, steps: int = 12) -> "Yard":
+    def live(self, steps: int = 12) -> "EveryRuleWorld":
         for _ in range(steps):
             self.rng.choice(
                 (self.submit, self.submit, self.submit, self.end, self.book, self.wait)

@@ -8,7 +8,7 @@ from tgpu.core.job import Job, class_of
 from tgpu.core.node import Node
 from tgpu.core.state import State
 from tgpu.core.tenant import Tenant
-from tgpu.service.fit import refuse_what_never_fits
+from tgpu.service.feasibility import refuse_what_never_fits
 
 FOUR_A100_TWO_H100 = a_node(
     gpus=[*(a_gpu(n) for n in range(4)), *(a_gpu(n, "H100", mem_mib=90_000) for n in (4, 5))],

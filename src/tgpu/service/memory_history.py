@@ -33,7 +33,7 @@ Documents = dict[tuple[str, str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ModelRun:
     """One job of a model."""
 
     job_id: str
@@ -44,14 +44,14 @@ class Run:
 class ModelPeaks:
     """The last runs of a model, oldest first."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ModelRun, ...] = ()
     count: int = 0  # of all runs, also those no longer listed
 
     @property
     def highest_mib(self) -> int:
         return max((run.peak_mib for run in self.runs), default=0)
 
-    def with_run(self, new: Run) -> "ModelPeaks":
+    def with_run(self, new: ModelRun) -> "ModelPeaks":
         """A run that is listed already has grown."""
         for place, run in enumerate(self.runs):
             if run.job_id == new.job_id:
@@ -59,7 +59,7 @@ class ModelPeaks:
         return ModelPeaks((*self.runs, new)[-_RUNS_KEPT:], self.count + 1)
 
 
-class Peaks:
+class MemoryHistory:
     def __init__(self, hardware: Callable[[], Sequence[Hardware]]) -> None:
         """`hardware` of all nodes there are: a gang may be on several."""
         self._hardware = hardware
@@ -140,7 +140,7 @@ class Peaks:
                 continue
             before = models.get(model) or self._models.get(model, ModelPeaks())
             each = -(-mib // entry.job.request.workers)
-            models[model] = before.with_run(Run(entry.job.job_id, each))
+            models[model] = before.with_run(ModelRun(entry.job.job_id, each))
         return models
 
     def _documents(self, jobs: Mapping[str, int], models: Mapping[str, ModelPeaks]) -> Documents:

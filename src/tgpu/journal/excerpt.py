@@ -7,7 +7,7 @@ from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell, snapshot_lines
 from tgpu.store import codec
 
 
-def cut(
+def excerpt_lines(
     journal: Journal, since: int | None, until: int | None, tell: Tell | None = None
 ) -> Iterator[tuple[bytes, int]]:
     """Its lines, each with the number of events in it. Events from `since` on, before `until`.

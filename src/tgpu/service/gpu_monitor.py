@@ -10,14 +10,14 @@ from tgpu.core.errors import Unavailable
 from tgpu.core.events import Event, NodeSet
 from tgpu.core.state import Entry, State
 from tgpu.devices.api import STALE, Snapshot
-from tgpu.service.adoption import Adoption
+from tgpu.service.adoption import ProcessAdoption
 from tgpu.service.clock import Clock
 from tgpu.service.gpu_choice import gpu_word
 from tgpu.service.hardware import Hardware
 from tgpu.service.job_watch import JobWatch, WatchRules
 from tgpu.service.machines import Machine, hardware_of
+from tgpu.service.memory_history import MemoryHistory
 from tgpu.service.observer import Observer
-from tgpu.service.peaks import Peaks
 from tgpu.service.sweep import Sweeper
 from tgpu.service.writer import Writer
 from tgpu.store.api import Store, StoreUnavailable
@@ -28,7 +28,7 @@ _log = structlog.get_logger("gpu_scheduler.devices")
 _SOON_SECONDS = 1.0
 
 
-class Lookout:
+class GpuMonitor:
     def __init__(
         self,
         state: State,
@@ -53,9 +53,9 @@ class Lookout:
         self._clock = clock
         self._observer = observer
         self._sweeper = Sweeper(grace_seconds)
-        self.adoption = Adoption(self._hardware, writer, clock)
+        self.adoption = ProcessAdoption(self._hardware, writer, clock)
         self.jobs = JobWatch(self.known_hardware, rules)
-        self.peaks = Peaks(self.known_hardware)
+        self.memory_history = MemoryHistory(self.known_hardware)
 
     def known_hardware(self) -> list[Hardware]:
         """Of every node that readings come from."""
@@ -65,7 +65,7 @@ class Lookout:
         for hardware in hardware_of(self._machines):
             await hardware.open(store)
         await self.adoption.open(store)
-        await self.peaks.open(store)
+        await self.memory_history.open(store)
 
     async def look(self) -> None:
         """Read the GPUs, record what has changed, and act on it."""
@@ -74,7 +74,7 @@ class Lookout:
         await self.adoption.watch(self._state)
         self.jobs.adopted = self.adoption.job_ids
         await self.jobs.observe(self._state, self._writer, self._clock)
-        await self.peaks.observe(self._state, self._writer)
+        await self.memory_history.observe(self._state, self._writer)
 
     def pause_seconds(self, usual: float) -> float:
         """How long until the next look."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from tgpu.core.calibration import PastJob
 from tgpu.core.predict import Facts, template
-from tgpu.simulate.problems import BadInput, Problem
+from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import MOST_SECONDS, Refused, gpu_millis, number, seconds_as_ms
 from tgpu.simulate.traces import COLUMNS, open_text
 
@@ -29,7 +29,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def read_past_jobs(path: Path, *, scored: bool = False) -> list[PastJob]:
     """BadInput names what cannot be, by line and column."""
-    problems: list[Problem] = []
+    problems: list[InputProblem] = []
     with open_text(path) as file:
         table = csv.DictReader(file)
         try:
@@ -43,12 +43,14 @@ def read_past_jobs(path: Path, *, scored: bool = False) -> list[PastJob]:
             if missing:
                 there = f"this column is missing; there are: {', '.join(columns)}"
                 raise BadInput(
-                    path.name, [Problem(1, one, there, "missing column") for one in missing]
+                    path.name, [InputProblem(1, one, there, "missing column") for one in missing]
                 )
             found = list(_jobs(table, names, scored, problems))
         except (csv.Error, EOFError, OSError, zlib.error) as error:
             text = "cannot be read: the file is damaged, or not whole"
-            raise BadInput(path.name, [Problem(table.line_num, "", text, "no data")]) from error
+            raise BadInput(
+                path.name, [InputProblem(table.line_num, "", text, "no data")]
+            ) from error
     if problems:
         raise BadInput(path.name, problems)
     return found
@@ -58,13 +60,13 @@ def _jobs(
     table: "csv.DictReader[str]",
     names: Mapping[str, str],
     scored: bool,
-    problems: list[Problem],
+    problems: list[InputProblem],
 ) -> Iterator[PastJob]:
     for fields in table:
         try:
             yield _job(fields, names, scored)
         except Refused as error:
-            problems.append(Problem(table.line_num, error.column, error.text, error.kind))
+            problems.append(InputProblem(table.line_num, error.column, error.text, error.kind))
 
 
 def _job(fields: Mapping[str, str | None], names: Mapping[str, str], scored: bool) -> PastJob:

@@ -49,7 +49,7 @@ async def look(box: Box, now: int | None = None) -> None:
     if now is not None:
         assert isinstance(box.service.clock, ManualClock)
         box.service.clock.set(now)
-    await box.service.lookout.look()
+    await box.service.gpu_monitor.look()
 
 
 # -- foreign processes ---------------------------------------------------------------------------

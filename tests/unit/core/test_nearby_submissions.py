@@ -3,7 +3,7 @@
 from tests.builders import a_job
 from tgpu.core.job import class_of
 from tgpu.core.lifecycle import JobState, Progress
-from tgpu.core.neighbours import Lookout, Neighbours
+from tgpu.core.nearby_submissions import NearbyRunTimes, NearbySubmissions
 from tgpu.core.predict import Forecast, History
 
 HOUR = 3_600_000
@@ -23,12 +23,12 @@ def told(known, submitted_at, now, usual_ms) -> int:
 
 
 def test_nothing_known_tells_the_usual_or_nothing():
-    assert Neighbours().length_ms(CLASS, 0, 0, 70) == 70
-    assert Neighbours().length_ms(CLASS, 0, 0, None) is None
+    assert NearbySubmissions().length_ms(CLASS, 0, 0, 70) == 70
+    assert NearbySubmissions().length_ms(CLASS, 0, 0, None) is None
 
 
 def test_a_job_is_told_by_those_submitted_next_to_it():
-    known = Neighbours()
+    known = NearbySubmissions()
     ran(known, "quick", 0, 1_000)
     ran(known, "slow", 10 * HOUR, HOUR)
     beside_quick = told(known, 1, 11 * HOUR, HOUR)
@@ -38,7 +38,7 @@ def test_a_job_is_told_by_those_submitted_next_to_it():
 
 
 def test_who_runs_and_runs_makes_its_neighbours_long():
-    known = Neighbours()
+    known = NearbySubmissions()
     known.began(a_job("first", submitted_at=0), 0)
     early = told(known, 1, 1_000, 1_000)
     late = told(known, 1, HOUR, 1_000)
@@ -48,14 +48,14 @@ def test_who_runs_and_runs_makes_its_neighbours_long():
 
 
 def test_other_users_and_other_sizes_are_no_neighbours():
-    known = Neighbours()
+    known = NearbySubmissions()
     ran(known, "quick", 0, 1_000)
     assert known.length_ms(class_of(a_job(gpus=2)), 0, 0, 70) == 70
     assert known.length_ms(class_of(a_job(user="grace")), 0, 0, 70) == 70
 
 
 def test_a_preempted_job_says_nothing():
-    known = Neighbours()
+    known = NearbySubmissions()
     job = a_job("back")
     known.began(job, 0)
     known.moved(job, Progress(JobState.PENDING))
@@ -64,7 +64,7 @@ def test_a_preempted_job_says_nothing():
 
 
 def test_the_end_of_one_that_was_preempted_before_is_not_taken_for_a_short_run():
-    known = Neighbours()
+    known = NearbySubmissions()
     job = a_job("back")
     known.began(job, 0)
     known.moved(job, Progress(JobState.COMPLETED, preemptions=1, started_at=0, ended_at=9 * HOUR))
@@ -73,7 +73,7 @@ def test_the_end_of_one_that_was_preempted_before_is_not_taken_for_a_short_run()
 
 
 def test_an_end_is_learned_once_however_often_the_job_is_reported():
-    known = Neighbours()
+    known = NearbySubmissions()
     ran(known, "one", 0, 50)
     known.began(a_job("one"), 0)
     known.ended(a_job("one"), 999)
@@ -82,7 +82,7 @@ def test_an_end_is_learned_once_however_often_the_job_is_reported():
 
 
 def test_memory_is_bounded():
-    known = Neighbours()
+    known = NearbySubmissions()
     for number in range(3_000):
         ran(known, f"j{number:05}", number, 10)
     assert known.begun_since(CLASS, 0) == 1_024
@@ -90,13 +90,13 @@ def test_memory_is_bounded():
 
 
 def test_nobody_is_expected_to_run_beyond_its_limit():
-    known = Neighbours()
+    known = NearbySubmissions()
     ran(known, "slow", 0, HOUR)
     limited = class_of(a_job(time_limit_ms=1_000))
-    assert Lookout(Forecast(History()), known).length_ms(limited, 0, 0) == 1_000
+    assert NearbyRunTimes(Forecast(History()), known).length_ms(limited, 0, 0) == 1_000
 
 
 def test_the_first_of_a_kind_is_told_by_others():
-    forecast, known = Forecast(History()), Neighbours()
+    forecast, known = Forecast(History()), NearbySubmissions()
     forecast.learn(a_job("other", gpus=1, user="grace"), 5_000, 0)
-    assert Lookout(forecast, known).length_ms(class_of(a_job(user="ada")), 0, 0) == 5_000
+    assert NearbyRunTimes(forecast, known).length_ms(class_of(a_job(user="ada")), 0, 0) == 5_000

@@ -10,12 +10,12 @@ from tgpu.core.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubm
 from tgpu.core.ids import JobId
 from tgpu.core.job import Job
 from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
-from tgpu.journal.lines import Row
+from tgpu.journal.lines import JournalLine
 from tgpu.store import event_codec
 
 
 @dataclass(slots=True)
-class Life:
+class JobHistory:
     """One job. It has its GPUs from its start on, also while its processes are being launched."""
 
     job: Job
@@ -72,18 +72,18 @@ class Life:
         self.since = None
 
 
-class Lives:
+class JobHistories:
     """Follows events; whoever is over is given away and forgotten."""
 
-    def __init__(self, over: Callable[[Life], None]) -> None:
-        self.live: dict[JobId, Life] = {}
+    def __init__(self, over: Callable[[JobHistory], None]) -> None:
+        self.live: dict[JobId, JobHistory] = {}
         self._over = over
 
-    def take(self, row: Row, event: Event) -> None:
+    def take(self, row: JournalLine, event: Event) -> None:
         if isinstance(event, JobsSubmitted):
             names = names_of(row.payload)
             for job in event.jobs:
-                self.live[job.job_id] = Life(job, names.get(job.job_id, ""))
+                self.live[job.job_id] = JobHistory(job, names.get(job.job_id, ""))
         elif isinstance(event, JobChanged):
             life = self.live.get(event.job.job_id)
             if life is not None:
@@ -100,9 +100,9 @@ class Lives:
             if life.ended_at is not None:
                 self._over(self.live.pop(event.job_id))
 
-    def restore(self, job: Job, progress: Progress, at: int) -> Life:
+    def restore(self, job: Job, progress: Progress, at: int) -> JobHistory:
         """A job of a snapshot."""
-        life = self.live[job.job_id] = Life(job, state=progress.state)
+        life = self.live[job.job_id] = JobHistory(job, state=progress.state)
         if progress.state in PLACED:
             began = at if progress.started_at is None else progress.started_at
             life.first_start = life.since = began

@@ -39,7 +39,7 @@ class _Begun:
         self.usual: int | None = None  # the middle of these
 
 
-class Begun(NamedTuple):
+class BegunJobs(NamedTuple):
     """All that is known of one kind, to be kept."""
 
     kind: _Kind
@@ -49,7 +49,7 @@ class Begun(NamedTuple):
     newest: list[int]
 
 
-class Neighbours:
+class NearbySubmissions:
     """Memory is bounded: the oldest of a kind are forgotten, and kinds that nobody starts."""
 
     def __init__(self) -> None:
@@ -124,13 +124,13 @@ class Neighbours:
             return 0
         return len(kind.keys) - bisect_left(kind.keys, (submitted_at, JobId("")))
 
-    def kept(self) -> list[Begun]:
+    def kept(self) -> list[BegunJobs]:
         return [
-            Begun(key, list(kind.keys), dict(kind.began), dict(kind.ran), list(kind.newest))
+            BegunJobs(key, list(kind.keys), dict(kind.began), dict(kind.ran), list(kind.newest))
             for key, kind in self._kinds.items()
         ]
 
-    def restore(self, kept: Iterable[Begun]) -> None:
+    def restore(self, kept: Iterable[BegunJobs]) -> None:
         for one in kept:
             kind = self._kinds[one.kind] = _Begun()
             kind.keys = list(one.keys)
@@ -150,10 +150,10 @@ class Neighbours:
         return kind
 
 
-class Lookout:
+class NearbyRunTimes:
     """What `quickest` is told: the usual of a class, and what its neighbours say."""
 
-    def __init__(self, forecast: Forecast, neighbours: Neighbours) -> None:
+    def __init__(self, forecast: Forecast, neighbours: NearbySubmissions) -> None:
         self._forecast = forecast
         self._neighbours = neighbours
 

@@ -52,14 +52,14 @@ def _could_hold(uses: list[NodeUse], job_class: JobClass) -> bool:
     return could_ever_hold((use.node for use in uses), job_class)
 
 
-def _too_picky(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
+def _too_picky(ledger: Ledger, uses: list[NodeUse], job_class: JobClass) -> InvalidRequest | None:
     """Where there are GPUs enough, and the job itself rules too many of them out."""
     gpus = [gpu for use in uses for gpu in use.node.gpus]
     request = job_class.request
     open_to_all = replace(request, where=replace(request.where, gpus=()))
     if request.where.gpus and _could_hold(uses, job_class._replace(request=open_to_all)):
         named = ",".join(str(as_word(gpu)) for gpu in request.where.gpus)
-        return InvalidRequest("allowed_gpus", named, _too_few(books, request))
+        return InvalidRequest("allowed_gpus", named, _too_few(ledger, request))
     frugal = job_class._replace(request=replace(request, gpu_mem_mib=0))
     if request.gpu_mem_mib and _could_hold(uses, frugal):
         sizes = [g.mem_mib for g in gpus if request.gpu_type in (None, g.gpu_type)]
@@ -68,14 +68,14 @@ def _too_picky(books: Ledger, uses: list[NodeUse], job_class: JobClass) -> Inval
     return None
 
 
-def _too_few(books: Ledger, request: Request) -> str:
+def _too_few(ledger: Ledger, request: Request) -> str:
     """Which of the GPUs that a job names are not there, or that they are not enough."""
-    names = all_gpus(books)
+    names = all_gpus(ledger)
     there = {name for name in names} | {name.gpu_index for name in names}
     missing = [as_word(gpu) for gpu in request.where.gpus if gpu not in there]
     indexes = sorted(name.gpu_index for name in names)
-    if books.has_several_nodes:
-        span = gpus_there(books)
+    if ledger.has_several_nodes:
+        span = gpus_there(ledger)
     elif indexes == list(range(len(indexes))) and len(indexes) > 1:
         span = f"0 to {indexes[-1]}"
     else:
@@ -100,12 +100,12 @@ def _too_much_memory(request: Request, sizes: list[int]) -> str:
     return f"that is {memory_text(each)} a GPU; {have}, and the largest has {memory_text(largest)}"
 
 
-def _check_quota(books: Ledger, use: TenantUse, job_class: JobClass) -> None:
+def _check_quota(ledger: Ledger, use: TenantUse, job_class: JobClass) -> None:
     request, tenant = job_class.request, use.tenant
     if not tenant.enforce_quota:
         return
     checks: list[tuple[str, int, int | None, int, int]] = [
-        ("GPUs", request.gpu_millis, ceiling(books, tenant), use.gpu_millis, 0),
+        ("GPUs", request.gpu_millis, ceiling(ledger, tenant), use.gpu_millis, 0),
         ("GPU memory MB", request.gpu_mem_mib, tenant.max_gpu_mem_mib, use.gpu_mem_mib, 1),
         ("CPU cores", request.cpu_millis, tenant.max_cpu_millis, use.cpu_millis, 0),
         ("memory MB", request.mem_mib, tenant.max_mem_mib, use.mem_mib, 1),

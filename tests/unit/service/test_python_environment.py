@@ -10,7 +10,7 @@ import pytest
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.ids import TenantId
 from tgpu.core.job import Detail, Request
-from tgpu.service.run_in import checked
+from tgpu.service.python_environment import checked
 from tgpu.service.submission import RunIn, Submission
 
 

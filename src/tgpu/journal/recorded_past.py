@@ -27,10 +27,10 @@ from tgpu.core.ids import JobId, TenantId
 from tgpu.core.lifecycle import TERMINAL, Move
 from tgpu.core.node import Node
 from tgpu.core.predict import History, Predictor
+from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import Journal, Values, header_line
-from tgpu.journal.lives import Life, Lives
 from tgpu.journal.rebuild import Rebuilt, Tell, rebuild, snapshot_lines
-from tgpu.journal.replay import Step, Walk
+from tgpu.journal.replay import JournalWalk, Step
 
 FOR_EVER: Final = 1 << 60  # ms: longer than any journal
 
@@ -54,14 +54,14 @@ NOTHING: Final = Before()
 
 
 @dataclass(slots=True)
-class Past:
+class RecordedPast:
     """Instants are in ms."""
 
     begins: int
     ends: int
     values: Values | None  # the settings when it begins
     outside: list[Outside] = field(default_factory=list)
-    lives: dict[JobId, Life] = field(default_factory=dict)  # of all that were there
+    lives: dict[JobId, JobHistory] = field(default_factory=dict)  # of all that were there
     before: dict[JobId, Before] = field(default_factory=dict)  # of those that were there
     unknown: set[JobId] = field(default_factory=set)  # that never ran to an end
     cut: set[JobId] = field(default_factory=set)  # that ran when it ended
@@ -104,12 +104,12 @@ def read_past(
     since: int | None,
     until: int | None,
     tell: Tell | None = None,
-) -> Past | None:
+) -> RecordedPast | None:
     """None where nothing happened in between."""
-    walk = Walk(journal, predictor(), tell)
+    walk = JournalWalk(journal, predictor(), tell)
     reader: _Reader | None = None
-    over: list[Life] = []
-    lives = Lives(over.append)
+    over: list[JobHistory] = []
+    lives = JobHistories(over.append)
     is_first = True
     for step in walk.steps():
         if is_first:  # whom a snapshot brought along
@@ -136,12 +136,14 @@ def read_past(
 
 class _Reader:
     def __init__(
-        self, rebuilt: Rebuilt, predictor: Callable[[], Predictor], begins: int, lives: Lives
+        self, rebuilt: Rebuilt, predictor: Callable[[], Predictor], begins: int, lives: JobHistories
     ) -> None:
         rebuilt.at = max(rebuilt.at, begins)
         lines = [header_line(exported_at=begins, last_seq=rebuilt.seq, after=rebuilt.seq)]
         lines += snapshot_lines(rebuilt)
-        self.past = Past(begins, begins, rebuilt.values(), _lines=lines, _predictor=predictor)
+        self.past = RecordedPast(
+            begins, begins, rebuilt.values(), _lines=lines, _predictor=predictor
+        )
         self._at = begins
         for job_id, life in lives.live.items():
             had = 0 if life.since is None else begins - life.since
@@ -158,7 +160,7 @@ class _Reader:
             if _is_from_outside(event, step):
                 self.past.outside.append(Outside(self._at, event))
 
-    def finished(self, lives: Lives, until: int | None) -> Past:
+    def finished(self, lives: JobHistories, until: int | None) -> RecordedPast:
         past = self.past
         past.ends = max(self._at, until or 0)
         ran = [life.run_ms for life in past.lives.values() if life.first_start is not None]

@@ -8,7 +8,14 @@ from typing import Final, TypeVar
 
 from tgpu.core.estimate import Estimate
 from tgpu.core.job import Job
-from tgpu.core.sooner import Asked, Sooner, World, as_new, play, sooner
+from tgpu.core.start_sooner import (
+    ForecastBasis,
+    ForecastStarts,
+    SoonerStart,
+    as_new,
+    play,
+    sooner_starts,
+)
 from tgpu.service.estimates import Estimates
 
 _STEPS: Final = 8  # of a run, before others get their turn
@@ -18,39 +25,39 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StartForecast:
     """What would become of a submission."""
 
     now: int
     estimate: Estimate | None = None  # of its first job; None: nothing can be said
     last: Estimate | None = None  # of its last, where it is many and all of them would start
-    sooner: tuple[tuple[Sooner, Estimate], ...] = ()
+    sooner: tuple[tuple[SoonerStart, Estimate], ...] = ()
 
 
-async def ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
+async def forecast_start(estimates: Estimates, jobs: Sequence[Job]) -> StartForecast:
     """When these would start if they were submitted now; nothing of it is kept."""
     async with estimates.questions:  # one at a time: however many ask, the service has its turn
-        return await _ask(estimates, jobs)
+        return await _forecast_start(estimates, jobs)
 
 
-async def _ask(estimates: Estimates, jobs: Sequence[Job]) -> Question:
+async def _forecast_start(estimates: Estimates, jobs: Sequence[Job]) -> StartForecast:
     now, most = estimates.clock.now(), estimates.settings.most_jobs
     new = [as_new(job, now) for job in jobs[:most]]
-    world = World(estimates.picture(now), now, estimates.context(), estimates.runs(now))
+    basis = ForecastBasis(estimates.picture(now), now, estimates.context(), estimates.runs(now))
     steps = 2 * most
     longest = None if estimates.clock.manual else _LONGEST_SECONDS
-    played: list[Asked] = await _drained(play(world, new, steps), longest)
+    played: list[ForecastStarts] = await _drained(play(basis, new, steps), longest)
     if not played:
-        return Question(now)
+        return StartForecast(now)
     asked = played[-1]
     first, guessed = asked.first_at, asked.guessed_from
-    better: list[Sooner] = []
+    better: list[SoonerStart] = []
     if first is None or first > now:
         until = asked.reached + 1 if first is None else first
-        better = await _drained(sooner(world, new[0], until, 2 * steps), longest)
+        better = await _drained(sooner_starts(basis, new[0], until, 2 * steps), longest)
     is_whole = len(jobs) > 1 and len(new) == len(jobs)
     last = asked.last_at if is_whole else None
-    return Question(
+    return StartForecast(
         now,
         None if first is None else estimates.estimate(now, first, guessed, asked.first_by),
         None if last is None else estimates.estimate(now, last, guessed, asked.last_by),
