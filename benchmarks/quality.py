@@ -275,8 +275,8 @@ Which jobs may be overtaken, and for how long:
 
 - `strict`: no job is ever overtaken.
 - `quickest`: jobs that have waited `scheduler.quickest_bound_seconds` (14 days) go first, the
-  oldest of them before the others. Here `scheduler.hold_after_seconds` is the same: from then on no new
-  job starts on the GPUs that such a job waits for, so it starts when those running there end.
+  oldest of them before the others. Here `scheduler.hold_after_seconds` is the same: from then on no
+  new job starts on the GPUs that such a job waits for, so it starts when those running there end.
 - `shortest`: the same with `scheduler.shortest_bound_seconds`; told the future it is measured
   without a bound.
 - `adaptive`, `las`: a job that has waited a day longer than it ran goes before all others, whatever
