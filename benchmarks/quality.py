@@ -253,12 +253,12 @@ HEAD = """# Scheduling quality, measured
 Written by `make quality TRACES=DIR`. Settings of ours are in bold, measured by that run with the
 scheduler's own cycle; the others are published simulators, or exact re-implementations of them, on
 the same jobs and the same clusters. Seconds. JCT is end minus submission; wait is JCT minus the
-job's own duration. "Told the future" means that a policy knew the true durations. A FIFO in which
-nobody passes must agree with the published one to within 0.1 %: the check that the simulator is
+job's own duration. "Told the future" means that a policy knew the true durations. A FIFO without
+backfill must agree with the published one to within 0.1 %: the check that the simulator is
 right. Our `tiresias` must agree with the published one to within 2 %. A preempted job pays for it
 with 40 s of extra work, 60 s above 8 GPUs.
 
-Where a column of others is empty, nobody published it. The constants of our policies, predictors,
+Where a column of others is empty, none was published. The constants of our policies, predictors,
 placement and start estimates were chosen while looking at these traces, as were those of the
 others: elsewhere they may do worse.
 All of this is deterministic, but where many wait a small change of a setting moves a mean by
@@ -268,19 +268,19 @@ lead on `nodes_tight75` and on the two VCs is below one percent, less than what 
 by: take it for a draw there. Its p99.9 on `nodes_tight75` is worse than that of QSSF.
 
 Each setting is named in full by its row and by what follows: what is not named is off, whatever the
-service's defaults are. `hold_after_seconds` is 0 but where it is told, nobody is spared for having
-just begun or for ending soon, shares count with a half-life of a week, and nobody's cap counts.
+service's defaults are. `hold_after_seconds` is 0 unless stated, no job is spared preemption for
+having just begun or ending soon, shares count with a half-life of a week, and no caps apply.
 
-Whom others may pass, and for how long:
+Which jobs may be overtaken, and for how long:
 
-- `strict`: nobody is ever passed.
-- `quickest`: who has waited `scheduler.quickest_bound_seconds` (14 days) is tried first, the oldest
-  of them before the others. Here `scheduler.hold_after_seconds` is the same: from then on nobody
-  new comes onto the GPUs that it waits for, so it starts when those have ended who run there.
+- `strict`: no job is ever overtaken.
+- `quickest`: jobs that have waited `scheduler.quickest_bound_seconds` (14 days) go first, the
+  oldest of them before the others. Here `scheduler.hold_after_seconds` is the same: from then on no
+  new job starts on the GPUs that such a job waits for, so it starts when those running there end.
 - `shortest`: the same with `scheduler.shortest_bound_seconds`; told the future it is measured
   without a bound.
-- `adaptive`, `las`: who has waited a day longer than it ran goes before everybody, whatever that
-  costs. `tiresias` has no bound, as published.
+- `adaptive`, `las`: a job that has waited a day longer than it ran goes before all others, whatever
+  that costs. `tiresias` has no bound, as published.
 - `fifo, greedy`: without `hold_after_seconds` there is no bound, as the waits of gangs show.
 """
 

@@ -29,4 +29,4 @@ def test_waiting_jobs_are_told_when_they_start_and_a_restart_keeps_what_was_told
     assert box.tgpu("wait", "last").returncode == 0
     told = json.loads(box.ok("accuracy", "--json"))["total"]
     assert (told["jobs"], told["before_p90"]) == (1, 1.0)
-    assert "within that" in box.ok("receipt", "last")
+    assert "within the estimate" in box.ok("receipt", "last")

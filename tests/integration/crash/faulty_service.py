@@ -79,7 +79,7 @@ def half() -> None:
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "publish": lambda: before(Feed, "publish", lambda _, events, __: events, bug),
+    "publish": lambda: before(Feed, "publish", lambda _, events, *__: events, bug),
     "apply": lambda: before(State, "apply", lambda _, event: [event], bug),
     "published": lambda: before(Service, "_published", lambda _, events: events, bug),
     "hang": hang,
