@@ -64,14 +64,15 @@ def masked(text: str) -> list[str]:
 def follow(box: Box, steps: list[Step], cwd: Path) -> None:
     """Run them all. Fails where what is shown does not stand, line after line, in the output."""
     for step in steps:
-        printed = "".join(_run(box, command, cwd) for command in step.commands)
+        outputs = {command: _run(box, command, cwd) for command in step.commands}
         wanted = masked(step.shown)
+        reads = [command for command in step.commands if command.startswith(_READS)]
         deadline = time.monotonic() + _SECONDS
-        while not _is_in(wanted, masked(printed)) and time.monotonic() < deadline:
-            again = [command for command in step.commands if command.startswith(_READS)]
-            if not again:
+        while not _is_in(wanted, masked("".join(outputs.values()))):
+            if not reads or time.monotonic() > deadline:
                 break
-            printed += "".join(_run(box, command, cwd) for command in again)
+            outputs |= {command: _run(box, command, cwd) for command in reads}
+        printed = "".join(outputs.values())
         assert _is_in(wanted, masked(printed)), (
             f"{step.commands} print something else than the document shows.\n"
             f"-- shown --\n{step.shown}\n-- printed --\n{printed}"
@@ -87,7 +88,7 @@ def _run(box: Box, command: str, cwd: Path) -> str:
     """What a command prints to a wide terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
-    environ = box.environ | {"NO_COLOR": "1", "TERM": "xterm"}
+    environ = box.environ | {"NO_COLOR": "1", "TERM": "xterm", "COLUMNS": str(_COLUMNS)}
     process = subprocess.Popen(
         ["sh", "-c", command],
         cwd=cwd,
