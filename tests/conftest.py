@@ -9,6 +9,7 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = ("tests.servers.fixtures",)
 
@@ -24,6 +25,10 @@ settings.register_profile(
     "fuzz", deadline=None, max_examples=400, suppress_health_check=_SLOW_IS_FINE, print_blob=True
 )
 settings.load_profile("ci")
+
+# Hypothesis also draws numbers that stand in the modules which happen to be loaded: what a test is
+# tried with would depend on which tests ran before it in the same process.
+providers._get_local_constants = lambda: providers._local_constants  # no setting turns it off
 
 # A shell that starts a run in the background has it ignore interrupts, and so would every process
 # that a test starts.
