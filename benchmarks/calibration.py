@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tgpu.core.calibration import LastTwo, PastJob, Score, outcomes, score
-from tgpu.core.predict import Predictor
+from tgpu.core.prediction.calibration import LastTwo, PastJob, Score, outcomes, score
+from tgpu.core.prediction.runtimes import Predictor
 from tgpu.predictors import Gbm, load_predictor
 from tgpu.simulate.past_jobs import read_past_jobs
 

@@ -17,17 +17,17 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from tgpu.core import lifecycle
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Request
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import Plan
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Request
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies import order_policy
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import Entry, State
 
 # Promised: the same 100 starts cost at most this much more with 100 times the jobs waiting.
 MAX_RATIO = 1.5

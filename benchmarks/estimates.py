@@ -15,18 +15,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
-from tgpu.core.estimate import Accuracy, Announced, StartSpread, accuracy
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job, JobClass
-from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job, JobClass
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.policy import Order, OrderPolicy
-from tgpu.core.predict import Forecast, History
-from tgpu.core.projection import Projection, RunLength
-from tgpu.core.rules import BackfillMode, PlacementRule, Rules
+from tgpu.core.policies.slots import Order, OrderPolicy
+from tgpu.core.prediction.runtimes import Forecast, History
+from tgpu.core.projection.estimate import Accuracy, Announced, StartSpread, accuracy
+from tgpu.core.projection.queue_projection import Projection, RunLength
+from tgpu.core.projection.snapshot import picture, state_of
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
-from tgpu.core.snapshot import picture, state_of
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs, SimulatedLimits
 from tgpu.simulate.run import Setting, simulate

@@ -10,7 +10,7 @@ with it, means of ten orders. Ours are means of three, each shuffled from the se
 import sys
 from pathlib import Path
 
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.packing import Packed, mix_of, order, pack, read_pods
 

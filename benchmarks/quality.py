@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from benchmarks.calibration import calibration
 from benchmarks.estimates import section as estimates
 from benchmarks.packing import packings
+from tgpu.core.model.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.predictors import load_predictor
 from tgpu.simulate.clusters import read_cluster

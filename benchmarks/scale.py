@@ -16,10 +16,10 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from tgpu.core import lifecycle
-from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.cycle import schedule
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import (
     BookingRemoved,
     BookingSet,
     JobMoved,
@@ -27,15 +27,15 @@ from tgpu.core.events import (
     NodeSet,
     TenantSet,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Request, Where
-from tgpu.core.lifecycle import Move, Progress
-from tgpu.core.node import Gpu, Node, Placement, Share
-from tgpu.core.plan import Plan
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Request, Where
+from tgpu.core.model.lifecycle import Move, Progress
+from tgpu.core.model.node import Gpu, Node, Placement, Share
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies import order_policies, order_policy
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import State
 
 # Promised: decisions a second in the full run, starts and refusals alike.
 MIN_RATE = 5_000

@@ -18,8 +18,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from tgpu.core.model.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs

@@ -22,11 +22,11 @@ import psycopg
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import CannotStart
 
-from tgpu.core.events import Event, JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Request
-from tgpu.core.lifecycle import PENDING, JobState, Move, end, place, run
-from tgpu.core.node import Placement, Share
+from tgpu.core.model.events import Event, JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Request
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, end, place, run
+from tgpu.core.model.node import Placement, Share
 from tgpu.store.api import JobQuery, Record, Store
 from tgpu.store.postgres import PostgresStore
 from tgpu.store.rows import JOB_COLUMNS, Last, rows_of

@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tgpu.core import lifecycle
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.events import (
+from tgpu.core.accounting.meter import Owner
+from tgpu.core.explain.reason import explain_class, named, own_reason, standing_holds
+from tgpu.core.model import lifecycle
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import (
     JobMoved,
     JobsSubmitted,
     NodeSet,
@@ -17,17 +19,15 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.explain import explain_class, named, own_reason, standing_holds
-from tgpu.core.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
-from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
-from tgpu.core.lifecycle import TERMINAL, JobState, Move, Progress
-from tgpu.core.meter import Owner
-from tgpu.core.node import Gpu, Node, Placement, Share
-from tgpu.core.plan import Plan
-from tgpu.core.reasons import Reason
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.units import CPU, GPU, gpu_millis
+from tgpu.core.model.ids import DEFAULT_QUEUE, JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Move, Progress
+from tgpu.core.model.node import Gpu, Node, Placement, Share
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.reasons import Reason
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.units import CPU, GPU, gpu_millis
+from tgpu.core.state.cluster_state import Entry, State
 
 WHERE_FIELDS = tuple(field.name for field in dataclasses.fields(Where))
 

@@ -28,20 +28,20 @@ from typing import Any, Protocol, Self, TypeVar
 from tgpu import __version__
 from tgpu.api.rest.convert import submission_of
 from tgpu.app import make_notices, make_service
-from tgpu.core.events import Event, JobMoved
-from tgpu.core.ids import DEFAULT_TENANT, JobId, TenantId
-from tgpu.core.job import Detail
-from tgpu.core.lifecycle import JobState
-from tgpu.core.plan import Plan
+from tgpu.core.model.events import Event, JobMoved
+from tgpu.core.model.ids import DEFAULT_TENANT, JobId, TenantId
+from tgpu.core.model.job import Detail
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.plan import Plan
 from tgpu.devices.api import GPUProvider
 from tgpu.devices.detect import Detected, detect
-from tgpu.service.observer import Observer
-from tgpu.service.run_as import NOT_SHARED
+from tgpu.service.commands.submission import Submission
+from tgpu.service.identity.run_as import NOT_SHARED
+from tgpu.service.recording.observer import Observer
 from tgpu.service.service import Service
-from tgpu.service.submission import Submission
 from tgpu.settings import Settings, load_settings
 from tgpu.settings.process import process_environ
-from tgpu.wire.gpu_names import gpu_name
+from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.v1 import SubmitRequest
 
 __all__ = ["GPUProvider", "HealthMonitor", "MetricsProvider", "Scheduler", "SchedulerConfig"]

@@ -15,7 +15,7 @@ import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
 from tgpu.settings.model import LoggingSettings
-from tgpu.wire.masking import mask_argv, mask_text
+from tgpu.text.masking import mask_argv, mask_text
 
 # The request on whose behalf this task works, for every line that is logged meanwhile.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)

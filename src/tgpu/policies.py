@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Final
 
-from tgpu.core.job import Job
+from tgpu.core.model.job import Job
+from tgpu.core.model.tenant import TenantQueue as JobQueue
 from tgpu.core.policies import POLICY_NAMES, OrderOptions, order_policy
-from tgpu.core.policy import ChoicePolicy, Policy
-from tgpu.core.tenant import TenantQueue as JobQueue
+from tgpu.core.policies.slots import ChoicePolicy, Policy
 
 __all__ = [
     "BackfillPolicy",

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tgpu.core.breaker import BreakerRules
+from tgpu.breaker import BreakerRules
 from tgpu.devices.api import NoDriver
 from tgpu.devices.detect import detect, node_size
 from tgpu.devices.nvml import NvmlProvider

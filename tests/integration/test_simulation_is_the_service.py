@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from tests.unit.service.world import a_box, a_submission
-from tgpu.core.ids import JobId
-from tgpu.core.job import Options
-from tgpu.core.plan import Plan
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Options
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.service.clock import ManualClock
+from tgpu.service.recording.clock import ManualClock
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
 

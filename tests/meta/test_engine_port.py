@@ -13,11 +13,11 @@ MODULES = ("pwd", "psutil")
 # What still knows the machine that the service runs on, and why. A file that no longer does is
 # taken off: the list may only become shorter.
 KNOWS_ITS_MACHINE = {
-    "service/accounts.py": "local users that jobs run as: the rules of run_as are about them",
-    "service/clock.py": "the boot of this machine, by which an adopted process is known again",
-    "service/memberships.py": "groups of callers at a Unix socket, which are local users",
-    "service/processes.py": "processes on the GPUs of this machine, whoever has started them",
-    "service/system_users.py": "makes the local users of tenants",
+    "service/identity/accounts.py": "local users that jobs run as",
+    "service/recording/clock.py": "the boot of this machine, of adopted processes",
+    "service/identity/memberships.py": "groups of callers at a Unix socket, which are local users",
+    "service/hardware/processes.py": "processes on the GPUs of this machine",
+    "service/identity/system_users.py": "makes the local users of tenants",
     "api/auth/doors.py": "callers at a Unix socket, which are local users",
 }
 

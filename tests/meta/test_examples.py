@@ -10,9 +10,9 @@ import pytest
 from tests.meta.repository import ROOT
 from tgpu.api.rest.ingest import reader_for
 from tgpu.api.rest.plain import decode
-from tgpu.cli.job_file import read_job_file
 from tgpu.cli.main import build_command
-from tgpu.core.tenant import Tenant
+from tgpu.cli.submit.job_file import read_job_file
+from tgpu.core.model.tenant import Tenant
 from tgpu.settings import load_settings
 
 EXAMPLES = ROOT / "examples"

@@ -11,13 +11,13 @@ from tgpu.api.errors import TABLE
 from tgpu.api.rest.app import make_app
 from tgpu.cli.exit_codes import MEANINGS
 from tgpu.cli.main import app
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Array, Detail, Job, Request
-from tgpu.core.lifecycle import Progress
-from tgpu.core.node import Part, Placement, Share
-from tgpu.core.reasons import ReasonCode
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Detail, Job, Request
+from tgpu.core.model.lifecycle import Progress
+from tgpu.core.model.node import Part, Placement, Share
+from tgpu.core.model.reasons import ReasonCode
 from tgpu.engines.placing import placed
-from tgpu.service.launch import launch_of
+from tgpu.service.execution.launch import launch_of
 from tgpu.settings import Key, MapRuleSettings, NoticeSettings, TenantSettings, all_keys
 from tgpu.settings.keys import PREFIX, allowed_at
 

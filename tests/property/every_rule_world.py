@@ -6,12 +6,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tgpu.core import lifecycle
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.check import check_invariants
 from tgpu.core.cycle import CycleObserver, schedule
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import (
     BookingSet,
     JobMoved,
     JobsSubmitted,
@@ -20,16 +19,17 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Array, Job, Options, Request, Where
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Job, Options, Request, Where
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
+from tgpu.core.model.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
 from tgpu.core.plan_events import job_preempted, plan_events
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Budget, OverBudget, Tenant, TenantQueue, Window
+from tgpu.core.reservations.advance_reservations import AdvanceReservationRequest, choose
+from tgpu.core.state.cluster_state import Entry, State
 
 TENANTS = (TenantId("red"), TenantId("blue"))
 TYPES = ("A100", "H100")

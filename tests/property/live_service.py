@@ -5,18 +5,18 @@ every commit, and one is made at every instant. Only the writer, the store and p
 there."""
 
 from tgpu.core.check import check_invariants
-from tgpu.core.events import Event, JobMoved, JobsSubmitted, TimePassed
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import BackfillReservation
+from tgpu.core.model.events import Event, JobMoved, JobsSubmitted, TimePassed
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.plan import BackfillReservation
 from tgpu.core.plan_events import job_ended
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import Entry, State
+from tgpu.core.state.cluster_state import Entry, State
 from tgpu.engines.api import Observation, Phase
 from tgpu.service.attempt_key import current_key
-from tgpu.service.outcome import conclude
-from tgpu.service.plan_commit import prepare_commit
+from tgpu.service.execution.outcome import conclude
+from tgpu.service.execution.plan_commit import prepare_commit
 
 MOST_CYCLES = 100
 

@@ -8,15 +8,15 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import DependencyKind, Job, class_of
-from tgpu.core.ledger import Ledger, NodeUse, TenantUse
-from tgpu.core.lifecycle import JobState, Progress
-from tgpu.core.meter import advanced, changed, look_ahead
-from tgpu.core.node import Node, Placement
-from tgpu.core.plan import Plan, Start
-from tgpu.core.stages.place import place
-from tgpu.core.tenant import Tenant, TenantQueue
+from tgpu.core.accounting.meter import advanced, changed, look_ahead
+from tgpu.core.capacity.ledger import Ledger, NodeUse, TenantUse
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import DependencyKind, Job, class_of
+from tgpu.core.model.lifecycle import JobState, Progress
+from tgpu.core.model.node import Node, Placement
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.placement.place import place
 
 Holding = tuple[Job, Placement]
 

@@ -7,13 +7,13 @@ the code that places, and nothing is fast.
 from collections.abc import Iterator
 from itertools import combinations
 
-from tgpu.core.fragmentation import MIX
-from tgpu.core.heat import Heat
-from tgpu.core.job import Job
-from tgpu.core.ledger import NodeUse
-from tgpu.core.node import Gpu, GpuChoice, Node, Part, Placement
-from tgpu.core.state import State
-from tgpu.core.units import GPU
+from tgpu.core.capacity.ledger import NodeUse
+from tgpu.core.model.fragmentation import MIX
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.job import Job
+from tgpu.core.model.node import Gpu, GpuChoice, Node, Part, Placement
+from tgpu.core.model.units import GPU
+from tgpu.core.state.cluster_state import State
 
 Free = dict[int, int]  # thousandths by GPU index
 Lay = tuple[tuple[Gpu, int], ...]  # GPUs of one worker with the share of each

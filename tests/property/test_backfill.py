@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tgpu.core import lifecycle
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Options, Request, Where
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Options, Request, Where
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import BackfillMode, Rules
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import BackfillMode, Rules
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import State
 
 US = TenantId("us")
 seeds = st.integers(0, 2**32)

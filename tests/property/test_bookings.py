@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_gpu, a_job, a_node, a_state, start, submit
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.advance_reservations import (
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import BookingSet, NodeSet
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.node import Gpu
+from tgpu.core.reservations.advance_reservations import (
     AdvanceReservationRequest,
     Refusal,
     Unbookable,
     choose,
     moves,
 )
-from tgpu.core.events import BookingSet, NodeSet
-from tgpu.core.ids import TenantId
-from tgpu.core.node import Gpu
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 Cost = tuple[int, int, int]
 

@@ -6,18 +6,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, entry_of, submit
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.check import check_invariants
 from tgpu.core.cycle import schedule
-from tgpu.core.events import BookingSet, TimePassed
-from tgpu.core.ids import TenantId
-from tgpu.core.node import Placement
-from tgpu.core.plan import Plan
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import BookingSet, TimePassed
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.node import Placement
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.plan_events import plan_events
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
-from tgpu.core.state import State
+from tgpu.core.reservations.advance_reservations import AdvanceReservationRequest, choose
+from tgpu.core.state.cluster_state import State
 
 
 class Wish(NamedTuple):

@@ -6,8 +6,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tgpu.core.budget import DAY_MS, NO_SPEND, WINDOWS, Spend, runs_out_at, window_start
-from tgpu.core.tenant import Budget, Window
+from tgpu.core.accounting.budget import DAY_MS, NO_SPEND, WINDOWS, Spend, runs_out_at, window_start
+from tgpu.core.model.tenant import Budget, Window
 
 
 @dataclass

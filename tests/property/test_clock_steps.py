@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_tenant
-from tgpu.core import lifecycle
 from tgpu.core.check import check_invariants
-from tgpu.core.clock_step import moved_by
-from tgpu.core.digest import digest
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import (
     ClockStepped,
     Event,
     JobMoved,
@@ -19,14 +17,16 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Placement, Share
-from tgpu.core.state import State
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Placement, Share
+from tgpu.core.state.clock_step import moved_by
+from tgpu.core.state.cluster_state import State
+from tgpu.core.state.digest import digest
 from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.rebuild import rebuild
-from tgpu.service.accounting import usage_events
+from tgpu.service.accounting.metering import usage_events
 from tgpu.store import event_codec
 
 HOUR = 3_600_000

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, a_tenant, carry_out, end, submit
 from tests.builders import started as started_ids
-from tgpu.core.cohort import borrowed, lent, may_reclaim
+from tgpu.core.admission.admit import refuse
+from tgpu.core.admission.cohort import borrowed, lent, may_reclaim
+from tgpu.core.capacity.ledger import Ledger
 from tgpu.core.cycle import schedule
-from tgpu.core.job import class_of
-from tgpu.core.ledger import Ledger
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.job import class_of
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.reasons import ReasonCode
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies import order_policy
-from tgpu.core.reasons import ReasonCode
-from tgpu.core.stages.admit import refuse
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import State
 
 NAMES = ("blue", "green", "red")
 

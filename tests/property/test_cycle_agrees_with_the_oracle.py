@@ -11,8 +11,8 @@ from tests.builders import explain
 from tests.property.oracle import naive_plan
 from tests.property.world import AGING_SECONDS, STEPS, World
 from tgpu.core.check import check_invariants, check_plan
+from tgpu.core.model.reasons import ReasonCode
 from tgpu.core.policies import QUEUE_NAMES
-from tgpu.core.reasons import ReasonCode
 
 rngs = st.randoms(use_true_random=False)
 

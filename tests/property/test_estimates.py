@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.builders import a_job, a_node, a_state, start
 from tgpu.cli.render.estimate import start_text, starts_in
 from tgpu.cli.render.words import instant_ms
-from tgpu.core.estimate import Announced, Basis, Estimate, StartSpread
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
 from tgpu.core.policies import order_policy
-from tgpu.core.predict import Confidence, Facts, History, Level, by_its_own
-from tgpu.core.projection import Projection, RunLength
+from tgpu.core.prediction.runtimes import Confidence, Facts, History, Level, by_its_own
+from tgpu.core.projection.estimate import Announced, Basis, Estimate, StartSpread
+from tgpu.core.projection.queue_projection import Projection, RunLength
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
 from tgpu.wire.estimates_v1 import EstimateModel
 

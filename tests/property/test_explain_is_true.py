@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from tests.builders import a_copy, a_gpu, a_node, end_anyhow, entry_of, explain, hold, started
 from tests.property.world import a_lived_in_world
-from tgpu.core.cohort import borrowed
+from tgpu.core.admission.cohort import borrowed
 from tgpu.core.cycle import schedule
-from tgpu.core.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
-from tgpu.core.heat import Heat
-from tgpu.core.ids import NodeId
-from tgpu.core.job import Where, class_of
-from tgpu.core.lifecycle import JobState
-from tgpu.core.node import GpuName
+from tgpu.core.model.events import BookingRemoved, NodeSet, QueueSet, TenantSet, TimePassed
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.job import Where, class_of
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.node import GpuName
+from tgpu.core.model.reasons import Reason, ReasonCode
+from tgpu.core.model.tenant import NO_USER_LIMITS, Tenant
+from tgpu.core.placement.place import could_ever_hold
 from tgpu.core.policies import order_policy
-from tgpu.core.reasons import Reason, ReasonCode
-from tgpu.core.stages.place import could_ever_hold
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import NO_USER_LIMITS, Tenant
+from tgpu.core.state.cluster_state import Entry, State
 
 # Removing one cause may show the next; there are fewer kinds of cause than this.
 MOST_CAUSES = 25

@@ -6,17 +6,17 @@ from random import Random
 import pytest
 
 from tests.builders import a_node
-from tgpu.core import lifecycle
+from tgpu.core.accounting.meter import Meters
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job, Options, Request
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.meter import Meters
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job, Options, Request
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.rules import BackfillMode, Rules
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies.fair_share import FairShare
-from tgpu.core.rules import BackfillMode, Rules
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import State
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

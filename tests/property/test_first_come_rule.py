@@ -21,9 +21,9 @@ from tests.builders import (
     submit,
 )
 from tgpu.core.cycle import schedule
-from tgpu.core.events import TimePassed
+from tgpu.core.model.events import TimePassed
+from tgpu.core.model.units import SECOND
 from tgpu.core.policies import order_policy
-from tgpu.core.units import SECOND
 
 AGING_SECONDS = 60
 CAPACITY = {"A100": 4, "H100": 2}

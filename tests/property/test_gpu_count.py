@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_state, a_tenant
 from tests.property.world import TYPES, a_random_node
-from tgpu.core.gpu_count import count_gpus
-from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.job import Job, class_of
-from tgpu.core.ledger import NodeUse
-from tgpu.core.node import Gpu, Node
-from tgpu.core.stages.place import place
-from tgpu.core.state import State
-from tgpu.core.units import GPU
+from tgpu.core.capacity.ledger import NodeUse
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.job import Job, class_of
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.gpu_count import count_gpus
+from tgpu.core.placement.place import place
+from tgpu.core.state.cluster_state import State
 
 
 def a_random_cluster(rng: Random) -> list[Node]:

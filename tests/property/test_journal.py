@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.property.oracle import HALF_LIFE_MS
 from tests.property.world import World, a_lived_in_world
-from tgpu.core.digest import digest
-from tgpu.core.events import Event, SettingsSet, TimePassed
-from tgpu.core.state import State
+from tgpu.core.model.events import Event, SettingsSet, TimePassed
+from tgpu.core.state.cluster_state import State
+from tgpu.core.state.digest import digest
 from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.journal.rebuild import rebuild

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from tests.unit.service.world import Box, a_box, a_submission
 from tgpu.core.errors import SchedulerError
-from tgpu.core.ids import JobId
-from tgpu.core.job import Options
-from tgpu.core.lifecycle import TERMINAL
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Options
+from tgpu.core.model.lifecycle import TERMINAL
 from tgpu.engines.api import EngineUnavailable
 from tgpu.engines.fake_cluster import FakeCluster, Loss
 from tgpu.journal.history_check import check_history
-from tgpu.service import attempts
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.clock import ManualClock
+from tgpu.service.execution import attempts
+from tgpu.service.execution.attempts import LaunchSettings
+from tgpu.service.recording.clock import ManualClock
 from tgpu.store import event_codec
 from tgpu.store.memory import MemoryStore
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node
+from tgpu.core.model.rules import BackfillMode, PlacementRule, Rules
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.predict import History
-from tgpu.core.rules import BackfillMode, PlacementRule, Rules
+from tgpu.core.prediction.runtimes import History
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.foresight import SimulatedForesight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate

@@ -9,12 +9,12 @@ from tests.builders import a_job, a_state, a_tenant, submit
 from tests.property.placement_oracle import fewest_nodes, types_to_try
 from tests.property.world import TENANTS, TYPES, a_lived_in_world
 from tgpu.core.check import check_plan
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job, class_of
-from tgpu.core.plan import Plan, Start
-from tgpu.core.stages.place import place
-from tgpu.core.state import State
-from tgpu.core.units import GPU
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job, class_of
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.place import place
+from tgpu.core.state.cluster_state import State
 
 
 def can_place_naively(state: State, job: Job) -> bool:

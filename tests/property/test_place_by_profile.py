@@ -20,16 +20,16 @@ from tests.property.placement_oracle import (
     workers_on,
 )
 from tests.property.test_place_is_the_best import TYPES, a_random_job, a_random_state
+from tgpu.core.capacity.ledger import NodeUse
 from tgpu.core.check import check_plan
-from tgpu.core.job import Job, Where, class_of
-from tgpu.core.ledger import NodeUse
-from tgpu.core.node import Placement
-from tgpu.core.plan import Plan, Start
-from tgpu.core.request_profile import CPU_STEP, LOSS_STEP, RequestProfile, RequestShape
-from tgpu.core.stages.place import place
-from tgpu.core.stages.place_by_profile import goes_by_profile
-from tgpu.core.state import State
-from tgpu.core.units import GPU
+from tgpu.core.model.job import Job, Where, class_of
+from tgpu.core.model.node import Placement
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.model.request_profile import CPU_STEP, LOSS_STEP, RequestProfile, RequestShape
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.place import place
+from tgpu.core.placement.place_by_profile import goes_by_profile
+from tgpu.core.state.cluster_state import State
 
 seeds = st.integers(0, 2**32)
 

@@ -14,17 +14,17 @@ from tests.property.placement_oracle import (
     types_to_try,
     workers_on,
 )
+from tgpu.core.capacity.ledger import Ledger, NodeUse
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
-from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Request, Where, class_of
-from tgpu.core.ledger import Ledger, NodeUse
-from tgpu.core.node import Gpu, GpuName, Node, Placement
-from tgpu.core.plan import Plan, Start
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Request, Where, class_of
+from tgpu.core.model.node import Gpu, GpuName, Node, Placement
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.placement.place import could_ever_hold, place, workers_that_fit
 from tgpu.core.policies import order_policy
-from tgpu.core.stages.place import could_ever_hold, place, workers_that_fit
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 seeds = st.integers(0, 2**32)
 TYPES = ("A100", "H100")

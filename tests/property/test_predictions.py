@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tgpu.core.predict import Facts, History, template
+from tgpu.core.prediction.runtimes import Facts, History, template
 
 FACTS = st.builds(
     Facts,

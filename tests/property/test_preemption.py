@@ -7,23 +7,23 @@ from random import Random
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tgpu.core import lifecycle
+from tgpu.core.admission.admit import refuse
+from tgpu.core.capacity.ledger import Trial
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Options, Request, Where
-from tgpu.core.ledger import Trial
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import Plan
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Options, Request, Where
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import PreemptionRules, Rules
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.placement.place import place
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.place import place
-from tgpu.core.stages.preempt import lost_by
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant
+from tgpu.core.preemption.preempt import lost_by
+from tgpu.core.state.cluster_state import Entry, State
 
 seeds = st.integers(0, 2**32)
 RED, BLUE = TenantId("red"), TenantId("blue")

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, a_tenant, waiting_ids
 from tgpu.core.check import check_invariants
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.projection import Projection, RunLength, Runs, project
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
+from tgpu.core.projection.queue_projection import Projection, RunLength, Runs, project
+from tgpu.core.projection.snapshot import picture, state_of
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
-from tgpu.core.snapshot import picture, state_of
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.world import Arrival, Cluster
 

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, a_tenant
 from tests.property.live_service import LiveService
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.advance_reservations import AdvanceReservationRequest, choose
-from tgpu.core.events import BookingSet
-from tgpu.core.ids import TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import BookingSet
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.projection import RunLength, project
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
+from tgpu.core.projection.queue_projection import RunLength, project
+from tgpu.core.projection.snapshot import picture, state_of
+from tgpu.core.reservations.advance_reservations import AdvanceReservationRequest, choose
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
-from tgpu.core.snapshot import picture, state_of
 
 NODES = (a_node("n0", 4), a_node("n1", 2))
 SHAPES = ((0.5, 1), (1.0, 1), (1.0, 1), (2.0, 1), (4.0, 1), (2.0, 2), (6.0, 3))

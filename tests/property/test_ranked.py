@@ -7,22 +7,22 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node
-from tgpu.core import lifecycle
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job, Options, Request
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Gpu, Node
-from tgpu.core.plan import Plan
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job, Options, Request
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import PreemptionRules, Rules
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.policies import order_policy
 from tgpu.core.policies.attained import Adaptive, LeastAttained
-from tgpu.core.policy import OrderPolicy
-from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.policies.slots import OrderPolicy
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.cluster_state import Entry, State
 from tgpu.simulate.restart import PUBLISHED
 from tgpu.simulate.run import Setting, simulate
 from tgpu.simulate.tiresias import Tiresias

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from tests.builders import averages, snapshot
 from tests.property.world import STEPS, TENANTS, World, a_lived_in_world
+from tgpu.core.capacity.ledger import Trial
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
-from tgpu.core.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
-from tgpu.core.ids import JobId
-from tgpu.core.job import class_of
-from tgpu.core.ledger import Trial
-from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.core.node import Node
-from tgpu.core.plan import Plan
+from tgpu.core.model.events import JobsSubmitted, NodeSet, QueueSet, TenantSet
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import class_of
+from tgpu.core.model.lifecycle import PLACED, JobState
+from tgpu.core.model.node import Node
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.place import place
 from tgpu.core.policies import POLICY_NAMES, order_policy
-from tgpu.core.stages.place import place
-from tgpu.core.state import State, unmet_cause
-from tgpu.core.units import GPU
+from tgpu.core.state.cluster_state import State, unmet_cause
 
 ROOT = Path(__file__).parents[2]
 seeds = st.integers(0, 2**32)

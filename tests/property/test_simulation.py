@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.predict import History
-from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
+from tgpu.core.prediction.runtimes import History
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.foresight import SimulatedForesight, by_what_is_learned
 from tgpu.simulate.restart import PUBLISHED, Restart
@@ -129,7 +129,7 @@ def test_strict_first_come_never_starts_a_later_job_before_an_earlier_one(trace)
 _DIGEST = """
 import hashlib
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs

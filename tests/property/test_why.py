@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from tests.builders import a_copy, end_anyhow, entry_of, explain, snapshot, waiting_ids
 from tests.property.every_rule_world import EveryRuleWorld
 from tests.property.test_explain_is_true import remove_cause
-from tgpu.core.events import JobsSubmitted
-from tgpu.core.explain import explain_class, no_room
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.job import JobClass
-from tgpu.core.lifecycle import JobState
-from tgpu.core.reasons import ReasonCode
-from tgpu.core.state import State
-from tgpu.core.why.ahead import ahead_of
-from tgpu.core.why.answer import why
-from tgpu.core.why.blockers import ROOM
-from tgpu.core.why.changes import cheapest_change
-from tgpu.service.ownership import SEES_ALL
+from tgpu.core.explain.ahead import ahead_of
+from tgpu.core.explain.answer import why
+from tgpu.core.explain.blockers import ROOM
+from tgpu.core.explain.changes import cheapest_change
+from tgpu.core.explain.reason import explain_class, no_room
+from tgpu.core.model.events import JobsSubmitted
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.reasons import ReasonCode
+from tgpu.core.state.cluster_state import State
+from tgpu.service.identity.ownership import SEES_ALL
 from tgpu.service.why import Reasons
 
 seeds = st.integers(0, 2**32)

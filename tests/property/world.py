@@ -8,9 +8,10 @@ from random import Random
 from msgspec import structs
 
 from tests.property.oracle import AGING_STEP, HALF_LIFE_MS, SHORTEST_BOUND_MS, Facts
-from tgpu.core import lifecycle
+from tgpu.core.accounting.meter import Meters
 from tgpu.core.cycle import schedule
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import (
     Event,
     JobChanged,
     JobMoved,
@@ -21,16 +22,15 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
-from tgpu.core.meter import Meters
-from tgpu.core.node import Gpu, GpuName, Node
-from tgpu.core.plan import Plan
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Dependency, DependencyKind, Job, Options, Request, Where
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.model.node import Gpu, GpuName, Node
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.tenant import NO_USER_LIMITS, Tenant, TenantQueue, UserLimits
 from tgpu.core.policies import OrderOptions, order_policy
-from tgpu.core.state import State
-from tgpu.core.tenant import NO_USER_LIMITS, Tenant, TenantQueue, UserLimits
+from tgpu.core.state.cluster_state import State
 
 AGING_SECONDS = 1
 TENANTS = (TenantId("red"), TenantId("blue"))

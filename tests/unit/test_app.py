@@ -20,14 +20,14 @@ from tgpu.app.listen import (
     without_taken_grpc_port,
     write_service_file,
 )
+from tgpu.core.model.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.policies import BackfillOrderPolicy
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.shortest import Shortest
-from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.devices.detect import detect
 from tgpu.engines.api import NO_LIMITS, AttemptLimits
 from tgpu.engines.local.engine import LocalEngine
-from tgpu.service.estimates import EstimateSettings
+from tgpu.service.forecast.estimates import EstimateSettings
 from tgpu.settings import Settings
 from tgpu.store.memory import MemoryStore
 from tgpu.store.sqlite import SqliteStore

@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders import a_job
 from tgpu import policies
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.policy import ChoicePolicy
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.policies.slots import ChoicePolicy
 from tgpu.policies import (
     BackfillPolicy,
     FairSharePolicy,

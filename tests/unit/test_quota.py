@@ -7,9 +7,9 @@ import pytest
 
 from tests.builders import a_job, a_placement, a_state, submit
 from tgpu import quota
-from tgpu.core.job import JobClass, class_of
-from tgpu.core.plan import Plan, Start
-from tgpu.core.state import State
+from tgpu.core.model.job import JobClass, class_of
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.state.cluster_state import State
 from tgpu.quota import (
     JobTypeEnum,
     LocalQuotaProvider,
@@ -19,7 +19,7 @@ from tgpu.quota import (
     Resources,
     load_quota_provider,
 )
-from tgpu.service.quota_gate import QuotaGate
+from tgpu.service.accounting.quota_gate import QuotaGate
 
 COMMAND = JobTypeEnum.COMMAND
 KNOWN = {

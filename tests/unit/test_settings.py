@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 from tgpu.settings import (
     Settings,
     SettingsError,

@@ -3,8 +3,8 @@
 import psutil
 
 from tgpu.devices.api import GpuProcess, GpuReading, Snapshot
+from tgpu.text.masking import mask_text
 from tgpu.wire import scheduler_pb2 as pb
-from tgpu.wire.masking import mask_text
 
 # A command line may be as long as its owner likes; this much tells which one it is.
 _LONGEST_COMMAND = 200

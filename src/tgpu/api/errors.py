@@ -18,8 +18,8 @@ from tgpu.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tgpu.service.feed import EventsGone, SlowReader
-from tgpu.wire.masking import mask_text
+from tgpu.service.feed.feed import EventsGone, SlowReader
+from tgpu.text.masking import mask_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How many of the GPUs that a job could use are free, in words: of which types, how together."""
 
-from tgpu.core.reasons import Reason
-from tgpu.core.units import GPU, gpus_text
+from tgpu.core.model.reasons import Reason
+from tgpu.core.model.units import GPU, gpus_text
 
 
 def free_text(reason: Reason) -> str:

@@ -3,13 +3,13 @@
 from tgpu import __version__
 from tgpu.api.rest.view import iso
 from tgpu.core.errors import NotFound
-from tgpu.core.node import Node
-from tgpu.core.units import CPU
+from tgpu.core.model.node import Node
+from tgpu.core.model.units import CPU
 from tgpu.devices.api import GpuProcess, GpuReading
-from tgpu.service.agents import Agent, ProcessOwner, Readings, Registration
-from tgpu.service.gpu_choice import NO_ENGINE
-from tgpu.service.hardware import Hardware
-from tgpu.service.machines import hardware_of
+from tgpu.service.commands.gpu_choice import NO_ENGINE
+from tgpu.service.hardware.agents import Agent, ProcessOwner, Readings, Registration
+from tgpu.service.hardware.machines import hardware_of
+from tgpu.service.hardware.node_hardware import Hardware
 from tgpu.service.service import Service
 from tgpu.wire.nodes_v1 import (
     AgentReadings,

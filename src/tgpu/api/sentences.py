@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from tgpu.api.gpu_words import free_text
-from tgpu.core.instants import utc_text
-from tgpu.core.reasons import Reason, ReasonCode
-from tgpu.core.units import GPU_HOUR, gpus_text, memory_text
-from tgpu.durations import duration_text
-from tgpu.wire.plurals import plural
+from tgpu.core.model.reasons import Reason, ReasonCode
+from tgpu.core.model.units import GPU_HOUR, gpus_text, memory_text
+from tgpu.text.durations import duration_text
+from tgpu.text.instants import utc_text
+from tgpu.text.plurals import plural
 from tgpu.wire.v1 import ReasonModel
 
 _Sentence = tuple[str, str]  # what is, and what to do about it

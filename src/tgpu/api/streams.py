@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tgpu.core.errors import RateLimited, SchedulerError
-from tgpu.service.identity import Principal
+from tgpu.service.identity.caller import Principal
 
 # Of the loop for each event that is sent to somebody who reads old ones. A WebSocket takes some 30
 # microseconds to send a message; so all of them together have about a third of the time.

@@ -11,14 +11,14 @@ from tgpu.app.refusal import CannotServe
 from tgpu.app.run_as import run_as_rules
 from tgpu.app.scheduling import recorded_values, scheduling_config
 from tgpu.app.secret_key import load_sealer
-from tgpu.core.adjust import AdjustRules
-from tgpu.core.external_use import ExternalUseRules
-from tgpu.core.heat import HeatLimits
-from tgpu.core.idle import IdleRules
-from tgpu.core.ids import DEFAULT_TENANT, NodeId, TenantId
-from tgpu.core.overuse import OveruseAction, OveruseRules
-from tgpu.core.tenant import Tenant
-from tgpu.core.units import CPU, GPU, GPU_STEP, SECOND
+from tgpu.core.accounting.borrowing_limits import AdjustRules
+from tgpu.core.hardware.external_use import ExternalUseRules
+from tgpu.core.hardware.idle import IdleRules
+from tgpu.core.hardware.overuse import OveruseAction, OveruseRules
+from tgpu.core.model.heat import HeatLimits
+from tgpu.core.model.ids import DEFAULT_TENANT, NodeId, TenantId
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.model.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
 from tgpu.devices.detect import Detected, node_size
 from tgpu.devices.watch import DeviceWatch
@@ -34,20 +34,20 @@ from tgpu.quota import (
     QuotaProvider,
     load_quota_provider,
 )
-from tgpu.service.adjust import AdjustSettings
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.bookings import BookingLimits
-from tgpu.service.clock import Clock, ManualClock, SteadyClock
-from tgpu.service.disk import Disk, NoDisk
-from tgpu.service.estimates import EstimateSettings
-from tgpu.service.fencing import FenceMode
-from tgpu.service.hardware import Hardware, HardwareRules
-from tgpu.service.job_watch import WatchRules
-from tgpu.service.jobs_file import JobsFileSettings
-from tgpu.service.observer import Observer
-from tgpu.service.predictions import Predictions
-from tgpu.service.run_as import RunAsRules
+from tgpu.service.commands.jobs_file import JobsFileSettings
+from tgpu.service.commands.reservations import BookingLimits
+from tgpu.service.execution.attempts import LaunchSettings
+from tgpu.service.execution.fencing import FenceMode
+from tgpu.service.forecast.estimates import EstimateSettings
+from tgpu.service.forecast.predictions import Predictions
+from tgpu.service.hardware.job_watch import WatchRules
+from tgpu.service.hardware.node_hardware import Hardware, HardwareRules
+from tgpu.service.identity.run_as import RunAsRules
+from tgpu.service.recording.clock import Clock, ManualClock, SteadyClock
+from tgpu.service.recording.observer import Observer
 from tgpu.service.service import Service, ServiceSettings
+from tgpu.service.upkeep.borrowing_limits import AdjustSettings
+from tgpu.service.upkeep.disk import Disk, NoDisk
 from tgpu.settings import Settings
 from tgpu.settings.process import process_environ
 from tgpu.store.api import Store, StoreUnavailable

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.engines.ballast import Room, give_up, room_at
-from tgpu.service.disk import free_of
-from tgpu.wire.system_words import system_words
+from tgpu.service.upkeep.disk import free_of
+from tgpu.text.system_words import system_words
 
 _LITTLE: Final = 256 * 1024  # less than this is too little to open a database with
 _PLACE: Final = "the file system at "

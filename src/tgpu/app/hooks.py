@@ -8,7 +8,7 @@ from tgpu.engines.api import Engine
 from tgpu.engines.hooks.engine import FolderEngine, HookedEngine, HookSettings
 from tgpu.service.service import Service
 from tgpu.settings import Settings
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 
 def with_hooks(engine: FolderEngine | None, settings: Settings) -> Engine | None:

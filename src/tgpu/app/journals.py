@@ -7,7 +7,7 @@ import msgspec
 
 from tgpu.database import Address, each_row, status
 from tgpu.journal.lines import Values, end_line, header_line, row_line
-from tgpu.service.settings_record import KIND
+from tgpu.service.upkeep.settings_record import KIND
 from tgpu.store.api import decision_id
 
 

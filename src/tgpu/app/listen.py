@@ -16,9 +16,9 @@ import structlog
 from tgpu import __version__
 from tgpu.app.disk_words import make_start_possible, why_unwritable
 from tgpu.app.refusal import CannotServe
-from tgpu.service.clock import WallClock
+from tgpu.service.recording.clock import WallClock
 from tgpu.settings import Settings
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler")
 

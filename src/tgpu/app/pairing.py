@@ -13,12 +13,12 @@ from tgpu.app.compose import local_engine
 from tgpu.app.listen import data_directory
 from tgpu.app.refusal import CannotServe
 from tgpu.core.errors import SchedulerError
-from tgpu.core.lifecycle import PLACED
-from tgpu.core.state import State
+from tgpu.core.model.lifecycle import PLACED
+from tgpu.core.state.cluster_state import State
 from tgpu.database import make_store
 from tgpu.engines.api import AttemptKey, Engine, EngineUnavailable, Observation
-from tgpu.service.pairing import Sides, join, read_sides
-from tgpu.service.strangers import Strangers
+from tgpu.service.execution.pairing import Sides, join, read_sides
+from tgpu.service.execution.strangers import Strangers
 from tgpu.settings import Settings
 from tgpu.store.api import LoadedState, Store
 

@@ -16,20 +16,20 @@ from tgpu.app.scheduling import (
     settings_of,
 )
 from tgpu.core.cycle import CycleObserver
-from tgpu.core.digest import digest
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import Plan
-from tgpu.core.policy import ChoicePolicy
-from tgpu.core.predict import Predictor
-from tgpu.core.rules import BackfillMode
+from tgpu.core.explain.ahead import Ahead, ahead_of
+from tgpu.core.explain.answer import why
+from tgpu.core.explain.watched import watch_cycle
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode
+from tgpu.core.model.units import GPU, SECOND
+from tgpu.core.policies.slots import ChoicePolicy
+from tgpu.core.prediction.runtimes import Predictor
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import Entry, State
-from tgpu.core.units import GPU, SECOND
-from tgpu.core.why.ahead import Ahead, ahead_of
-from tgpu.core.why.answer import why
-from tgpu.core.why.watched import watch_cycle
+from tgpu.core.state.cluster_state import Entry, State
+from tgpu.core.state.digest import digest
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.rebuild import Rebuilt, Tell
 from tgpu.journal.replay import (
@@ -46,7 +46,7 @@ from tgpu.journal.replay import (
 )
 from tgpu.predictors import load_predictor
 from tgpu.settings import Settings
-from tgpu.wire.gpu_names import gpu_name
+from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.replay_v1 import (
     ReplayAnswer,
     ReplayDifference,

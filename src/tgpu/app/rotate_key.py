@@ -6,8 +6,8 @@ from pathlib import Path
 from tgpu.app.refusal import CannotServe
 from tgpu.app.secret_key import key_file, new_key, read_keys, write_keys
 from tgpu.database import StoreTable, Value, address_of, rewrite
-from tgpu.service.sealing import CannotUnseal, Sealer
-from tgpu.service.sealing_key import KIND
+from tgpu.service.secrets.sealing import CannotUnseal, Sealer
+from tgpu.service.secrets.sealing_key import KIND
 from tgpu.settings import Settings
 from tgpu.store.codec import decode_environment, environment_text
 

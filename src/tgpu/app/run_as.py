@@ -7,7 +7,7 @@ import structlog
 
 from tgpu.app.refusal import CannotServe
 from tgpu.app.user_map import map_settings
-from tgpu.service.run_as import TENANT, RunAsRules, shared_user, unfit, users_of
+from tgpu.service.identity.run_as import TENANT, RunAsRules, shared_user, unfit, users_of
 from tgpu.settings import Settings
 
 _log = structlog.get_logger("gpu_scheduler")

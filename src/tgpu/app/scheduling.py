@@ -6,14 +6,14 @@ from typing import Final, Protocol
 from pydantic import ValidationError
 
 from tgpu.app.refusal import CannotServe
-from tgpu.core.events import Scalar
-from tgpu.core.job import Job, JobClass
+from tgpu.core.model.events import Scalar
+from tgpu.core.model.job import Job, JobClass
+from tgpu.core.model.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
+from tgpu.core.model.units import SECOND
 from tgpu.core.policies import OrderOptions, order_policies, rules_under
 from tgpu.core.policies.quickest import RunTimeSource
-from tgpu.core.policy import Policy
-from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
+from tgpu.core.policies.slots import Policy
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.units import SECOND
 from tgpu.policies import load_policy
 from tgpu.settings import Settings
 from tgpu.settings.setting_aliases import RENAMED

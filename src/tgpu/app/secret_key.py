@@ -12,9 +12,9 @@ from typing import Final
 
 from tgpu.app.disk_words import with_disk
 from tgpu.app.refusal import CannotServe
-from tgpu.service.sealing import KEY_BYTES, Sealer
+from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
 from tgpu.settings import Settings
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 FILE: Final = "secret.key"
 _MOST_BYTES: Final = 4096  # some eighty keys

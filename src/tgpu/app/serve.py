@@ -57,8 +57,8 @@ from tgpu.engines.local.processes import keep_memory_private
 from tgpu.log import set_up_logging
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.metrics import NoticeMetrics
+from tgpu.service.recording.writer import StateApart
 from tgpu.service.service import Service
-from tgpu.service.writer import StateApart
 from tgpu.settings import NO_EFFECT, OldName, Settings, WithoutEffect
 from tgpu.store.api import StoreAway, StoreUnavailable
 from tgpu.telemetry.counts import Counts
@@ -67,7 +67,7 @@ from tgpu.telemetry.exposition import Exposition, MetricsPort
 from tgpu.telemetry.job_log import JobLog
 from tgpu.telemetry.metrics import make_registry
 from tgpu.telemetry.requests import RequestLog
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler")
 

@@ -4,9 +4,9 @@ import os
 
 import structlog
 
-from tgpu.service.identity import Role
-from tgpu.service.local_users import MapSettings
-from tgpu.service.user_map import MapRule, UserMap
+from tgpu.service.identity.caller import Role
+from tgpu.service.identity.local_users import MapSettings
+from tgpu.service.identity.user_map import MapRule, UserMap
 from tgpu.settings import Settings
 from tgpu.settings.model import AuthSettings
 

@@ -12,17 +12,17 @@ from tgpu.app.scheduling import (
     scheduling_config,
     settings_of,
 )
-from tgpu.core.events import Scalar
+from tgpu.core.model.events import Scalar
+from tgpu.core.model.tenant import OverBudget
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.tenant import OverBudget
-from tgpu.durations import rounded_text
 from tgpu.journal.compare import ComparedFigures, as_it_was, as_it_went, figures
 from tgpu.journal.lines import Journal, Values
 from tgpu.journal.rebuild import RecordedForesight
 from tgpu.journal.recorded_past import RecordedPast, read_past
 from tgpu.journal.resimulate import NO_CHANGES, Changes, MakeScheduling, Tell, resimulate
 from tgpu.settings import Settings
-from tgpu.wire.plurals import plural
+from tgpu.text.durations import rounded_text
+from tgpu.text.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def config_schema() -> None:
 
 def job_schema() -> None:
     """Print the JSON schema of a job file (`tgpu submit job.yaml`), for editors."""
-    from tgpu.cli.job_schema import job_file_schema
     from tgpu.cli.output import show_json
+    from tgpu.cli.submit.job_schema import job_file_schema
 
     show_json(job_file_schema())

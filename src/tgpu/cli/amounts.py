@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from tgpu.wire.gpu_names import as_word, read_gpus
+from tgpu.text.gpu_names import as_word, read_gpus
 
 _MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)

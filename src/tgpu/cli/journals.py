@@ -12,7 +12,7 @@ import typer
 
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir
-from tgpu.durations import parse_duration
+from tgpu.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from tgpu.database import Address

@@ -10,58 +10,31 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tgpu.cli import (
-    about,
-    accuracy,
-    actions,
-    add,
-    agent,
-    attaching,
-    budget,
-    cluster,
-    config,
-    db,
-    doctor,
-    edit,
-    export,
-    gateway,
-    importing,
-    interactive,
-    jobs_file,
-    keys,
-    lease,
-    listing,
-    logs,
-    nodes,
-    notices,
-    option_words,
-    pausing,
-    pausing_jobs,
-    predict,
-    preemption,
-    queues,
-    receipt,
-    replay,
-    report,
-    reservations,
-    service,
-    share,
-    shell,
-    sim,
-    size,
-    status,
-    submit,
-    tenants,
-    testing,
-    unit,
-    whatif,
-)
+from tgpu.cli import about, option_words
+from tgpu.cli.cluster import gpus as cluster
+from tgpu.cli.cluster import nodes, notices, pausing, reservations, status
+from tgpu.cli.config import command as config
+from tgpu.cli.database import command as db
+from tgpu.cli.doctor import command as doctor
+from tgpu.cli.doctor import testing
 from tgpu.cli.exit_codes import JOB_CANCELLED, MEANINGS, ExitCode
 from tgpu.cli.failures import Failure, of_client_error, of_validation
-from tgpu.cli.instants import in_local_time
+from tgpu.cli.history import accuracy, export, replay, report
+from tgpu.cli.jobs import actions, edit, listing, logs, pausing_jobs, preemption, receipt
 from tgpu.cli.options import ApiUrl
+from tgpu.cli.serving import agent, gateway, unit
+from tgpu.cli.serving import command as service
+from tgpu.cli.sessions import attaching, lease, shell
+from tgpu.cli.sessions import run as interactive
+from tgpu.cli.simulation import command as sim
+from tgpu.cli.simulation import predict, whatif
+from tgpu.cli.submit import add, importing, jobs_file, size
+from tgpu.cli.submit import command as submit
+from tgpu.cli.tenants import budget, keys, queues, share
+from tgpu.cli.tenants import command as tenants
 from tgpu.cli.top import command as top
 from tgpu.client.errors import ClientError, StartFailed
+from tgpu.text.instants import in_local_time
 
 _EPILOG = "\n".join(
     [
@@ -318,7 +291,7 @@ def _usage(error: typer.TyperException) -> Failure:
 
 
 def _of_the_system(error: OSError) -> str:
-    from tgpu.wire.system_words import system_words
+    from tgpu.text.system_words import system_words
 
     problem = system_words(error)
     return f"{error.filename}: {problem}" if error.filename else problem

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tgpu.cli.environment import config_home, home_relative, variables
 from tgpu.cli.failures import Failure, bad_input
-from tgpu.wire.json_words import toml_place
-from tgpu.wire.system_words import system_words
+from tgpu.text.json_words import toml_place
+from tgpu.text.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.client.http import Client

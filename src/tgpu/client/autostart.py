@@ -19,7 +19,7 @@ from typing import Final
 from tgpu.client.errors import ClientError, NoService, StartFailed
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 from tgpu.wire.v1 import Health
 
 # A cold NVIDIA driver takes up to a minute for 16 GPUs; nobody should wait longer unasked.

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tgpu.client.target import Target
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _PROBE_SECONDS: Final = 1.0
 _CERTIFICATE: Final = (

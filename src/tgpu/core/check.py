@@ -6,17 +6,17 @@ to get wrong. Tests call it after every step; a service may, when it suspects it
 
 from collections import Counter
 
-from tgpu.core.attained import level_of
+from tgpu.core.accounting.attained import level_of
+from tgpu.core.accounting.meter import Owner, owners
+from tgpu.core.capacity.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.job import Job, JobClass, class_of
-from tgpu.core.ledger import Ledger, NodeUse, QueueUse, TenantUse, Trial
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.core.meter import Owner, owners
-from tgpu.core.node import Gpu, Part, Placement
-from tgpu.core.plan import Plan, Start
-from tgpu.core.state import Entry, State, latest_end
-from tgpu.core.units import GPU
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.job import Job, JobClass, class_of
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState
+from tgpu.core.model.node import Gpu, Part, Placement
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.model.units import GPU
+from tgpu.core.state.cluster_state import Entry, State, latest_end
 
 
 def check_invariants(state: State) -> None:

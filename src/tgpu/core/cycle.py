@@ -7,11 +7,11 @@ start, or that a reservation is over, the state says by itself.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import Trial
-from tgpu.core.plan import BackfillReservation, Plan
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
-from tgpu.core.rules import PLAIN, Rules
+from tgpu.core.capacity.ledger import Trial
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import PLAIN, Rules
+from tgpu.core.policies.slots import ChoicePolicy, OrderPolicy, Policy
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.choose import serve_by_choice
 from tgpu.core.stages.draft import CycleObserver, Draft
@@ -20,7 +20,7 @@ from tgpu.core.stages.expire import expire_leases
 from tgpu.core.stages.nominated import serve_nominated
 from tgpu.core.stages.preempt_for_reservations import preempt_for_reservations
 from tgpu.core.stages.serve import serve_in_order
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 __all__ = ["CycleObserver", "schedule"]
 

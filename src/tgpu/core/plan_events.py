@@ -12,16 +12,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tgpu.core import lifecycle
-from tgpu.core.cause import Fault
-from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import JobState, Move, Progress
-from tgpu.core.plan import Plan, Preemption
-from tgpu.core.preemption_cause import reason_of, whose, without_names
-from tgpu.core.rules import BackfillMode, Rules
-from tgpu.core.state import Entry, State
+from tgpu.core.model import lifecycle
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import BookingRemoved, BookingSet, Event, JobMoved
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState, Move, Progress
+from tgpu.core.model.plan import Plan, Preemption
+from tgpu.core.model.rules import BackfillMode, Rules
+from tgpu.core.preemption.cause import reason_of, whose, without_names
+from tgpu.core.state.cluster_state import Entry, State
 
 # When the work of a job that is preempted now was last saved.
 SavedAt = Callable[[Entry, int], int]

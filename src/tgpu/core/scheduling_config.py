@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tgpu.core.accounting.meter import DEFAULT_HALF_LIFE_MS
 from tgpu.core.cycle import CycleObserver, schedule
-from tgpu.core.job import JobClass
-from tgpu.core.meter import DEFAULT_HALF_LIFE_MS
-from tgpu.core.plan import BackfillReservation, Plan
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
-from tgpu.core.rules import PLAIN, PlacementRule, Rules
-from tgpu.core.state import State
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import PLAIN, PlacementRule, Rules
+from tgpu.core.policies.slots import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.state.cluster_state import State
 
 
 @dataclass(frozen=True, slots=True)

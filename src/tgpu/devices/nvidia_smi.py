@@ -14,7 +14,7 @@ from tgpu.devices.gpu_type import UNKNOWN_TYPE, short_type
 from tgpu.devices.host import this_machine
 from tgpu.devices.numa import numa_node_of
 from tgpu.devices.throttle import throttle_reasons
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _GPU_FIELDS = (
     "index",

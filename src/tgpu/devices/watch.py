@@ -1,6 +1,6 @@
 """Reads a provider without blocking the event loop, and outlives a driver that hangs or fails.
 
-A driver that fails several times in a row is left alone (`core/breaker.py`): what it said last is
+A driver that fails several times in a row is left alone (`breaker.py`): what it said last is
 what there is, marked as stale, until one of the tries now and then works again.
 """
 
@@ -11,8 +11,8 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from tgpu.core.breaker import CLOSED, BreakerRules
-from tgpu.core.units import SECOND
+from tgpu.breaker import CLOSED, BreakerRules
+from tgpu.core.model.units import SECOND
 from tgpu.devices.api import STALE, GPUProvider, InstantProvider, Snapshot
 
 _RULES = BreakerRules()

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from tgpu.core.cause import Evidence, Fault
-from tgpu.core.job import Request
-from tgpu.core.node import Node, Part, Placement
+from tgpu.core.model.cause import Evidence, Fault
+from tgpu.core.model.job import Request
+from tgpu.core.model.node import Node, Part, Placement
 from tgpu.engines.log_piece import Piece
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tgpu.core.cause import Evidence
+from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,

@@ -10,10 +10,10 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from tgpu.core.ids import NodeId
-from tgpu.core.job import Request
-from tgpu.core.node import Part, Share
-from tgpu.core.units import GPU
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.job import Request
+from tgpu.core.model.node import Part, Share
+from tgpu.core.model.units import GPU
 from tgpu.engines.api import (
     AttemptKey,
     Binding,

@@ -6,7 +6,7 @@ from tgpu.engines.api import AttemptKey, LogUnreadable
 from tgpu.engines.attempt_files import read_piece
 from tgpu.engines.file_reads import FileReads, ReadTimedOut
 from tgpu.engines.log_piece import Piece
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 
 class LogFiles:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tgpu.core.ids import NodeId
-from tgpu.core.node import Gpu, Part
-from tgpu.core.units import GPU, gpus_text
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.node import Gpu, Part
+from tgpu.core.model.units import GPU, gpus_text
 from tgpu.engines.api import Launch
-from tgpu.wire.script_command import ASSIGNED
+from tgpu.jobs_file.script_command import ASSIGNED
 
 LOOPBACK: Final = "127.0.0.1"
 _OF_GPUS: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TGPU_GPUS")

@@ -18,7 +18,7 @@ from tgpu.gateway.options import GatewayOptions
 from tgpu.gateway.upstream import UpstreamAway
 from tgpu.settings.model import is_loopback
 from tgpu.telemetry.requests import RequestLog
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.gateway")
 

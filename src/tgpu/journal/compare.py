@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import TERMINAL
-from tgpu.core.units import GPU
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import TERMINAL
+from tgpu.core.model.units import GPU
 from tgpu.journal.recorded_past import NOTHING, RecordedPast
 from tgpu.journal.resimulate import Resimulated
 from tgpu.simulate.measures import SHORTEST_MS, Distribution, jain, spread

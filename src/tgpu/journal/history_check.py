@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tgpu.core.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import MOVES, PENDING, PLACED, JobState, Move, Progress
-from tgpu.core.node import Part, Placement
-from tgpu.core.units import GPU
+from tgpu.core.model.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import MOVES, PENDING, PLACED, JobState, Move, Progress
+from tgpu.core.model.node import Part, Placement
+from tgpu.core.model.units import GPU
 from tgpu.engines.api import RecordedStart
 
 _Gpu = tuple[str, int]  # node, index

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tgpu.core.clock_step import aged
-from tgpu.core.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.model.events import ClockStepped, Event, JobChanged, JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.state.clock_step import aged
 from tgpu.journal.lines import JournalLine
 from tgpu.store import event_codec
 

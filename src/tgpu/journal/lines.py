@@ -15,14 +15,14 @@ from typing import IO, Any, Final, NamedTuple, cast
 import msgspec
 
 from tgpu import __version__
-from tgpu.core.events import Event, Scalar
-from tgpu.core.node import Node
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.events import Event, Scalar
+from tgpu.core.model.node import Node
+from tgpu.core.model.tenant import Tenant
 from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.store import event_codec
 from tgpu.store.api import Decider, DecisionId, decision_id
-from tgpu.wire.json_words import decoding_words, json_words
-from tgpu.wire.masking import (
+from tgpu.text.json_words import decoding_words, json_words
+from tgpu.text.masking import (
     MASK,
     is_secret_option,
     mask_argv,

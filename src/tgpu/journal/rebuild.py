@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.budget import Spend
+from tgpu.core.accounting.budget import Spend
+from tgpu.core.accounting.meter import Meter, Meters
 from tgpu.core.errors import SchedulerError
-from tgpu.core.events import (
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import (
     BookingSet,
     ClockStepped,
     Event,
@@ -21,17 +22,16 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.ids import TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import TERMINAL, JobState, Progress
-from tgpu.core.meter import Meter, Meters
-from tgpu.core.nearby_submissions import BegunJobs, NearbyRunTimes, NearbySubmissions
-from tgpu.core.node import Node
-from tgpu.core.predict import Facts, Forecast, History, Predictor, facts_of, runtime_ms
-from tgpu.core.request_profile import RequestProfile
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Progress
+from tgpu.core.model.node import Node
+from tgpu.core.model.request_profile import RequestProfile
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
+from tgpu.core.prediction.nearby_submissions import BegunJobs, NearbyRunTimes, NearbySubmissions
+from tgpu.core.prediction.runtimes import Facts, Forecast, History, Predictor, facts_of, runtime_ms
+from tgpu.core.state.cluster_state import Entry, State
 from tgpu.journal.lines import JOB, SNAPSHOT, Journal, JournalLine, Values
 from tgpu.store import event_codec
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     BookingRemoved,
     BookingSet,
     Event,
@@ -23,10 +23,10 @@ from tgpu.core.events import (
     SettingsSet,
     TenantSet,
 )
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import TERMINAL, Move
-from tgpu.core.node import Node
-from tgpu.core.predict import History, Predictor
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.lifecycle import TERMINAL, Move
+from tgpu.core.model.node import Node
+from tgpu.core.prediction.runtimes import History, Predictor
 from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import Journal, Values, header_line
 from tgpu.journal.rebuild import Rebuilt, Tell, rebuild, snapshot_lines

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tgpu.core.events import BookingRemoved, ClockStepped, Event, JobMoved
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.node import Placement
-from tgpu.core.plan import BackfillReservation, Plan
-from tgpu.core.predict import Predictor
-from tgpu.core.state import State
-from tgpu.core.units import GPU
+from tgpu.core.model.events import BookingRemoved, ClockStepped, Event, JobMoved
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.node import Placement
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.units import GPU
+from tgpu.core.prediction.runtimes import Predictor
+from tgpu.core.state.cluster_state import State
 from tgpu.journal.lines import Journal, JournalLine
 from tgpu.journal.rebuild import TELL_EVERY, Rebuilt, Tell
 from tgpu.journal.unnumbered import RowGroup

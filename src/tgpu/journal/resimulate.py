@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from tgpu.core import lifecycle
-from tgpu.core.clock_step import moved_by
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import (
     BookingRemoved,
     ClockStepped,
     Event,
@@ -24,15 +23,16 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move
-from tgpu.core.node import Node
-from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Move
+from tgpu.core.model.node import Node
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.tenant import Tenant
 from tgpu.core.plan_events import VIRTUAL, job_ended, may_find_more, plan_events
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import Entry
-from tgpu.core.tenant import Tenant
+from tgpu.core.state.clock_step import moved_by
+from tgpu.core.state.cluster_state import Entry
 from tgpu.journal.lines import Values
 from tgpu.journal.rebuild import RecordedForesight
 from tgpu.journal.recorded_past import FOR_EVER, RecordedPast

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from tgpu.core.events import JobsSubmitted
-from tgpu.core.heat import Heat
-from tgpu.core.node import Node
-from tgpu.core.units import CPU, GPU, SECOND
+from tgpu.core.model.events import JobsSubmitted
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.node import Node
+from tgpu.core.model.units import CPU, GPU, SECOND
 from tgpu.journal.job_histories import JobHistories, JobHistory
 from tgpu.journal.lines import JOB, Journal, JournalLine
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job

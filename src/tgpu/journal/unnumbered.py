@@ -7,11 +7,11 @@ more, and what stands here only ever reads.
 
 from typing import Final
 
-from tgpu.core.advance_reservations import OVER
-from tgpu.core.events import BookingRemoved, BookingSet, Event, JobMoved, UsageAdded
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
-from tgpu.core.state import State
+from tgpu.core.model.events import BookingRemoved, BookingSet, Event, JobMoved, UsageAdded
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move
+from tgpu.core.reservations.advance_reservations import OVER
+from tgpu.core.state.cluster_state import State
 
 _TIME_UP: Final = "its time was up"
 _UNUSED: Final = "nothing ran in it within"

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from tgpu.core.errors import Unavailable
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.units import SECOND
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.units import SECOND
 from tgpu.notices.notice import Letter, Notice, NoticeKind, NoticeTarget, NotSent
 from tgpu.notices.words import (
     Problems,
@@ -26,11 +26,11 @@ from tgpu.notices.words import (
     job_notice,
     problems_in,
 )
-from tgpu.service.budget_enforcement import BudgetNotice
-from tgpu.service.feed import EventsGone, SlowReader, Subscription
-from tgpu.service.feed_event import FeedEvent
+from tgpu.service.accounting.budget_enforcement import BudgetNotice
+from tgpu.service.feed.feed import EventsGone, SlowReader, Subscription
+from tgpu.service.feed.feed_event import FeedEvent
+from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
-from tgpu.service.writer import Decision
 from tgpu.store.api import JobQuery, StoredJob
 
 MARK: Final = "notice_mark"  # documents: how far a target is

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tgpu.notices.notice import Letter, NoticeKind, NotSent
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _PROGRAM: Final = "notify-send"
 _MOST: Final = 10

@@ -11,8 +11,8 @@ import structlog
 from tgpu.core.errors import NotFound
 from tgpu.notices.delivery import MARK, Delivery, decode_mark
 from tgpu.notices.words import trial_notice
+from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
-from tgpu.service.writer import Decision
 from tgpu.store.api import StoreUnavailable
 
 _log = structlog.get_logger("gpu_scheduler.notices")

@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Final, Literal
 
-from tgpu.core.units import SECOND
+from tgpu.core.model.units import SECOND
 from tgpu.notices.notice import Letter, Notice, NoticeKind, NotSent
 
 _MOST: Final = 50

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from tgpu.core.units import SECOND
+from tgpu.core.model.units import SECOND
 from tgpu.notices.delivery import Delivery, Rule
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.notice import NoticeTarget

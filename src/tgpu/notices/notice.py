@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from tgpu.core.ids import JobId, NodeId, TenantId
+from tgpu.core.model.ids import JobId, NodeId, TenantId
 
 
 class NoticeKind(StrEnum):

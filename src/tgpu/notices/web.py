@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tgpu import __version__
-from tgpu.core.units import SECOND
+from tgpu.core.model.units import SECOND
 from tgpu.notices.notice import Letter, Notice, NoticeKind, NotSent
 
 SIGNATURE: Final = "X-Tgpu-Signature-256"

@@ -4,17 +4,17 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import TERMINAL
-from tgpu.core.sla import missed_deadline
-from tgpu.core.units import SECOND
-from tgpu.durations import duration_text
+from tgpu.core.accounting.sla import missed_deadline
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import TERMINAL
+from tgpu.core.model.units import SECOND
 from tgpu.notices.notice import Notice, NoticeKind
-from tgpu.service.budget_enforcement import BudgetNotice
-from tgpu.service.feed_event import FeedEvent
+from tgpu.service.accounting.budget_enforcement import BudgetNotice
+from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.store.api import StoredJob
-from tgpu.wire.gpu_names import gpu_name
-from tgpu.wire.masking import mask_text
+from tgpu.text.durations import duration_text
+from tgpu.text.gpu_names import gpu_name
+from tgpu.text.masking import mask_text
 
 # The first is what it is above all; it goes to every target that wants one of them.
 _KINDS: Final[Mapping[str, tuple[NoticeKind, ...]]] = {

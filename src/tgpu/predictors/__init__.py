@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from tgpu.core.predict import (
+from tgpu.core.prediction.runtimes import (
     Confidence,
     Facts,
     History,

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any, Final
 from zlib import crc32
 
-from tgpu.core.predict import Confidence, Facts, History, Level, Prediction
+from tgpu.core.prediction.runtimes import Confidence, Facts, History, Level, Prediction
 
 MOST_LESSONS: Final = 20_000  # the newest, trained on in some ten seconds of one core
 LEAST_LESSONS: Final = 500

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tgpu.core.cause import Fault
-from tgpu.core.clock_step import aged
-from tgpu.core.events import (
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import (
     ClockStepped,
     Event,
     JobChanged,
@@ -18,10 +17,11 @@ from tgpu.core.events import (
     NodeSet,
     SettingsSet,
 )
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
-from tgpu.core.node import Node
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Move, Progress
+from tgpu.core.model.node import Node
+from tgpu.core.state.clock_step import aged
 from tgpu.journal.job_histories import names_of
 from tgpu.journal.lines import JOB, SNAPSHOT, Journal, JournalLine, Values
 from tgpu.journal.rebuild import TELL_EVERY, Tell, snapshot_job

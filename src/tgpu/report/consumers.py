@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.units import GPU_HOUR
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.units import GPU_HOUR
 from tgpu.report.collect import AttemptRun, Collected
 from tgpu.report.prices import Prices
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import JobState
-from tgpu.core.units import GPU, GPU_HOUR
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.units import GPU, GPU_HOUR
 from tgpu.report.collect import AttemptRun, Collected, GpuName, totals
 from tgpu.report.consumers import JobFigures, UserFigures, by_user, top_jobs
 from tgpu.report.prices import Prices

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 from tgpu.drawing import axes, plots
 from tgpu.drawing.page import cards, html_page, keys, table
 from tgpu.drawing.palette import OTHERS
-from tgpu.durations import rounded_text
 from tgpu.report.collect import AttemptRun, Collected
 from tgpu.report.consumers import largest_ids
 from tgpu.report.figures import Figures, edges_of, use_by, use_by_gpu
 from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
 from tgpu.report.tables import amount, jobs_table, money, users_table
 from tgpu.simulate.measures import distribution
-from tgpu.wire.plurals import plural
+from tgpu.text.durations import rounded_text
+from tgpu.text.plurals import plural
 
 _MOST_TENANTS: Final = 40
 _HOVERED: Final = 8  # jobs that a title names

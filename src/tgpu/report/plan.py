@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 
-from tgpu.core.lifecycle import JobState
-from tgpu.core.units import GPU
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.units import GPU
 from tgpu.drawing.palette import OTHERS, SERIES, colours_of
 from tgpu.drawing.plots import Bar, PlotRow, Track
-from tgpu.durations import rounded_text
 from tgpu.report.collect import AttemptRun, Collected, GpuName
 from tgpu.report.figures import Figures
+from tgpu.text.durations import rounded_text
 
 MOST_ROWS: Final = 64
 MOST_BARS: Final = 4_000

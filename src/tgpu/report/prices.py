@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tgpu.core.units import GPU_HOUR
+from tgpu.core.model.units import GPU_HOUR
 from tgpu.report.collect import AttemptRun, Collected
 
 _LARGEST = 1_000_000

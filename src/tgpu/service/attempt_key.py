@@ -1,7 +1,7 @@
 """What the engine calls an attempt of a job."""
 
-from tgpu.core.job import Job
-from tgpu.core.state import Entry
+from tgpu.core.model.job import Job
+from tgpu.core.state.cluster_state import Entry
 from tgpu.engines.api import AttemptKey
 
 

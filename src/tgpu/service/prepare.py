@@ -7,12 +7,12 @@ job starts, as its user.
 from dataclasses import replace
 
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.units import memory_text
+from tgpu.core.model.units import memory_text
 from tgpu.engines.api import Binding, Engine
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.python_environment import checked
-from tgpu.service.sizes import Sizes
-from tgpu.service.submission import Submission
+from tgpu.service.commands.python_environment import checked
+from tgpu.service.commands.submission import Submission
+from tgpu.service.execution.attempts import LaunchSettings
+from tgpu.service.forecast.sizes import Sizes
 
 _MIB = 1024**2
 

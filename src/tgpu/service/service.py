@@ -15,7 +15,7 @@ import structlog
 
 from tgpu.core.cycle import CycleObserver
 from tgpu.core.errors import Conflict, Unavailable
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     Event,
     JobMoved,
     JobsSubmitted,
@@ -24,31 +24,24 @@ from tgpu.core.events import (
     TenantSet,
     TimePassed,
 )
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import DependencyKind, Job, JobClass, name_of
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.core.node import GpuChoice, GpuName
-from tgpu.core.plan import BackfillReservation, Plan
-from tgpu.core.policy import ChoicePolicy, Policy
-from tgpu.core.predict import History, Prediction
-from tgpu.core.reasons import Reason
-from tgpu.core.rules import PlacementRule
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import DependencyKind, Job, JobClass, name_of
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState
+from tgpu.core.model.node import GpuChoice, GpuName
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.reasons import Reason
+from tgpu.core.model.rules import PlacementRule
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.model.units import GPU_STEP
+from tgpu.core.policies.slots import ChoicePolicy, Policy
+from tgpu.core.prediction.runtimes import History, Prediction
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
-from tgpu.core.state import State, unmet_cause
-from tgpu.core.tenant import Tenant
-from tgpu.core.units import GPU_STEP
+from tgpu.core.state.cluster_state import State, unmet_cause
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import Engine, EngineUnavailable, Observation, Place
 from tgpu.engines.file_reads import FileReads, ReadTimedOut
 from tgpu.quota import LocalQuotaProvider, QuotaInfo, QuotaProvider
-from tgpu.service import pairing
-from tgpu.service.accounting import METER, read_meters
-from tgpu.service.adjust import Adjuster, AdjustSettings
-from tgpu.service.agent_nodes import AgentNodes
-from tgpu.service.agents import Agents
-from tgpu.service.attempts import Attempts, LaunchSettings
-from tgpu.service.bookings import DEFAULT_LIMITS, BookingCommands, BookingLimits
-from tgpu.service.budget_enforcement import (
+from tgpu.service.accounting.budget_enforcement import (
     NOTICE,
     SPEND,
     USER_DAY,
@@ -59,47 +52,54 @@ from tgpu.service.budget_enforcement import (
     read_user_days,
     stops,
 )
-from tgpu.service.by_whom import CANCELLED
-from tgpu.service.clock import Clock, ManualClock, boot_id
-from tgpu.service.clock_watch import ClockWatch
-from tgpu.service.disk import LOOK_SECONDS, Disk, NoDisk
-from tgpu.service.editing import Editing
-from tgpu.service.estimates import DEFAULTS as ESTIMATES
-from tgpu.service.estimates import Estimates, EstimateSettings
-from tgpu.service.feed import Feed
-from tgpu.service.fencing import FenceMode, GpuFences
-from tgpu.service.gpu_choice import chosen_gpu
-from tgpu.service.gpu_monitor import GpuMonitor
-from tgpu.service.gpu_use import GpuUse
-from tgpu.service.hardware import Hardware
-from tgpu.service.job_numbers import last_number
-from tgpu.service.job_watch import WatchRules
-from tgpu.service.jobs import JobCommands, not_found
-from tgpu.service.jobs_file import JobsFileSettings, JobsFileWatch
-from tgpu.service.log_sizes import LogSizes
-from tgpu.service.machines import Machine, hardware_of
-from tgpu.service.mix import KIND as MIX
-from tgpu.service.mix import MixLearner, read_mix
-from tgpu.service.newest_readings import NewestReadings
-from tgpu.service.observer import Observer, Observers
-from tgpu.service.ownership import Sight
-from tgpu.service.plan_commit import PlanCommit, prepare_commit
-from tgpu.service.predictions import Predictions
+from tgpu.service.accounting.metering import METER, read_meters
+from tgpu.service.accounting.quota_gate import QuotaGate, quota_info
+from tgpu.service.accounting.receipts import Receipt, Receipts
+from tgpu.service.commands.editing import Editing
+from tgpu.service.commands.gpu_choice import chosen_gpu
+from tgpu.service.commands.job_numbers import last_number
+from tgpu.service.commands.jobs import JobCommands, not_found
+from tgpu.service.commands.jobs_file import JobsFileSettings, JobsFileWatch
+from tgpu.service.commands.rerun_selection import RerunSelections
+from tgpu.service.commands.reservations import DEFAULT_LIMITS, BookingCommands, BookingLimits
+from tgpu.service.commands.selection import Selection
+from tgpu.service.commands.selection_commands import Changed, SelectionChange, SelectionCommands
+from tgpu.service.commands.tenants import TenantCommands
+from tgpu.service.execution import pairing
+from tgpu.service.execution.attempts import Attempts, LaunchSettings
+from tgpu.service.execution.fencing import FenceMode, GpuFences
+from tgpu.service.execution.log_sizes import LogSizes
+from tgpu.service.execution.plan_commit import PlanCommit, prepare_commit
+from tgpu.service.execution.urgent_stops import Cancelled, UrgentStops
+from tgpu.service.feed.feed import Feed
+from tgpu.service.forecast.estimates import DEFAULTS as ESTIMATES
+from tgpu.service.forecast.estimates import Estimates, EstimateSettings
+from tgpu.service.forecast.predictions import Predictions
+from tgpu.service.forecast.sizes import Sizes
+from tgpu.service.hardware.agent_nodes import AgentNodes
+from tgpu.service.hardware.agents import Agents
+from tgpu.service.hardware.gpu_monitor import GpuMonitor
+from tgpu.service.hardware.gpu_use import GpuUse
+from tgpu.service.hardware.job_watch import WatchRules
+from tgpu.service.hardware.machines import Machine, hardware_of
+from tgpu.service.hardware.newest_readings import NewestReadings
+from tgpu.service.hardware.node_hardware import Hardware
+from tgpu.service.identity.ownership import Sight
+from tgpu.service.identity.run_as import JobUsers
 from tgpu.service.prepare import Preparation
-from tgpu.service.quota_gate import QuotaGate, quota_info
-from tgpu.service.receipts import Receipt, Receipts
-from tgpu.service.rerun_selection import RerunSelections
-from tgpu.service.run_as import JobUsers
-from tgpu.service.sealing import KEY_BYTES, Sealer
-from tgpu.service.sealing_key import key_is_recorded
-from tgpu.service.selection import Selection
-from tgpu.service.selection_commands import Changed, SelectionChange, SelectionCommands
-from tgpu.service.settings_record import RecordedValues, record_settings
-from tgpu.service.sizes import Sizes
-from tgpu.service.tenants import TenantCommands
-from tgpu.service.urgent_stops import Cancelled, UrgentStops
+from tgpu.service.recording.by_whom import CANCELLED
+from tgpu.service.recording.clock import Clock, ManualClock, boot_id
+from tgpu.service.recording.observer import Observer, Observers
+from tgpu.service.recording.writer import Decision, StateApart, Writer
+from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
+from tgpu.service.secrets.sealing_key import key_is_recorded
+from tgpu.service.upkeep.borrowing_limits import Adjuster, AdjustSettings
+from tgpu.service.upkeep.clock_watch import ClockWatch
+from tgpu.service.upkeep.disk import LOOK_SECONDS, Disk, NoDisk
+from tgpu.service.upkeep.request_profiles import KIND as MIX
+from tgpu.service.upkeep.request_profiles import MixLearner, read_mix
+from tgpu.service.upkeep.settings_record import RecordedValues, record_settings
 from tgpu.service.why import Reasons
-from tgpu.service.writer import Decision, StateApart, Writer
 from tgpu.store.api import Decider, JobQuery, LoadedState, Store, StoredJob, StoreUnavailable
 
 _SETTINGS_TENANT = "settings_tenant"  # documents: a tenant as the settings last had it

@@ -7,20 +7,20 @@ from time import monotonic, thread_time
 from typing import Final, Protocol
 
 from tgpu.core.cycle import CycleObserver
-from tgpu.core.explain import own_reason
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.lifecycle import JobState
-from tgpu.core.plan import Plan
-from tgpu.core.policy import ChoicePolicy, OrderPolicy, Policy
-from tgpu.core.preemption_cause import named_in, whose, without_names
-from tgpu.core.reasons import Reason, ReasonCode, reason
-from tgpu.core.state import Entry, State
-from tgpu.core.why.ahead import Ahead, ahead_of
-from tgpu.core.why.answer import CycleOutcome, Decide, Why, watch_classes, why
-from tgpu.core.why.blockers import Blocker
-from tgpu.core.why.changes import RequestChange, tries
-from tgpu.service.ownership import Sight, users_sight
+from tgpu.core.explain.ahead import Ahead, ahead_of
+from tgpu.core.explain.answer import CycleOutcome, Decide, Why, watch_classes, why
+from tgpu.core.explain.blockers import Blocker
+from tgpu.core.explain.changes import RequestChange, tries
+from tgpu.core.explain.reason import own_reason
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.reasons import Reason, ReasonCode, reason
+from tgpu.core.policies.slots import ChoicePolicy, OrderPolicy, Policy
+from tgpu.core.preemption.cause import named_in, whose, without_names
+from tgpu.core.state.cluster_state import Entry, State
+from tgpu.service.identity.ownership import Sight, users_sight
 
 # A cycle that takes longer than this is not made for every list that is read between two commits:
 # what it came to is told for ten times as long, so that at most a tenth of the time goes into it.

@@ -10,8 +10,8 @@ from typing import Any, Final
 import yaml
 
 from tgpu.settings.errors import SettingsError
-from tgpu.wire.json_words import json_words, toml_place, yaml_words
-from tgpu.wire.system_words import system_words
+from tgpu.text.json_words import json_words, toml_place, yaml_words
+from tgpu.text.system_words import system_words
 
 COMMENT_KEY: Final = "//"  # JSON has no comments: a key that begins like this is one
 

@@ -27,8 +27,8 @@ from tgpu.settings.setting_aliases import (
     names_in,
     setting_aliases,
 )
+from tgpu.text.json_words import json_words
 from tgpu.wire.complaints import remedy_of
-from tgpu.wire.json_words import json_words
 
 # How the command line spells keys, so that a mistake is reported in the user's own words.
 _FLAGS: Final[Mapping[str, str]] = {

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tenant, Tier, UserLimits, Window
-from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Budget, MembersSee, OverBudget, Tenant, Tier, UserLimits, Window
+from tgpu.core.model.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.settings.fields import NOT_BOOL, ON_OR_OFF, FilePath, SecretText, Section
 from tgpu.settings.notices import NoticeSettings
 from tgpu.settings.process import default_data_dir

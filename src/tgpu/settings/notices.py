@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from tgpu.settings.fields import NOT_BOOL, FilePath, SecretText, Section
+from tgpu.text.system_words import system_words
 from tgpu.wire.mail import ADDRESS
-from tgpu.wire.system_words import system_words
 
 _ADDRESS: Final = re.compile(ADDRESS)
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")

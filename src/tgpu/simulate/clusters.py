@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import yaml
 
-from tgpu.core.ids import NodeId
-from tgpu.core.node import Gpu, Node
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.node import Gpu, Node
 from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import Refused, whole
 from tgpu.simulate.traces import open_text
 from tgpu.simulate.world import ONE_POOL, Cluster
-from tgpu.wire.json_words import json_words, yaml_words
+from tgpu.text.json_words import json_words, yaml_words
 
 ANY_TYPE: Final = "GPU"  # where nobody says which
 _CPU_MILLIS: Final = 256_000  # what a simulated node has unless somebody says

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tgpu.core.calibration import PastJob
-from tgpu.core.ids import DEFAULT_TENANT
-from tgpu.core.job import Job
-from tgpu.core.nearby_submissions import NearbyRunTimes, NearbySubmissions
+from tgpu.core.model.ids import DEFAULT_TENANT
+from tgpu.core.model.job import Job
 from tgpu.core.policies import OrderOptions, order_policy
 from tgpu.core.policies.quickest import RunTimeSource
-from tgpu.core.predict import Forecast, Predictor
+from tgpu.core.prediction.calibration import PastJob
+from tgpu.core.prediction.nearby_submissions import NearbyRunTimes, NearbySubmissions
+from tgpu.core.prediction.runtimes import Forecast, Predictor
 from tgpu.core.scheduling_config import SchedulingConfig
 
 # The configuration that goes by what a learner knows.

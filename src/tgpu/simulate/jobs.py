@@ -3,8 +3,8 @@
 from enum import StrEnum
 from math import gcd
 
-from tgpu.core.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, TenantId
-from tgpu.core.job import (
+from tgpu.core.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, TenantId
+from tgpu.core.model.job import (
     ANYWHERE,
     DEFAULT_PRIORITY,
     Job,
@@ -13,12 +13,12 @@ from tgpu.core.job import (
     Where,
     class_of,
 )
-from tgpu.core.stages.place import could_ever_hold
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.place import could_ever_hold
 from tgpu.simulate.problems import InputProblem
 from tgpu.simulate.rows import TraceRow, TraceRows
 from tgpu.simulate.world import ONE_POOL, Arrival, Cluster
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 
 class SimulatedLimits(StrEnum):

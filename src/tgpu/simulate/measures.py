@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
 from tgpu.simulate.result import JobOutcome, Result
 
 LARGE_GPUS: Final = 8  # more than one usual machine

@@ -13,15 +13,15 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from tgpu.core.events import MixSet, NodeSet, TenantSet
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import ANYWHERE, DEFAULT_PRIORITY, Job, Request, Where, class_of
-from tgpu.core.node import Node
-from tgpu.core.request_profile import RequestProfile, learn, shape_of
-from tgpu.core.stages.place import place
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
-from tgpu.core.units import GPU
+from tgpu.core.model.events import MixSet, NodeSet, TenantSet
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import ANYWHERE, DEFAULT_PRIORITY, Job, Request, Where, class_of
+from tgpu.core.model.node import Node
+from tgpu.core.model.request_profile import RequestProfile, learn, shape_of
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.model.units import GPU
+from tgpu.core.placement.place import place
+from tgpu.core.state.cluster_state import State
 from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import MOST_GPUS, Refused, whole
 from tgpu.simulate.traces import open_text

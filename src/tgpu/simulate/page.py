@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from tgpu.drawing import axes, plots
 from tgpu.drawing.page import html_page, table
-from tgpu.durations import rounded_text
 from tgpu.simulate.result import Result
-from tgpu.wire.plurals import plural
+from tgpu.text.durations import rounded_text
+from tgpu.text.plurals import plural
 
 MOST_STRIPES: Final = 3_000
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tgpu.core.calibration import PastJob
-from tgpu.core.predict import Facts, template
+from tgpu.core.prediction.calibration import PastJob
+from tgpu.core.prediction.runtimes import Facts, template
 from tgpu.simulate.problems import BadInput, InputProblem
 from tgpu.simulate.rows import MOST_SECONDS, Refused, gpu_millis, number, seconds_as_ms
 from tgpu.simulate.traces import COLUMNS, open_text

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tgpu import __version__
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
 from tgpu.simulate.measures import distribution, shares, summary
 from tgpu.simulate.result import Result
 from tgpu.simulate.world import Cluster

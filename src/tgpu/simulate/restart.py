@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,15 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
-from tgpu.core.fragmentation import MIX, unusable
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import TERMINAL, JobState, Move
-from tgpu.core.node import Node
-from tgpu.core.plan import BackfillReservation, Plan
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet, TimePassed
+from tgpu.core.model.fragmentation import MIX, unusable
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Move
+from tgpu.core.model.node import Node
+from tgpu.core.model.plan import BackfillReservation, Plan
+from tgpu.core.model.rules import BackfillMode
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.model.units import GPU
 from tgpu.core.plan_events import (
     Execution,
     frees_something,
@@ -30,12 +33,9 @@ from tgpu.core.plan_events import (
     plan_events,
 )
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import BackfillMode
+from tgpu.core.reservations.reserved_capacity import FAR
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.stages.reserved_capacity import FAR
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import Tenant
-from tgpu.core.units import GPU
+from tgpu.core.state.cluster_state import Entry, State
 from tgpu.simulate.foresight import Learner, SimulatedForesight
 from tgpu.simulate.restart import LOSES_ALL, Restart
 from tgpu.simulate.result import JobOutcome, Result, Sample, Span

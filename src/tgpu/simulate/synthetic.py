@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
 from tgpu.simulate.rows import TraceRow, TraceRows
 from tgpu.simulate.world import Cluster
 

@@ -4,14 +4,14 @@ out anew, by count alone; who is left over is preempted, and who comes in betwee
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
-from tgpu.core.ledger import Trial
-from tgpu.core.plan import Plan, Preemption, PreemptionCause
-from tgpu.core.policy import Rank
-from tgpu.core.rules import Rules
+from tgpu.core.capacity.ledger import Trial
+from tgpu.core.model.plan import Plan, Preemption, PreemptionCause
+from tgpu.core.model.rules import Rules
+from tgpu.core.policies.slots import Rank
+from tgpu.core.preemption.preempt import lost_by, may_be_preempted
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.expire import expire_leases
-from tgpu.core.stages.preempt import lost_by, may_be_preempted
-from tgpu.core.state import Entry, State
+from tgpu.core.state.cluster_state import Entry, State
 
 
 class TimeSliced(ABC):

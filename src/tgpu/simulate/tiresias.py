@@ -6,10 +6,10 @@ Two queues by GPU time had so far, first come, first served in each.
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tgpu.core.attained import gpu_seconds
-from tgpu.core.lifecycle import ran_ms
-from tgpu.core.policy import Rank
-from tgpu.core.state import Entry
+from tgpu.core.accounting.attained import gpu_seconds
+from tgpu.core.model.lifecycle import ran_ms
+from tgpu.core.policies.slots import Rank
+from tgpu.core.state.cluster_state import Entry
 from tgpu.simulate.time_slicing import TimeSliced
 
 # GPU seconds from which a job is in the second queue: the authors' number.

@@ -21,7 +21,7 @@ from tgpu.simulate.rows import (
     seconds_as_ms,
     whole,
 )
-from tgpu.wire.json_words import json_words
+from tgpu.text.json_words import json_words
 
 Fields = Mapping[str, str]
 

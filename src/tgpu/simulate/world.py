@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tgpu.core.job import Job
-from tgpu.core.node import Node
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.job import Job
+from tgpu.core.model.node import Node
+from tgpu.core.model.tenant import Tenant
 
 ONE_POOL: Final = ""  # the name of the partition of clusters that have none
 

@@ -10,13 +10,13 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from tgpu.core.errors import InvariantBroken, Unavailable
-from tgpu.core.events import Event
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Detail, Job
-from tgpu.core.lifecycle import JobState, Progress
-from tgpu.core.node import Node
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.events import Event
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Detail, Job
+from tgpu.core.model.lifecycle import JobState, Progress
+from tgpu.core.model.node import Node
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
 
 
 class StoreUnavailable(Unavailable):

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tgpu.core.ids import DEFAULT_QUEUE, JobId, TenantId
-from tgpu.core.job import (
+from tgpu.core.model.ids import DEFAULT_QUEUE, JobId, TenantId
+from tgpu.core.model.job import (
     ANYWHERE,
     NO_DETAIL,
     NO_OPTIONS,
@@ -25,10 +25,10 @@ from tgpu.core.job import (
     Request,
     Where,
 )
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
-from tgpu.core.node import Gpu, Node
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.lifecycle import PENDING, PENDING_HELD, Progress
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
 
 T = TypeVar("T")
 K = TypeVar("K")

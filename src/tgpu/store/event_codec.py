@@ -11,7 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     BookingRemoved,
     BookingSet,
     ClockStepped,
@@ -28,8 +28,8 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.ids import JobId
-from tgpu.core.job import NO_DETAIL, Detail, Job
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import NO_DETAIL, Detail, Job
 from tgpu.store import codec
 from tgpu.store.codec import json_text
 

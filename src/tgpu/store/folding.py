@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.store.api import FoldedJob, StoredJob
 
 # The element that stands for an array is one of the first of these states that any of them is in:

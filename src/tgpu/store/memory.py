@@ -6,9 +6,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
-from tgpu.core.clock_step import aged
 from tgpu.core.errors import Duplicate, InvariantBroken
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     BookingRemoved,
     BookingSet,
     ClockStepped,
@@ -25,12 +24,13 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import NO_DETAIL
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progress
-from tgpu.core.node import Node
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import NO_USAGE, GpuTimeUsage, total
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import NO_DETAIL
+from tgpu.core.model.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState, Progress
+from tgpu.core.model.node import Node
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import NO_USAGE, GpuTimeUsage, total
+from tgpu.core.state.clock_step import aged
 from tgpu.store import event_codec
 from tgpu.store.api import (
     AuditRow,

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 import psycopg
 
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import TERMINAL, JobState
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.lifecycle import TERMINAL, JobState
 from tgpu.store import codec, postgres_folded, postgres_read
 from tgpu.store.api import (
     AuditRow,

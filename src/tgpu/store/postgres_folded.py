@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import cast
 
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.store import codec
 from tgpu.store.api import FoldedJob, JobQuery
 from tgpu.store.folding import TALLY, WALK, Folding, StateTally

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors
 
 from tgpu.core.errors import Duplicate, InvariantBroken
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.store.postgres_connect import Connection
 from tgpu.store.postgres_text import from_text, to_text, to_values
 from tgpu.store.rows import (

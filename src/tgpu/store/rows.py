@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     BookingRemoved,
     BookingSet,
     ClockStepped,
@@ -25,10 +25,10 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import NO_DETAIL, Detail, Job
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
-from tgpu.core.usage import NO_USAGE, GpuTimeUsage
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import NO_DETAIL, Detail, Job
+from tgpu.core.model.lifecycle import PENDING, PENDING_HELD, TERMINAL, JobState
+from tgpu.core.model.usage import NO_USAGE, GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import Record
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import TERMINAL, JobState, Progress
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Progress
 from tgpu.store import codec, sqlite_folded, sqlite_read
 from tgpu.store.api import (
     AuditRow,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from tgpu.core.errors import Conflict
 from tgpu.store.api import StoreUnavailable
 from tgpu.store.sqlite_file import unavailable
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 
 def backup(source: Path, target: Path, *, replace: bool = False) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.store.api import StoreChanged, StoreUnavailable
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 # The JSON functions are always built in from here on; STRICT tables are from 3.37.
 _OLDEST_SQLITE: Final = (3, 38, 0)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.store import codec
 from tgpu.store.api import FoldedJob, JobQuery
 from tgpu.store.folding import TALLY, WALK, Folding, StateTally

@@ -13,12 +13,12 @@ from typing import Final
 
 import msgspec
 
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import TERMINAL, JobState, Progress
-from tgpu.core.node import Node
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Progress
+from tgpu.core.model.node import Node
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import (
     AuditRow,

@@ -13,7 +13,7 @@ from tgpu.store.sqlite import SqliteStore
 from tgpu.store.sqlite_tables import SqliteTables
 from tgpu.store.tables import TABLES, StoreTable
 from tgpu.store.thread import READ_SECONDS
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 Batch = list[tuple[Value, ...]]
 Progress = Callable[[str, int, int], None]  # table, rows done, rows in all

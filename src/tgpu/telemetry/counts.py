@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tgpu.core.breaker import BreakerState
-from tgpu.core.cause import Fault
-from tgpu.core.estimate import Announced
-from tgpu.core.events import Event, JobMoved, JobsSubmitted
-from tgpu.core.ids import NodeId, TenantId
-from tgpu.core.lifecycle import TERMINAL, JobState, Move
-from tgpu.core.plan import Plan
-from tgpu.core.sla import Promise
-from tgpu.core.state import State
-from tgpu.core.units import SECOND
+from tgpu.breaker import BreakerState
+from tgpu.core.accounting.sla import Promise
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import Event, JobMoved, JobsSubmitted
+from tgpu.core.model.ids import NodeId, TenantId
+from tgpu.core.model.lifecycle import TERMINAL, JobState, Move
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.units import SECOND
+from tgpu.core.projection.estimate import Announced
+from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import Snapshot
-from tgpu.service.observer import Observer
+from tgpu.service.recording.observer import Observer
 from tgpu.telemetry.promises import broken_promise
 
 # Deciding takes 0.1 ms for a near-empty queue and 0.1 s for a very long one; a flush of a disk

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tgpu.service.disk import Disk
+from tgpu.service.upkeep.disk import Disk
 from tgpu.telemetry.families import gauge
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import structlog
 
-from tgpu.core.events import Event, JobChanged, JobMoved, JobsSubmitted, NodeSet
-from tgpu.core.lifecycle import TERMINAL, Move, Progress
-from tgpu.core.sla import Promise
-from tgpu.core.state import Entry, State
-from tgpu.core.units import GPU, SECOND
-from tgpu.service.observer import Observer
+from tgpu.core.accounting.sla import Promise
+from tgpu.core.model.events import Event, JobChanged, JobMoved, JobsSubmitted, NodeSet
+from tgpu.core.model.lifecycle import TERMINAL, Move, Progress
+from tgpu.core.model.units import GPU, SECOND
+from tgpu.core.state.cluster_state import Entry, State
+from tgpu.service.recording.observer import Observer
 from tgpu.telemetry.promises import broken_promise
-from tgpu.wire.gpu_names import gpu_name
+from tgpu.text.gpu_names import gpu_name
 
 _NAME: Final = "gpu_scheduler.jobs"
 _log = structlog.get_logger(_NAME)

@@ -15,14 +15,14 @@ from prometheus_client.core import InfoMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from tgpu import __version__
-from tgpu.core.cause import Fault
-from tgpu.core.cohort import borrowed
-from tgpu.core.ids import TenantId
-from tgpu.core.ledger import NodeUse
-from tgpu.core.lifecycle import TERMINAL, JobState
-from tgpu.core.sla import Promise
-from tgpu.core.slowness import HARMFUL_THROTTLES
-from tgpu.core.units import GPU, SECOND
+from tgpu.core.accounting.sla import Promise
+from tgpu.core.admission.cohort import borrowed
+from tgpu.core.capacity.ledger import NodeUse
+from tgpu.core.hardware.slowness import HARMFUL_THROTTLES
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import TERMINAL, JobState
+from tgpu.core.model.units import GPU, SECOND
 from tgpu.devices.api import GpuReading
 from tgpu.telemetry.counts import WITHIN, Counts
 from tgpu.telemetry.families import Labels, counter, gauge, histogram

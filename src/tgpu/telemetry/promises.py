@@ -1,8 +1,8 @@
 """Deadlines and wait targets that a recorded move shows to be missed."""
 
-from tgpu.core.events import JobMoved
-from tgpu.core.sla import Promise, broken_by
-from tgpu.core.state import State
+from tgpu.core.accounting.sla import Promise, broken_by
+from tgpu.core.model.events import JobMoved
+from tgpu.core.state.cluster_state import State
 
 
 def broken_promise(state: State, event: JobMoved) -> Promise | None:

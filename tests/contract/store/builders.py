@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from tgpu.core.events import JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import (
+from tgpu.core.model.events import JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import (
     Array,
     Dependency,
     DependencyKind,
@@ -14,7 +14,7 @@ from tgpu.core.job import (
     Request,
     Where,
 )
-from tgpu.core.lifecycle import (
+from tgpu.core.model.lifecycle import (
     PENDING,
     TERMINAL,
     JobState,
@@ -24,9 +24,9 @@ from tgpu.core.lifecycle import (
     place,
     run,
 )
-from tgpu.core.node import Gpu, Node, Placement, Share
-from tgpu.core.tenant import Tenant, TenantQueue, Tier
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.node import Gpu, Node, Placement, Share
+from tgpu.core.model.tenant import Tenant, TenantQueue, Tier
+from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.store.api import AuditRow, Record
 
 ONE_GPU = Request(1000, "A100")

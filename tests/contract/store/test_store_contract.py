@@ -23,9 +23,8 @@ from tests.contract.store.builders import (
     submission,
     submitted,
 )
-from tgpu.core.clock_step import shifted
 from tgpu.core.errors import Duplicate, InvariantBroken
-from tgpu.core.events import (
+from tgpu.core.model.events import (
     ClockStepped,
     Event,
     JobChanged,
@@ -40,13 +39,14 @@ from tgpu.core.events import (
     TimePassed,
     UsageAdded,
 )
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import NO_DETAIL, Array, Detail, Job, Options
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
-from tgpu.core.node import Gpu, Node
-from tgpu.core.request_profile import RequestProfile, RequestShape
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import NO_DETAIL, Array, Detail, Job, Options
+from tgpu.core.model.lifecycle import PENDING, PENDING_HELD, JobState, Move, Progress
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.request_profile import RequestProfile, RequestShape
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
+from tgpu.core.state.clock_step import shifted
 from tgpu.store.api import (
     AuditRow,
     DailyUsage,

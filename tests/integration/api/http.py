@@ -14,8 +14,8 @@ import httpx
 
 from tests.unit.service.world import Box, a_box
 from tgpu.api.rest.app import make_app
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 
 ROOT = Path(__file__).resolve().parents[3]
 T1, T2 = (

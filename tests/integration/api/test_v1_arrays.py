@@ -9,7 +9,7 @@ from tests.integration.api.http import Api, an_api, error_of
 from tests.integration.api.test_v1_reruns import a_failed_array
 from tests.integration.api.test_v1_selection import JOBS, select, submit
 from tests.integration.auth.door import OURS, THEIRS, a_door, as_role
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 
 ARRAYS = "/api/v1/arrays"
 

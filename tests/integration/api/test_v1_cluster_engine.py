@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.api.http import Api, an_api
 from tests.unit.service.eventually import eventually
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.engines.fake_cluster import FakeCluster
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 
 JOBS = "/api/v1/jobs"
 

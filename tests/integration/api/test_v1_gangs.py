@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.integration.api.http import Api, an_api
-from tgpu.core.events import JobMoved
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
+from tgpu.core.model.events import JobMoved
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move
 from tgpu.telemetry.job_log import moved_fields
 
 JOBS = "/api/v1/jobs"

@@ -9,10 +9,10 @@ import pytest
 
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT, FailingStore
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import JobState
-from tgpu.core.tenant import Tenant
-from tgpu.service.clock import ManualClock
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.tenant import Tenant
+from tgpu.service.recording.clock import ManualClock
 
 JOBS = "/api/v1/jobs"
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.integration.api.http import Api, an_api, error_of
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.api import AttemptKey
 from tgpu.engines.fake import FakeEngine
 

@@ -9,11 +9,11 @@ import pytest
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import a_box
 from tgpu.core.errors import Conflict, NotFound
-from tgpu.core.ids import NodeId
-from tgpu.core.job import Request, Where
-from tgpu.core.node import GpuName
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.job import Request, Where
+from tgpu.core.model.node import GpuName
 from tgpu.devices.api import GpuReading
-from tgpu.service.agents import Readings, Registration
+from tgpu.service.hardware.agents import Readings, Registration
 from tgpu.store.memory import MemoryStore
 
 JOBS = "/api/v1/jobs"
@@ -320,8 +320,8 @@ async def test_an_agent_cannot_take_the_name_of_a_machine_that_is_looked_after(a
 
 
 async def test_a_gang_is_idle_only_if_it_does_nothing_on_all_its_nodes() -> None:
-    from tgpu.core.idle import IdleRules
-    from tgpu.service.job_watch import WatchRules
+    from tgpu.core.hardware.idle import IdleRules
+    from tgpu.service.hardware.job_watch import WatchRules
 
     rules = WatchRules(IdleRules(window_ms=1000))
     async with an_api(gpus="sim:1xA100", nodes={"b": "sim:1xA100"}, watch=rules) as api:

@@ -12,8 +12,8 @@ from tests.unit.service.world import DEFAULT
 from tgpu.api.auth.rules import RULES
 from tgpu.api.rest.events import router
 from tgpu.api.rest.parameters import parameters_of
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 from tgpu.store.sqlite import SqliteStore
 
 JOBS, QUEUES = "/api/v1/jobs", "/api/v1/queues"

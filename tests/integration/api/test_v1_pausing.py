@@ -8,7 +8,7 @@ import pytest
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import a_box
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.fake import FakeEngine
 from tgpu.store.memory import MemoryStore
 

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.api.http import Api, an_api, error_of
 from tests.integration.api.test_v1_selection import JOBS, jobs_of, select, submit
 from tests.unit.service.world import FailingStore
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 
 
 @pytest.fixture

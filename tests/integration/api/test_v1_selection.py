@@ -9,8 +9,8 @@ import pytest
 from tests.integration.api.http import Api, an_api, error_of
 from tests.integration.auth.door import OURS, THEIRS, a_door, a_token, as_role, bearer
 from tests.unit.service.world import FailingStore
-from tgpu.core.lifecycle import JobState
-from tgpu.service.clock import WallClock
+from tgpu.core.model.lifecycle import JobState
+from tgpu.service.recording.clock import WallClock
 from tgpu.store.memory import MemoryStore
 
 JOBS = "/api/v1/jobs"

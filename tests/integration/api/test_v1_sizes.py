@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.integration.api.http import an_api, error_of
 from tests.unit.service.eventually import eventually
-from tgpu.service.jobs_file import JobsFileSettings
-from tgpu.service.memory_history import ModelPeaks, ModelRun
+from tgpu.service.commands.jobs_file import JobsFileSettings
+from tgpu.service.hardware.memory_history import ModelPeaks, ModelRun
 
 
 async def test_a_size_is_answered_with_its_arithmetic() -> None:

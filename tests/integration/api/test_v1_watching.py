@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.api.http import Api, an_api, error_of
 from tests.integration.auth.door import OURS, THEIRS, a_door, as_role
-from tgpu.core.cause import Evidence
+from tgpu.core.model.cause import Evidence
 from tgpu.engines.fake import FakeEngine
 
 

@@ -16,8 +16,8 @@ from tgpu.api.auth.gate import AuthGate
 from tgpu.api.auth.tokens import TokenRules, Tokens
 from tgpu.api.limits import BodyLimits, TokenBuckets
 from tgpu.api.rest.app import make_app
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 from tgpu.peers.peer import Origin, Peer
 from tgpu.peers.protocol import ORIGIN_KEY
 

@@ -22,10 +22,10 @@ from tests.real_service import free_port
 from tests.unit.service.eventually import eventually
 from tgpu.api.auth.grpc_gate import GrpcGate
 from tgpu.api.grpc.server import GrpcServer
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import JobState
-from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.rules import PreemptionRules, Rules
+from tgpu.core.model.tenant import Tenant
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 

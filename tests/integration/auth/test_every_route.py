@@ -10,9 +10,9 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
 from tgpu.api.auth.rules import RULES
 from tgpu.api.rest.app import make_app
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import MembersSee, Tenant
-from tgpu.service.identity import Permission
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import MembersSee, Tenant
+from tgpu.service.identity.caller import Permission
 
 PLAIN = {"gpu_type": "A100", "gpus": 1, "priority": 1, "submitted_at": 0}
 

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.auth.door import OURS, THEIRS, a_door, a_token, as_role, bearer
 from tests.unit.service.world import FailingStore
 from tgpu.api.limits import BodyLimits, TokenBuckets
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 
 ADMIN = as_role("admin")
 

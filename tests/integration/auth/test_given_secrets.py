@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.integration.auth.door import OURS, Door, a_door, a_token, as_role, bearer
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 
 WORD = "unremarkableword"
 JOB: dict[str, Any] = {

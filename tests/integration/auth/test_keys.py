@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.auth.door import OURS, Door, a_door, as_role, bearer
 from tgpu.api.auth import keys as keys_module
-from tgpu.service.clock import WallClock
+from tgpu.service.recording.clock import WallClock
 from tgpu.store.memory import MemoryStore
 from tgpu.store.sqlite import SqliteStore
 

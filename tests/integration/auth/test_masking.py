@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.integration.auth.door import OURS, a_door, as_role
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 
 SECRETS = ("hunter2-hunter2", "ghp_" + "aB1" * 12, "w4ndb-k3y-99")
 JOB: dict[str, Any] = {

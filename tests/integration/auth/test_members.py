@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door
 from tests.integration.auth.test_owners import submitted, tenants, who
-from tgpu.core.tenant import MembersSee
+from tgpu.core.model.tenant import MembersSee
 
 HIDDEN = MembersSee.NOTHING
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, a_token, bearer
 from tests.integration.auth.test_grpc_gate import a_port
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import MembersSee, Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import MembersSee, Tenant
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire.selection_v1 import ChangeName
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.plan import PreemptionCause
-from tgpu.service.receipts import Receipt
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.plan import PreemptionCause
+from tgpu.service.accounting.receipts import Receipt
 
 
 def a_receipt(job_id: str, tenant: str, to_tenant: str) -> Receipt:

@@ -7,9 +7,9 @@ import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, as_role
 from tests.integration.auth.test_grpc_gate import a_port, known
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant, Tier
-from tgpu.service.clock import WallClock
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant, Tier
+from tgpu.service.recording.clock import WallClock
 from tgpu.wire import scheduler_pb2 as pb
 
 TENANTS = (

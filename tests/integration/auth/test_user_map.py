@@ -18,11 +18,11 @@ from tests.real_service import RealService
 from tests.unit.service.eventually import eventually
 from tgpu.api.auth.doors import DoorRules
 from tgpu.peers.peer import Origin, Peer
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.identity import Role
-from tgpu.service.memberships import Membership, Memberships
-from tgpu.service.run_as import RunAsRules
-from tgpu.service.user_map import NO_MAP, MapRule, UserMap
+from tgpu.service.execution.attempts import LaunchSettings
+from tgpu.service.identity.caller import Role
+from tgpu.service.identity.memberships import Membership, Memberships
+from tgpu.service.identity.run_as import RunAsRules
+from tgpu.service.identity.user_map import NO_MAP, MapRule, UserMap
 from tgpu.settings.keys import allowed_at
 
 ADA = 4711

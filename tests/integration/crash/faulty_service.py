@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tgpu.cli.main import run
-from tgpu.core.events import Event, JobsSubmitted
-from tgpu.core.state import State
-from tgpu.service.feed import Feed
+from tgpu.core.model.events import Event, JobsSubmitted
+from tgpu.core.state.cluster_state import State
+from tgpu.service.feed.feed import Feed
 from tgpu.service.service import Service
 from tgpu.store import sqlite_write
 from tgpu.store.api import Record

@@ -9,8 +9,8 @@ import pytest
 
 from tests.real_service import RealService, gate
 from tgpu.core.check import check_invariants
-from tgpu.core.events import NodeSet, QueueSet, TenantSet
-from tgpu.core.state import State
+from tgpu.core.model.events import NodeSet, QueueSet, TenantSet
+from tgpu.core.state.cluster_state import State
 from tgpu.store.api import LoadedState
 from tgpu.store.sqlite import SqliteStore
 

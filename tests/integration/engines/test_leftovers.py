@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.real_service import eventually
+from tgpu.cli.doctor.leftover_checks import leftovers
 from tgpu.cli.findings import FindingLevel
-from tgpu.cli.leftover_checks import leftovers
 from tgpu.engines.local.leftovers import Leftover, LeftoverKind, find_leftovers, mend
 from tgpu.engines.local.processes import Process, read_process
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
-from tgpu.cli import shell
-from tgpu.cli.job_process import ProcessSurroundings
+from tgpu.cli.sessions import shell
+from tgpu.cli.sessions.job_process import ProcessSurroundings
 from tgpu.devices.control_groups import GroupTree, device_tree
 from tgpu.devices.device_lists import shut_devices
 from tgpu.devices.device_program import Device, DeviceRange

@@ -9,15 +9,15 @@ from typing import Any
 
 from tgpu.api.rest.journal import _lines as journal_lines
 from tgpu.app import make_service
-from tgpu.core.digest import digest
 from tgpu.core.errors import SchedulerError
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Dependency, DependencyKind, Detail, Options, Request
-from tgpu.core.plan import Plan
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Dependency, DependencyKind, Detail, Options, Request
+from tgpu.core.model.plan import Plan
+from tgpu.core.state.digest import digest
 from tgpu.devices.detect import detect
-from tgpu.service.clock import ManualClock
+from tgpu.service.commands.submission import Submission
+from tgpu.service.recording.clock import ManualClock
 from tgpu.service.service import Service
-from tgpu.service.submission import Submission
 from tgpu.settings import load_settings
 
 BEGIN = 1_700_000_000_000  # a real date: budgets and bookings know calendars

@@ -9,16 +9,16 @@ from tests.integration.journal.history import Player, a_service, lines_of
 from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app import whatif
 from tgpu.app.whatif import past_of
-from tgpu.core.clock_step import moved_by
-from tgpu.core.digest import digest
-from tgpu.core.events import ClockStepped
-from tgpu.core.state import State
+from tgpu.core.model.events import ClockStepped
+from tgpu.core.state.clock_step import moved_by
+from tgpu.core.state.cluster_state import State
+from tgpu.core.state.digest import digest
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.resimulate import resimulate
-from tgpu.service.clock import ManualClock
+from tgpu.service.recording.clock import ManualClock
+from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
-from tgpu.service.writer import Decision
 
 HOUR = 3_600_000
 STEPS = (5 * HOUR, -2 * HOUR, -9 * HOUR, 1_500)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.integration.journal.history import BEGIN, Player, a_service, lines_of
 from tests.integration.journal.test_journal_is_the_service import replayed
 from tgpu.app.replaying import replay
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move
 from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild
 from tgpu.journal.replay import JournalWalk, ReplayTarget
-from tgpu.service.audit import Trail, following
-from tgpu.service.decision import Decide, Decision
+from tgpu.service.recording.audit import Trail, following
+from tgpu.service.recording.decision import Decide, Decision
 from tgpu.service.service import Service
 from tgpu.store.api import Decider, Record
 

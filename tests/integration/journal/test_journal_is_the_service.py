@@ -6,10 +6,10 @@ import pytest
 
 from tests.integration.journal.history import BEGIN, Player, a_history, a_service, lines_of
 from tgpu.app.replaying import Promising, in_force, passages, replay
-from tgpu.core.digest import digest
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
-from tgpu.core.plan import Plan
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move
+from tgpu.core.model.plan import Plan
+from tgpu.core.state.digest import digest
 from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import rebuild

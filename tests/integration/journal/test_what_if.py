@@ -5,8 +5,8 @@ import pytest
 from tests.integration.journal.history import a_history
 from tgpu.app import whatif
 from tgpu.app.whatif import compare, past_of
-from tgpu.core.ids import NodeId, TenantId
-from tgpu.core.node import Gpu, Node
+from tgpu.core.model.ids import NodeId, TenantId
+from tgpu.core.model.node import Gpu, Node
 from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal
 from tgpu.journal.recorded_past import RecordedPast

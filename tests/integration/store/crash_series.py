@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from tests.contract.store.builders import a_job, cancelled, completed, running, started, submitted
-from tgpu.core.events import NodeSet, TenantSet
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Detail
-from tgpu.core.node import Gpu, Node
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.events import NodeSet, TenantSet
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Detail
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.tenant import Tenant
 from tgpu.store.api import Record
 from tgpu.store.sqlite import SqliteStore
 

@@ -9,8 +9,8 @@ from tests.servers.postgres import PostgresServer
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import a_box, a_submission
 from tgpu.core.errors import Unavailable
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState
 from tgpu.store.postgres import PostgresStore
 
 pytestmark = pytest.mark.external

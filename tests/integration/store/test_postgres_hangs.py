@@ -12,11 +12,11 @@ from tests.servers.postgres import PostgresServer
 from tests.unit.service.eventually import eventually as soon
 from tests.unit.service.world import a_box, a_submission
 from tgpu.core.errors import Unavailable
-from tgpu.core.events import JobsSubmitted
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState
-from tgpu.core.state import State
-from tgpu.service.writer import Decision
+from tgpu.core.model.events import JobsSubmitted
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.state.cluster_state import State
+from tgpu.service.recording.writer import Decision
 from tgpu.store.api import JobQuery, StoreUnavailable
 from tgpu.store.postgres import PostgresStore
 

@@ -9,7 +9,7 @@ from tests.contract.store.builders import started, submission
 from tests.servers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.store.api import JobQuery, Record, StoreUnavailable
 from tgpu.store.postgres import PostgresStore
 

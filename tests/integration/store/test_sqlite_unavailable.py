@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.store.builders import a_job, started, submission, submitted
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.store.api import JobQuery, Record, StoreChanged, StoreUnavailable
 from tgpu.store.schema import migrations
 from tgpu.store.sqlite import SqliteStore

@@ -18,12 +18,12 @@ from tests.contract.store.builders import (
 )
 from tests.servers.postgres import PostgresServer
 from tgpu.core.errors import Conflict
-from tgpu.core.events import NodeSet, QueueSet, TenantSet, UsageAdded
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Array, Detail
-from tgpu.core.node import Gpu, Node
-from tgpu.core.tenant import Tenant, TenantQueue
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.events import NodeSet, QueueSet, TenantSet, UsageAdded
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Detail
+from tgpu.core.model.node import Gpu, Node
+from tgpu.core.model.tenant import Tenant, TenantQueue
+from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.store.address import Address, PostgresAddress, SqliteAddress
 from tgpu.store.api import Decider, DecisionId, JobQuery, Record, Store, StoreUnavailable
 from tgpu.store.postgres_connect import Server

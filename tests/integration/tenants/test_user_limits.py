@@ -8,9 +8,9 @@ import pytest
 from tests.integration.auth.door import OURS, THEIRS, Door, a_door, a_token, bearer
 from tests.integration.auth.test_grpc_gate import a_port
 from tests.unit.service.world import a_box, a_submission
-from tgpu.core.ids import TenantId
-from tgpu.core.job import Detail
-from tgpu.core.tenant import MembersSee, Tenant, UserLimits
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.job import Detail
+from tgpu.core.model.tenant import MembersSee, Tenant, UserLimits
 from tgpu.store.memory import MemoryStore
 from tgpu.wire import scheduler_pb2 as pb
 

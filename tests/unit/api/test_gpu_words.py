@@ -4,9 +4,9 @@ import pytest
 
 from tests.builders import a_gpu, a_job, a_node, a_state, explain, start
 from tgpu.api.sentences import reason_model
-from tgpu.core.explain import never_reason
-from tgpu.core.job import Job, class_of
-from tgpu.core.node import Node
+from tgpu.core.explain.reason import never_reason
+from tgpu.core.model.job import Job, class_of
+from tgpu.core.model.node import Node
 
 TWO_TYPES = a_node(gpus=[*(a_gpu(n) for n in range(4)), *(a_gpu(n, "H100") for n in range(4, 8))])
 

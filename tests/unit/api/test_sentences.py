@@ -3,7 +3,7 @@
 import pytest
 
 from tgpu.api.sentences import reason_model
-from tgpu.core.reasons import ReasonCode, reason
+from tgpu.core.model.reasons import ReasonCode, reason
 
 FACTS: dict[str, int | str] = {
     "jobs": "a, b",

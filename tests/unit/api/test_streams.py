@@ -7,7 +7,7 @@ import pytest
 from tgpu.api import streams as streams_module
 from tgpu.api.errors import http_error
 from tgpu.api.streams import Streams, TooManyStreams
-from tgpu.service.identity import Principal, Role
+from tgpu.service.identity.caller import Principal, Role
 
 ADA, BOB = (Principal(name, Role.USER, frozenset(), kind="key") for name in ("ada", "bob"))
 

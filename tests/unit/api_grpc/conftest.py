@@ -12,8 +12,8 @@ import pytest
 from tests.unit.service.world import Box, a_box
 from tgpu.api.grpc.refusal import TRAILER
 from tgpu.api.grpc.server import GrpcServer
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 from tgpu.service.service import Service
 from tgpu.wire import scheduler_pb2_grpc as rpc
 

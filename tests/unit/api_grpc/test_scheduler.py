@@ -9,7 +9,7 @@ import pytest
 from tests.unit.api_grpc.conftest import Refused, Served, refusal, refusal_of, serving
 from tests.unit.service.eventually import eventually
 from tgpu.api.grpc.scheduler import LAST_SEQ
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.wire import scheduler_pb2 as pb
 
 SLEEP = ["sleep", "60"]

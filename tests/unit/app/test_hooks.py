@@ -9,7 +9,7 @@ from tests.unit.service.eventually import eventually
 from tests.unit.service.world import a_box, a_submission
 from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.hooks.engine import HookedEngine, HookSettings
 from tgpu.settings import Settings

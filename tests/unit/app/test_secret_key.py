@@ -9,8 +9,8 @@ from tests.contract.store.builders import a_job, submitted
 from tgpu.app.refusal import CannotServe
 from tgpu.app.rotate_key import rotate_key
 from tgpu.app.secret_key import load_sealer, new_key, read_keys, write_keys
-from tgpu.core.job import Detail
-from tgpu.service.sealing import Sealer
+from tgpu.core.model.job import Detail
+from tgpu.service.secrets.sealing import Sealer
 from tgpu.settings import Settings
 from tgpu.store.address import SqliteAddress
 from tgpu.store.api import Record

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from tests.meta.repository import DOCS, ROOT
 from tgpu.app.user_map import map_settings, warn_of_map
-from tgpu.service.identity import Role
+from tgpu.service.identity.caller import Role
 from tgpu.settings import Settings, load_settings
 
 TEAM = ROOT / "examples" / "config" / "team.yaml"

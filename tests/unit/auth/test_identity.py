@@ -3,8 +3,8 @@
 import pytest
 
 from tgpu.core.errors import Forbidden
-from tgpu.core.ids import TenantId
-from tgpu.service.identity import (
+from tgpu.core.model.ids import TenantId
+from tgpu.service.identity.caller import (
     CLUSTER_WIDE,
     LOCAL,
     PERMISSIONS,

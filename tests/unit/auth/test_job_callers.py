@@ -15,15 +15,15 @@ from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
 from tgpu.api.auth.job_callers import JobCallers
 from tgpu.core.errors import Forbidden
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Tenant
 from tgpu.engines.api import AttemptKey, JobMark, Traced
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.local.lineage import UNSEEN, Lineage, traced_by
 from tgpu.peers.peer import UNIX, Origin, Peer
-from tgpu.service.identity import LOCAL, Principal, Role
+from tgpu.service.identity.caller import LOCAL, Principal, Role
+from tgpu.service.identity.user_map import MapRule, UserMap
 from tgpu.service.service import Service
-from tgpu.service.user_map import MapRule, UserMap
 
 GAMES = pwd.getpwnam("games").pw_uid
 RED = TenantId("red")

@@ -1,5 +1,5 @@
 from tgpu.api.auth.refusals import Refusals
-from tgpu.service.audit import Trail
+from tgpu.service.recording.audit import Trail
 
 
 class Clock:

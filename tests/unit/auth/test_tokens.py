@@ -20,7 +20,7 @@ from tgpu.api.auth.tokens import (
     tokens_of,
 )
 from tgpu.core.errors import Unauthenticated, Unavailable
-from tgpu.service.identity import Role
+from tgpu.service.identity.caller import Role
 from tgpu.settings import AuthSettings
 
 SECRET = b"a secret of more than thirty-two bytes"

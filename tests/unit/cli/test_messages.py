@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.cli.fake_tenants import FakeTenants
 from tgpu.cli import connect
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 # Words of libraries and of the system that no sentence of ours has.
 FOREIGN = (

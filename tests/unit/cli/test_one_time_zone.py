@@ -7,13 +7,13 @@ import pytest
 
 from tests.unit.cli.builders import NOW_MS, a_job
 from tgpu.api.sentences import reason_model
-from tgpu.cli.instants import in_local_time, local_text
 from tgpu.cli.render.grid import lay_out
 from tgpu.cli.render.job_table import job_grid
 from tgpu.cli.render.jobs import job_facts
 from tgpu.cli.render.why import why_lines
-from tgpu.core.health import GpuHealth, problem_of
-from tgpu.core.reasons import Reason, ReasonCode, reason
+from tgpu.core.hardware.health import GpuHealth, problem_of
+from tgpu.core.model.reasons import Reason, ReasonCode, reason
+from tgpu.text.instants import in_local_time, local_text
 from tgpu.wire.v1 import WhyAnswer
 
 AT = 1_700_000_000_000  # 2023-11-14T22:13:20Z

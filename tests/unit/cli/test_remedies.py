@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from tgpu.api.sentences import reason_model
 from tgpu.cli.main import build_command
-from tgpu.core.reasons import Reason, ReasonCode
+from tgpu.core.model.reasons import Reason, ReasonCode
 
 # Whatever a sentence may want to know.
 FACTS: defaultdict[str, int | str] = defaultdict(

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import a_job
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.resubmit import resubmit_command
-from tgpu.core.job import Detail, Job
+from tgpu.core.model.job import Detail, Job
 from tgpu.wire.v1 import SubmitRequest
 
 DETAIL = Detail(name="my run", argv=("python", "t.py", "--x", "a b"), cwd="/")

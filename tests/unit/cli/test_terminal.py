@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tgpu.cli.running import holder_words, terminal_name
+from tgpu.cli.sessions.running import holder_words, terminal_name
 from tgpu.cli.terminal import doors, frames, seat
 
 _SECONDS = 20.0

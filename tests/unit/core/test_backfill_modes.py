@@ -14,16 +14,16 @@ from tests.builders import (
     started,
     submit,
 )
-from tgpu.core.advance_reservation import AdvanceReservation
 from tgpu.core.cycle import schedule
-from tgpu.core.events import BookingSet
-from tgpu.core.ids import NodeId, TenantId
-from tgpu.core.plan import Plan
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.events import BookingSet
+from tgpu.core.model.ids import NodeId, TenantId
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
-from tgpu.core.stages.reserved_capacity import FAR
-from tgpu.core.state import State
+from tgpu.core.reservations.reserved_capacity import FAR
+from tgpu.core.state.cluster_state import State
 
 EASY = Rules(backfill=BackfillMode.EASY)
 HOUR = 3_600_000

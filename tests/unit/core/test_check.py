@@ -20,13 +20,13 @@ from tests.builders import (
 from tgpu.core.check import check_invariants, check_plan
 from tgpu.core.cycle import schedule
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import JobState
-from tgpu.core.node import Node, Placement, Share
-from tgpu.core.plan import Plan, Start
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.node import Node, Placement, Share
+from tgpu.core.model.plan import Plan, Start
 from tgpu.core.policies import order_policy
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 
 def a_good_state() -> State:

@@ -16,12 +16,12 @@ from tests.builders import (
 from tgpu.core.check import check_plan
 from tgpu.core.cycle import schedule
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.events import TimePassed
-from tgpu.core.lifecycle import JobState
-from tgpu.core.plan import Plan
+from tgpu.core.model.events import TimePassed
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.plan import Plan
 from tgpu.core.policies import order_policy
-from tgpu.core.policy import ChoicePolicy
-from tgpu.core.state import State
+from tgpu.core.policies.slots import ChoicePolicy
+from tgpu.core.state.cluster_state import State
 
 
 def plan_at(state: State, now: int = 0) -> Plan:

@@ -1,12 +1,13 @@
 """From a plan to events, where there are processes and where there are none."""
 
 from tests.builders import a_job, a_placement, a_state, entry_of, move, run, start
-from tgpu.core import lifecycle
 from tgpu.core.check import check_invariants
-from tgpu.core.events import Event, JobMoved
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.plan import Plan, Preemption, PreemptionCause, Start
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import Event, JobMoved
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.plan import Plan, Preemption, PreemptionCause, Start
+from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.plan_events import (
     LIVE,
     VIRTUAL,
@@ -15,8 +16,7 @@ from tgpu.core.plan_events import (
     plan_events,
     stop_finished,
 )
-from tgpu.core.rules import BackfillMode, PreemptionRules, Rules
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 NOW = 10_000
 STARTS = Plan(starts=(Start(JobId("high"), a_placement(1)),))

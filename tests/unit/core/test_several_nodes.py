@@ -4,12 +4,12 @@ import pytest
 
 from tests.builders import a_job, a_node, a_state, a_tenant, start
 from tgpu.core.check import check_invariants
-from tgpu.core.events import NodeSet
-from tgpu.core.ids import NodeId
-from tgpu.core.job import Where, class_of
-from tgpu.core.node import GpuName, Node, Part, Placement, Share, gone
-from tgpu.core.stages.place import could_ever_hold, place
-from tgpu.core.state import State
+from tgpu.core.model.events import NodeSet
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.job import Where, class_of
+from tgpu.core.model.node import GpuName, Node, Part, Placement, Share, gone
+from tgpu.core.placement.place import could_ever_hold, place
+from tgpu.core.state.cluster_state import State
 
 A, B = NodeId("a"), NodeId("b")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.devices.eventually import eventually
-from tgpu.core.breaker import BreakerRules
+from tgpu.breaker import BreakerRules
 from tgpu.devices.api import GpuReading, Snapshot
 from tgpu.devices.simulated import SimulatedProvider
 from tgpu.devices.watch import DeviceWatch

@@ -1,9 +1,9 @@
 """What an attempt is told of a place that its engine has chosen."""
 
 from tests.builders import a_node
-from tgpu.core.ids import NodeId
-from tgpu.core.job import Request
-from tgpu.core.node import Part, Share
+from tgpu.core.model.ids import NodeId
+from tgpu.core.model.job import Request
+from tgpu.core.model.node import Part, Share
 from tgpu.engines.api import AttemptKey, Launch
 from tgpu.engines.placing import LOOPBACK, placed
 

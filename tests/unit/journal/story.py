@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.builders import a_job, a_node, a_tenant
-from tgpu.core import lifecycle
-from tgpu.core.events import (
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import (
     Event,
     JobMoved,
     JobsSubmitted,
@@ -13,10 +13,10 @@ from tgpu.core.events import (
     SettingsSet,
     TenantSet,
 )
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
-from tgpu.core.node import Placement, Share
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.model.node import Placement, Share
 from tgpu.journal.lines import end_line, header_line, row_line
 from tgpu.store import codec, event_codec
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.builders import a_job, a_placement
-from tgpu.core import lifecycle
-from tgpu.core.cause import Fault
-from tgpu.core.events import Event, JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
-from tgpu.core.node import Part, Share
+from tgpu.core.model import lifecycle
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import Event, JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.model.node import Part, Share
 from tgpu.engines.api import AttemptKey, Place, RecordedStart
 from tgpu.journal.history_check import check_history
 

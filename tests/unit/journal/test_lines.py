@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from tests.builders import a_job, a_node, a_tenant
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, SettingsSet, TenantSet
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import PENDING, Move
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, SettingsSet, TenantSet
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import PENDING, Move
+from tgpu.core.model.tenant import Tenant
 from tgpu.journal.lines import (
     Journal,
     end_line,

@@ -1,8 +1,8 @@
 """The learnt mix is part of the past, also where a journal begins in the middle."""
 
 from tests.unit.journal.test_lines import EVENTS, HEADER, rows
-from tgpu.core.events import MixSet
-from tgpu.core.request_profile import RequestProfile, RequestShape
+from tgpu.core.model.events import MixSet
+from tgpu.core.model.request_profile import RequestProfile, RequestShape
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import Rebuilt, rebuild, snapshot_lines
 

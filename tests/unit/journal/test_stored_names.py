@@ -6,11 +6,11 @@ import pytest
 
 from tests.builders import a_booking, a_job, a_placement, a_state, end_anyhow, entry_of, start
 from tests.unit.journal.test_lines import HEADER
-from tgpu.core import lifecycle
-from tgpu.core.events import BookingSet, JobMoved, MixSet
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState, Move
-from tgpu.core.request_profile import RequestProfile, RequestShape
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import BookingSet, JobMoved, MixSet
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.request_profile import RequestProfile, RequestShape
 from tgpu.journal.lines import Journal
 from tgpu.journal.rebuild import Rebuilt, rebuild, snapshot_lines
 from tgpu.store import event_codec

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tgpu.core.ids import JobId, TenantId
+from tgpu.core.model.ids import JobId, TenantId
 from tgpu.notices.notice import Letter, Notice, NoticeKind
 
 

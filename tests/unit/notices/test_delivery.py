@@ -11,11 +11,11 @@ import pytest
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import Box, a_box, a_submission
 from tgpu.core.errors import NotFound
-from tgpu.core.events import NodeSet
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Options
-from tgpu.core.lifecycle import JobState
-from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
+from tgpu.core.model.events import NodeSet
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Options
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.tenant import Budget, OverBudget, Tenant, Window
 from tgpu.notices.delivery import (
     MARK,
     Delivery,
@@ -27,7 +27,7 @@ from tgpu.notices.delivery import (
 )
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.notice import Letter, Notice, NotSent
-from tgpu.service.writer import Decision
+from tgpu.service.recording.writer import Decision
 from tgpu.store.memory import MemoryStore
 
 ALL = frozenset({"start", "end", "failure", "preemption", "idle", "gpu", "deadline", "budget"})

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.builders import a_job
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Detail
-from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Detail
+from tgpu.core.model.lifecycle import JobState, Progress
 from tgpu.notices.notice import NoticeKind
 from tgpu.notices.words import budget_notice, gpu_notice, job_notice
-from tgpu.service.budget_enforcement import BudgetNotice
-from tgpu.service.feed_event import FeedEvent
+from tgpu.service.accounting.budget_enforcement import BudgetNotice
+from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.store.api import StoredJob
 
 ALL = frozenset(kind.value for kind in NoticeKind)

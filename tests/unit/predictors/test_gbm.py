@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from tgpu.core.predict import Facts, History, Level
+from tgpu.core.prediction.runtimes import Facts, History, Level
 from tgpu.predictors import gbm
 from tgpu.predictors.gbm import Boosted, Gbm, check_installed, train_trees
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from tgpu.core import lifecycle
-from tgpu.core.cause import Fault
-from tgpu.core.events import Event, JobMoved, JobsSubmitted, NodeSet
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Array, Detail, Job, Options, Request
-from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
-from tgpu.core.node import Gpu, Node, Placement, Share
+from tgpu.core.model import lifecycle
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import Event, JobMoved, JobsSubmitted, NodeSet
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Array, Detail, Job, Options, Request
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.model.node import Gpu, Node, Placement, Share
 from tgpu.journal.lines import Journal, end_line, header_line, row_line
 from tgpu.report.collect import PRICE
 from tgpu.store import event_codec

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.unit.report.journals import DAY, HOUR, T0, Story, a_journal, a_node, in_order, nodes
-from tgpu.core.cause import Fault
-from tgpu.core.events import TenantSet
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import JobState
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import TenantSet
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.tenant import Tenant
 from tgpu.journal.excerpt import excerpt_lines
 from tgpu.journal.lines import Journal, header_line
 from tgpu.report.collect import Collected, collect

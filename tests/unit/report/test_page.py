@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.report.journals import DAY, HOUR, T0, Story, a_journal, a_node, in_order, nodes
 from tests.unit.simulate.test_page import Checker
-from tgpu.core.cause import Fault
-from tgpu.core.job import Array
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.job import Array
+from tgpu.core.model.lifecycle import JobState
 from tgpu.drawing.page import picture_style
 from tgpu.drawing.palette import colours_of
 from tgpu.drawing.plots import framed

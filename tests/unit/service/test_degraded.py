@@ -4,13 +4,13 @@ import pytest
 
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import NODE, Box, FailingStore, a_box, a_submission
-from tgpu.core.breaker import BreakerState
+from tgpu.breaker import BreakerState
 from tgpu.core.errors import Unavailable
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState
 from tgpu.devices.api import Snapshot
 from tgpu.devices.simulated import SimulatedProvider
-from tgpu.service.clock import WallClock
+from tgpu.service.recording.clock import WallClock
 from tgpu.telemetry.counts import Counts
 
 

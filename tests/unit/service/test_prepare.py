@@ -7,14 +7,14 @@ import pytest
 
 from tests.unit.service.world import Box, a_box, a_submission
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import JobId
-from tgpu.core.job import Detail, Options, Request, Where
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Detail, Options, Request, Where
+from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.api import AttemptLimits, Capabilities
 from tgpu.engines.fake import FakeEngine
 from tgpu.engines.fake_cluster import FakeCluster
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.submission import RunIn, Submission
+from tgpu.service.commands.submission import RunIn, Submission
+from tgpu.service.execution.attempts import LaunchSettings
 from tgpu.store.memory import MemoryStore
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from tests.unit.service.world import a_box, a_submission
-from tgpu.core.attained import level_of
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import JobState
+from tgpu.core.accounting.attained import level_of
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.service.clock import ManualClock
+from tgpu.service.recording.clock import ManualClock
 from tgpu.store.memory import MemoryStore
 
 HOUR = 3_600_000

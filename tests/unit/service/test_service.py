@@ -9,11 +9,11 @@ import pytest
 from tests.unit.service.eventually import eventually
 from tests.unit.service.world import FailingStore, a_box, a_submission
 from tgpu.core.errors import Conflict, NotFound, Unavailable
-from tgpu.core.ids import JobId
-from tgpu.core.job import Options
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Options
+from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.fake import FakeEngine
-from tgpu.service.clock import WallClock
+from tgpu.service.recording.clock import WallClock
 from tgpu.store.memory import MemoryStore
 
 # -- ticks -------------------------------------------------------------------------------------

@@ -4,15 +4,15 @@ import pytest
 
 from tests.unit.service.world import Box, a_box, a_submission
 from tgpu.core.cycle import CycleObserver
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Options
-from tgpu.core.plan import Plan
-from tgpu.core.policy import ChoicePolicy, Policy
-from tgpu.core.reasons import ReasonCode
-from tgpu.core.rules import BackfillMode, Rules
-from tgpu.core.tenant import Tenant
-from tgpu.core.why.changes import ChangeKind
-from tgpu.service.ownership import Sight
+from tgpu.core.explain.changes import ChangeKind
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Options
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.reasons import ReasonCode
+from tgpu.core.model.rules import BackfillMode, Rules
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.policies.slots import ChoicePolicy, Policy
+from tgpu.service.identity.ownership import Sight
 from tgpu.service.why import Told
 
 EASY = Rules(backfill=BackfillMode.EASY)

@@ -7,29 +7,29 @@ from typing import Any
 
 from tests.unit.service.eventually import eventually
 from tgpu.core.check import check_invariants
-from tgpu.core.events import Event
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import Detail, Options, Request
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.events import Event
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import Detail, Options, Request
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.tenant import Tenant
+from tgpu.core.model.units import gpu_millis
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import State
-from tgpu.core.tenant import Tenant
-from tgpu.core.units import gpu_millis
+from tgpu.core.state.cluster_state import State
 from tgpu.devices.simulated import SimulatedProvider
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import AttemptKey, Engine
 from tgpu.engines.fake import FakeEngine
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.attempts import LaunchSettings
-from tgpu.service.clock import Clock, ManualClock
-from tgpu.service.hardware import Hardware, HardwareRules
-from tgpu.service.machines import Machine
-from tgpu.service.observer import Observer
-from tgpu.service.predictions import Predictions
-from tgpu.service.sealing import Sealer
+from tgpu.service.commands.submission import Submission
+from tgpu.service.execution.attempts import LaunchSettings
+from tgpu.service.forecast.predictions import Predictions
+from tgpu.service.hardware.machines import Machine
+from tgpu.service.hardware.node_hardware import Hardware, HardwareRules
+from tgpu.service.recording.clock import Clock, ManualClock
+from tgpu.service.recording.observer import Observer
+from tgpu.service.secrets.sealing import Sealer
 from tgpu.service.service import Service, ServiceSettings
-from tgpu.service.submission import Submission
 from tgpu.store.api import Record, Store, StoreUnavailable
 from tgpu.store.memory import MemoryStore
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tgpu.core.tenant import Budget, OverBudget, Tier, Window
+from tgpu.core.model.tenant import Budget, OverBudget, Tier, Window
 from tgpu.settings import DatabaseSettings, SettingsError, TenantSettings, load_settings
 from tgpu.settings.model import QuotaSettings
 

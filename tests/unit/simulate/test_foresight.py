@@ -2,12 +2,12 @@
 
 from tests.builders import a_job
 from tests.unit.simulate.test_run import a_cluster, arrives, times
-from tgpu.core.calibration import PastJob
-from tgpu.core.job import class_of
+from tgpu.core.model.job import class_of
+from tgpu.core.model.rules import PLAIN, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
 from tgpu.core.policies.shortest import Shortest
-from tgpu.core.predict import Facts, History, NoPredictor
-from tgpu.core.rules import PLAIN, PreemptionRules, Rules
+from tgpu.core.prediction.calibration import PastJob
+from tgpu.core.prediction.runtimes import Facts, History, NoPredictor
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.foresight import Learner, SimulatedForesight, by_what_is_learned
 from tgpu.simulate.run import Setting, simulate

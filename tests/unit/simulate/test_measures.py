@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import a_job
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
 from tgpu.simulate.measures import distribution, jain, shares, spread, summary
 from tgpu.simulate.result import JobOutcome, Result
 from tgpu.simulate.world import Arrival

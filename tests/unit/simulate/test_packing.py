@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.core.job import Request
-from tgpu.core.node import Node
-from tgpu.core.request_profile import RequestProfile, RequestShape
+from tgpu.core.model.job import Request
+from tgpu.core.model.node import Node
+from tgpu.core.model.request_profile import RequestProfile, RequestShape
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.packing import Pod, mix_of, order, pack, read_pods
 from tgpu.simulate.problems import BadInput

@@ -3,8 +3,8 @@
 import re
 from html.parser import HTMLParser
 
+from tgpu.core.model.rules import BackfillMode, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.clusters import read_cluster
 from tgpu.simulate.jobs import Jobs

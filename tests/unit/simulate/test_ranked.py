@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from tests.builders import a_job, a_node
+from tgpu.core.model.rules import PlacementRule, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate.measures import summary
 from tgpu.simulate.policies import service_policy_of, time_slicing_of

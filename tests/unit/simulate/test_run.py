@@ -3,9 +3,9 @@
 import pytest
 
 from tests.builders import a_job, a_node
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.rules import BackfillMode, PlacementRule, PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
 from tgpu.simulate import run
 from tgpu.simulate.restart import PUBLISHED, Restart

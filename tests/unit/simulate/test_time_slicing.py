@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.builders import a_job, a_node, a_state, run, start, started, submit
-from tgpu.core.events import TimePassed
-from tgpu.core.plan import Plan
+from tgpu.core.model.events import TimePassed
+from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import PreemptionRules, Rules
 from tgpu.core.scheduling_config import SchedulingConfig
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 from tgpu.simulate.run import Setting
 from tgpu.simulate.time_slicing import schedule_round
 from tgpu.simulate.tiresias import Tiresias

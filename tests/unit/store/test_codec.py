@@ -2,11 +2,11 @@ import json
 from dataclasses import replace
 
 from tests.contract.store.builders import a_job, started
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import NO_DETAIL, NO_OPTIONS, Options, Request, Where
-from tgpu.core.lifecycle import PENDING, PENDING_HELD, Progress
-from tgpu.core.node import Gpu, GpuName, Node
-from tgpu.core.tenant import Tenant, Tier
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import NO_DETAIL, NO_OPTIONS, Options, Request, Where
+from tgpu.core.model.lifecycle import PENDING, PENDING_HELD, Progress
+from tgpu.core.model.node import Gpu, GpuName, Node
+from tgpu.core.model.tenant import Tenant, Tier
 from tgpu.store import codec
 
 

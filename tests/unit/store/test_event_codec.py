@@ -3,10 +3,10 @@ from dataclasses import replace
 import msgspec
 
 from tests.contract.store.builders import started
-from tgpu.core.events import JobMoved, TenantSet
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import Move, Progress
-from tgpu.core.tenant import Tenant
+from tgpu.core.model.events import JobMoved, TenantSet
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.lifecycle import Move, Progress
+from tgpu.core.model.tenant import Tenant
 from tgpu.store import event_codec
 
 

@@ -4,14 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from tests.builders import a_job, a_placement, a_queue, a_state
-from tgpu.core import lifecycle
-from tgpu.core.cause import Fault
-from tgpu.core.estimate import Announced
-from tgpu.core.events import JobMoved, JobsSubmitted
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
-from tgpu.core.plan import Plan, Start
-from tgpu.core.sla import Promise
+from tgpu.core.accounting.sla import Promise
+from tgpu.core.model import lifecycle
+from tgpu.core.model.cause import Fault
+from tgpu.core.model.events import JobMoved, JobsSubmitted
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.model.plan import Plan, Start
+from tgpu.core.projection.estimate import Announced
 from tgpu.devices.api import Snapshot
 from tgpu.telemetry.counts import Counts, HistogramTally
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_queue, a_state, a_tenant
 from tests.unit.telemetry.log_lines import log_lines
-from tgpu.core import lifecycle
-from tgpu.core.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.settings.model import LoggingSettings
 from tgpu.telemetry.job_log import JobLog
 

@@ -5,10 +5,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.builders import a_gpu, a_job, a_node, a_state, a_tenant, start
-from tgpu.core.events import TimePassed, UsageAdded
-from tgpu.core.ids import NodeId, TenantId
-from tgpu.core.tenant import Budget, Window
-from tgpu.core.usage import GpuTimeUsage
+from tgpu.core.model.events import TimePassed, UsageAdded
+from tgpu.core.model.ids import NodeId, TenantId
+from tgpu.core.model.tenant import Budget, Window
+from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.devices.api import GpuReading, Snapshot
 from tgpu.telemetry import metrics
 from tgpu.telemetry.counts import Counts

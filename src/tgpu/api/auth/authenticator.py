@@ -10,9 +10,9 @@ from tgpu.api.auth.open_calls import Lapse
 from tgpu.api.auth.tokens import TokenRules, Tokens
 from tgpu.core.errors import Unauthenticated, Unavailable
 from tgpu.peers.peer import Origin, Peer
-from tgpu.service.clock import WallClock
-from tgpu.service.identity import LOCAL, Principal, Role
-from tgpu.service.memberships import Memberships
+from tgpu.service.identity.caller import LOCAL, Principal, Role
+from tgpu.service.identity.memberships import Memberships
+from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
 
 _BEARER: Final = "bearer "

@@ -7,7 +7,7 @@ from typing import Final
 
 from tgpu.core.errors import Forbidden, Unauthenticated
 from tgpu.peers.peer import Origin, Peer
-from tgpu.service.identity import Principal, Role
+from tgpu.service.identity.caller import Principal, Role
 
 HOW: Final = (
     "this service asks callers who they are: send the header Authorization: Bearer KEY "

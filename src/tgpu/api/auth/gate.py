@@ -26,11 +26,11 @@ from tgpu.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 from tgpu.peers.protocol import origin_of
-from tgpu.service.audit import OK, Trail, following
-from tgpu.service.identity import LOCAL, Permission, Principal
-from tgpu.service.writer import Decision
+from tgpu.service.identity.caller import LOCAL, Permission, Principal
+from tgpu.service.recording.audit import OK, Trail, following
+from tgpu.service.recording.writer import Decision
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 

@@ -22,12 +22,12 @@ from tgpu.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 from tgpu.peers.peer import NOWHERE, Origin
-from tgpu.service.audit import OK, Trail, following
-from tgpu.service.identity import LOCAL, Permission, Principal, Role
+from tgpu.service.identity.caller import LOCAL, Permission, Principal, Role
+from tgpu.service.recording.audit import OK, Trail, following
+from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
-from tgpu.service.writer import Decision
 
 _SCHEDULER: Final = "SchedulerService"
 # What is not here is for admins alone.

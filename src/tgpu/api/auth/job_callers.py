@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tgpu.core.errors import Forbidden
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.engines.api import AttemptKey, Engine, Traced
 from tgpu.peers.peer import Origin, Peer
 from tgpu.peers.processes import processes_of
-from tgpu.service.identity import Principal, Role
+from tgpu.service.identity.caller import Principal, Role
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 

@@ -14,12 +14,12 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from tgpu.core.errors import InvalidRequest, NotFound, Unauthenticated, Unavailable
-from tgpu.core.ids import TenantId
-from tgpu.core.state import State
-from tgpu.service.audit import concerns
-from tgpu.service.clock import WallClock
-from tgpu.service.identity import Principal, Role, scope_of
-from tgpu.service.writer import Decision, Writer
+from tgpu.core.model.ids import TenantId
+from tgpu.core.state.cluster_state import State
+from tgpu.service.identity.caller import Principal, Role, scope_of
+from tgpu.service.recording.audit import concerns
+from tgpu.service.recording.clock import WallClock
+from tgpu.service.recording.writer import Decision, Writer
 from tgpu.store.api import Store
 
 PREFIX: Final = "tgpu"

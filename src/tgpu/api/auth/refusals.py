@@ -11,10 +11,10 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tgpu.service.audit import Trail
+from tgpu.service.recording.audit import Trail
 from tgpu.store.api import AuditRow
 from tgpu.telemetry.families import counter
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 _SECONDS: Final = 60.0  # between two rows about strangers, whoever they are
 

@@ -9,7 +9,7 @@ from fastapi import WebSocketException
 from starlette.requests import HTTPConnection
 
 from tgpu.core.errors import Forbidden
-from tgpu.service.identity import LOCAL, Permission, Principal, Role
+from tgpu.service.identity.caller import LOCAL, Permission, Principal, Role
 
 _PUBLIC, _READ, _CHANGE = Permission.PUBLIC, Permission.READ, Permission.CHANGE_JOBS
 _QUEUES, _TENANTS = Permission.MANAGE_QUEUES, Permission.MANAGE_TENANTS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tgpu.settings.model import ApiSettings
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 
 class BadCertificate(Exception):

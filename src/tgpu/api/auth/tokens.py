@@ -18,9 +18,9 @@ import jwt
 import structlog
 
 from tgpu.core.errors import Unauthenticated, Unavailable
-from tgpu.service.identity import Principal, Role, scope_of
+from tgpu.service.identity.caller import Principal, Role, scope_of
 from tgpu.settings.model import AuthSettings, is_loopback
-from tgpu.wire.system_words import system_words
+from tgpu.text.system_words import system_words
 
 _log = structlog.get_logger("gpu_scheduler.auth")
 

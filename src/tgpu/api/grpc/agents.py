@@ -10,7 +10,7 @@ from tgpu.api.grpc.messages import fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
 from tgpu.api.nodes import readings_of, registration_of
 from tgpu.api.rest.view import iso
-from tgpu.service.clock import WallClock
+from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc

@@ -14,7 +14,7 @@ from tgpu.api.errors import body, http_error
 from tgpu.api.grpc.decoding import decoded
 from tgpu.api.rest.wording import complaints, sentence
 from tgpu.core.errors import SchedulerError
-from tgpu.wire.masking import mask_text
+from tgpu.text.masking import mask_text
 
 _log = structlog.get_logger("gpu_scheduler.api.grpc")
 

@@ -21,10 +21,10 @@ from tgpu.api.rest.user_limits import users_change
 from tgpu.api.rest.view import folded_model, iso
 from tgpu.api.streams import Streams
 from tgpu.core.errors import InvalidRequest, Unavailable
-from tgpu.core.ids import TenantId
-from tgpu.service.feed_event import FeedEvent
+from tgpu.core.model.ids import TenantId
+from tgpu.service.commands.tenants import tenant_use
+from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.service.service import Service
-from tgpu.service.tenants import tenant_use
 from tgpu.store.api import JobQuery
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc

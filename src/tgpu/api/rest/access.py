@@ -12,22 +12,22 @@ from tgpu.api.auth.doors import user_name
 from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import check_priority
+from tgpu.core.capacity.ledger import TenantUse
 from tgpu.core.errors import Forbidden, NotFound
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import name_of
-from tgpu.core.ledger import TenantUse
-from tgpu.core.lifecycle import JobState
-from tgpu.core.reasons import Reason
-from tgpu.core.state import State
-from tgpu.service.audit import concerns
-from tgpu.service.identity import Permission, Principal, Role
-from tgpu.service.jobs import not_found
-from tgpu.service.ownership import SEES_ALL, Action, Look, Sight, check, permits, sight_of
-from tgpu.service.run_as import as_account
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import name_of
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.reasons import Reason
+from tgpu.core.state.cluster_state import State
+from tgpu.service.commands.jobs import not_found
+from tgpu.service.commands.submission import Submission
+from tgpu.service.commands.tenants import no_tenant, queues_of, tenant_use, usage_total
+from tgpu.service.identity.caller import Permission, Principal, Role
+from tgpu.service.identity.ownership import SEES_ALL, Action, Look, Sight, check, permits, sight_of
+from tgpu.service.identity.run_as import as_account
+from tgpu.service.identity.tenant_choice import chosen_tenant
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
-from tgpu.service.submission import Submission
-from tgpu.service.tenant_choice import chosen_tenant
-from tgpu.service.tenants import no_tenant, queues_of, tenant_use, usage_total
 from tgpu.store.api import JobQuery, StoredJob, StoreUnavailable
 
 

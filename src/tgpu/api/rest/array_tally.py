@@ -6,9 +6,9 @@ from itertools import islice
 
 from tgpu.api.rest.shown import shown_detail
 from tgpu.api.rest.view import iso
-from tgpu.core.job import Detail
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState, Progress
-from tgpu.core.units import GPU, GPU_HOUR, SECOND
+from tgpu.core.model.job import Detail
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Progress
+from tgpu.core.model.units import GPU, GPU_HOUR, SECOND
 from tgpu.store.api import StoredJob
 from tgpu.wire.arrays_v1 import ArraySummary
 

@@ -9,8 +9,8 @@ from tgpu.api.rest.access import caller_of, newest_of, service_of, visible_query
 from tgpu.api.rest.array_tally import ArrayTally
 from tgpu.api.rest.parameters import Name
 from tgpu.core.errors import NotFound
-from tgpu.core.lifecycle import TERMINAL, JobState
-from tgpu.service.identity import Principal
+from tgpu.core.model.lifecycle import TERMINAL, JobState
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob
 from tgpu.wire.arrays_v1 import ArraySummary

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from tgpu.api.rest.access import service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
-from tgpu.core.ids import TenantId
+from tgpu.core.model.ids import TenantId
 from tgpu.wire.keys_v1 import AuditEntry, AuditList
 
 router = APIRouter(tags=["identity"])

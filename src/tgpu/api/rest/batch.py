@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 from tgpu.api.rest.ingest import LONGEST, Item, Utf8
 from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.wording import of_bad_json
-from tgpu.wire.json_words import json_words
+from tgpu.text.json_words import json_words
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _AGAIN: Final = 16_384  # more characters before an element that was not whole is tried again

@@ -12,9 +12,9 @@ from tgpu.api.rest.access import (
 )
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
-from tgpu.core.budget import runs_out_at, window_end, window_start
-from tgpu.core.tenant import Budget, OverBudget, Tenant, Window
-from tgpu.core.units import GPU, GPU_HOUR
+from tgpu.core.accounting.budget import runs_out_at, window_end, window_start
+from tgpu.core.model.tenant import Budget, OverBudget, Tenant, Window
+from tgpu.core.model.units import GPU, GPU_HOUR
 from tgpu.service.service import Service
 from tgpu.wire.budgets_v1 import BudgetList, BudgetStatus
 

@@ -11,8 +11,8 @@ from tgpu.api.rest.plain import Interned, NotAnObject, PlainJob, job_id_in
 from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import as_claimed
 from tgpu.core.errors import InvalidRequest, SchedulerError, Unavailable
-from tgpu.core.job import Job
-from tgpu.service.identity import Principal
+from tgpu.core.model.job import Job
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 
 # Jobs recorded by one commit: large enough that the flush is shared by many, small enough that

@@ -13,21 +13,21 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso, job_model
-from tgpu.core.heat import Heat
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.ledger import NodeUse
-from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.core.node import Gpu, GpuChoice, GpuName
-from tgpu.core.units import GPU
+from tgpu.core.capacity.ledger import NodeUse
+from tgpu.core.model.heat import Heat
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.lifecycle import PLACED, JobState
+from tgpu.core.model.node import Gpu, GpuChoice, GpuName
+from tgpu.core.model.units import GPU
 from tgpu.devices.api import GpuProcess, GpuReading
-from tgpu.service.audit import concerns
-from tgpu.service.bookings import bookings_of
-from tgpu.service.hardware import GpuProcesses, Hardware
-from tgpu.service.identity import Permission, Principal
-from tgpu.service.processes import Who
+from tgpu.service.commands.reservations import bookings_of
+from tgpu.service.hardware.node_hardware import GpuProcesses, Hardware
+from tgpu.service.hardware.processes import Who
+from tgpu.service.identity.caller import Permission, Principal
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
-from tgpu.wire.gpu_names import gpu_name
-from tgpu.wire.masking import mask_text
+from tgpu.text.gpu_names import gpu_name
+from tgpu.text.masking import mask_text
 from tgpu.wire.v1 import (
     AdoptRequest,
     ClusterStatus,

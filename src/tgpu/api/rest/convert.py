@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import JobId, NodeId, TenantId
-from tgpu.core.job import (
+from tgpu.core.model.ids import JobId, NodeId, TenantId
+from tgpu.core.model.job import (
     ANYWHERE,
     Dependency,
     DependencyKind,
@@ -18,13 +18,13 @@ from tgpu.core.job import (
     Request,
     Where,
 )
-from tgpu.core.node import GpuChoice, GpuName
-from tgpu.core.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
-from tgpu.service.submission import RunIn, SizeBy, Submission, parse_indexes
+from tgpu.core.model.node import GpuChoice, GpuName
+from tgpu.core.model.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
+from tgpu.service.commands.submission import RunIn, SizeBy, Submission, parse_indexes
+from tgpu.text.gpu_names import GPU_REMEDY, as_word, in_order, read_gpu
+from tgpu.text.masking import MASK
+from tgpu.text.plurals import plural
 from tgpu.wire.bounds import LONGEST_ARGUMENT, WIDEST
-from tgpu.wire.gpu_names import GPU_REMEDY, as_word, in_order, read_gpu
-from tgpu.wire.masking import MASK
-from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import LONGEST_COUNT, SubmitRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,19 +8,19 @@ from tgpu.api.rest.access import sight, visible_job, visible_query
 from tgpu.api.rest.convert import submission_of
 from tgpu.api.rest.standing import check_priority
 from tgpu.core.errors import InvalidRequest, NotFound
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job
-from tgpu.core.stages.place import gpus_touched
-from tgpu.service.audit import concerns
-from tgpu.service.editing import Edit, Edited
-from tgpu.service.identity import Principal
-from tgpu.service.job_fields import job_fields
-from tgpu.service.ownership import Action, check
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.placement.place import gpus_touched
+from tgpu.service.commands.editing import Edit, Edited
+from tgpu.service.commands.job_fields import job_fields
+from tgpu.service.commands.submission import Submission
+from tgpu.service.identity.caller import Principal
+from tgpu.service.identity.ownership import Action, check
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
-from tgpu.service.submission import Submission
 from tgpu.store.api import JobQuery, StoredJob
+from tgpu.text.plurals import plural
 from tgpu.wire.job_change_v1 import JobChange
-from tgpu.wire.plurals import plural
 from tgpu.wire.v1 import ActionAnswer, SubmitRequest
 
 _PAGE: Final = 1000

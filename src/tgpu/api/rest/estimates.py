@@ -11,11 +11,11 @@ from tgpu.api.rest.resubmit import span_text
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.rest.why import in_words
-from tgpu.core.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
-from tgpu.core.job import Job
-from tgpu.core.start_sooner import SoonerStart
-from tgpu.core.units import SECOND
-from tgpu.service.start_inquiries import StartForecast, forecast_start
+from tgpu.core.model.job import Job
+from tgpu.core.model.units import SECOND
+from tgpu.core.projection.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
+from tgpu.core.projection.start_sooner import SoonerStart
+from tgpu.service.forecast.start_inquiries import StartForecast, forecast_start
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,

@@ -17,14 +17,14 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
 from tgpu.api.streams import HeldStream, Streams, streams_of
 from tgpu.core.errors import InvalidRequest, SchedulerError
-from tgpu.core.ids import JobId, NodeId
+from tgpu.core.model.ids import JobId, NodeId
 from tgpu.devices.api import Snapshot
-from tgpu.service.feed import SlowReader, Subscription
-from tgpu.service.feed_event import ESTIMATED, FeedEvent
-from tgpu.service.identity import Permission
+from tgpu.service.feed.feed import SlowReader, Subscription
+from tgpu.service.feed.feed_event import ESTIMATED, FeedEvent
+from tgpu.service.identity.caller import Permission
 from tgpu.service.service import Service
+from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.events_v1 import EventList, EventModel
-from tgpu.wire.gpu_names import gpu_name
 
 router = APIRouter(tags=["events"])
 

@@ -1,6 +1,6 @@
 """What became of a job that does not wait, in a sentence: the other half of the answer to `why`."""
 
-from tgpu.core.lifecycle import JobState, Progress
+from tgpu.core.model.lifecycle import JobState, Progress
 from tgpu.engines.api import Observation, Phase, Place
 from tgpu.store.api import StoredJob
 from tgpu.wire.v1 import ReasonModel

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from tgpu.api.rest.access import as_seen, visible_query, waiting_reason
 from tgpu.api.rest.view import folded_model
-from tgpu.core.reasons import Reason
-from tgpu.service.identity import Principal
+from tgpu.core.model.reasons import Reason
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, JobQuery
 

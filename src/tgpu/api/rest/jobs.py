@@ -29,15 +29,15 @@ from tgpu.api.rest.standing import highest_priority
 from tgpu.api.rest.view import gpu_text, job_model, shown_cause
 from tgpu.api.rest.why import why_answer
 from tgpu.core.errors import InvalidRequest, NotFound
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.lifecycle import JobState
-from tgpu.service.audit import concerns
-from tgpu.service.identity import Principal
-from tgpu.service.jobs import Submitted
-from tgpu.service.ownership import Action, permits
-from tgpu.service.rerun import rerun_detail
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.service.commands.jobs import Submitted
+from tgpu.service.commands.rerun import rerun_detail
+from tgpu.service.execution.urgent_stops import Cancelled
+from tgpu.service.identity.caller import Principal
+from tgpu.service.identity.ownership import Action, permits
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
-from tgpu.service.urgent_stops import Cancelled
 from tgpu.store.api import JobQuery
 from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.v1 import (

@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Request
 
 from tgpu.api.rest.access import service_of
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.service.service import Service
+from tgpu.text.masking import mask_text
 from tgpu.wire.jobs_file_v1 import JobsFileAnswer, JobsFileLine
-from tgpu.wire.masking import mask_text
 
 router = APIRouter(tags=["jobs file"])
 

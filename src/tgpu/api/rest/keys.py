@@ -8,10 +8,10 @@ from tgpu.api.rest.access import caller_of, no_tenant_advice, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
-from tgpu.service.clock import WallClock
-from tgpu.service.identity import Permission, Role
+from tgpu.service.identity.caller import Permission, Role
+from tgpu.service.identity.tenant_choice import default_tenant, tenants_of
+from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
-from tgpu.service.tenant_choice import default_tenant, tenants_of
 from tgpu.wire.keys_v1 import KeyCreate, KeyCreated, KeyList, KeyModel, WhoAmI
 
 router = Router(tags=["identity"])

@@ -8,10 +8,10 @@ from tgpu.core.errors import Unavailable
 from tgpu.engines.api import AttemptKey, EngineUnavailable, LogUnreadable, NoLog
 from tgpu.engines.log_piece import Piece
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.log_sizes import POLL_SECONDS
+from tgpu.service.execution.log_sizes import POLL_SECONDS
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)

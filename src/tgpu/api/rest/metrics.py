@@ -13,12 +13,12 @@ from tgpu.api.rest.access import (
     visible_counts,
     visible_query,
 )
-from tgpu.core.lifecycle import TERMINAL, JobState
-from tgpu.core.units import SECOND
-from tgpu.service.identity import Principal
+from tgpu.core.model.lifecycle import TERMINAL, JobState
+from tgpu.core.model.units import SECOND
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob
-from tgpu.wire.gpu_names import gpu_name
+from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer, RunsModel, WaitingModel
 
 router = APIRouter(tags=["cluster"])

@@ -1,8 +1,8 @@
 """Pausing and resuming one job, or what runs of an array, over REST and gRPC alike."""
 
 from tgpu.api.rest.selection import change_named
-from tgpu.core.lifecycle import JobState
-from tgpu.service.identity import Principal
+from tgpu.core.model.lifecycle import JobState
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.wire.v1 import ActionAnswer
 

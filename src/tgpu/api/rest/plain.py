@@ -8,9 +8,9 @@ import msgspec
 from tgpu.api.rest.route import BadJson, decode_json
 from tgpu.api.rest.wording import of_bad_json, of_msgspec
 from tgpu.core.errors import InvalidRequest, SchedulerError
-from tgpu.core.ids import JOB_ID_RULE, JobId, TenantId, is_job_id
-from tgpu.core.job import Job, Options, Request
-from tgpu.core.units import GPU, SECOND
+from tgpu.core.model.ids import JOB_ID_RULE, JobId, TenantId, is_job_id
+from tgpu.core.model.job import Job, Options, Request
+from tgpu.core.model.units import GPU, SECOND
 
 # Seconds whose milliseconds still are exact everywhere (see wire/v1.py).
 _FARTHEST = (2**53 - 1) // SECOND

@@ -2,8 +2,8 @@
 
 from tgpu.api.rest.access import waiting_reason
 from tgpu.api.rest.view import job_model
-from tgpu.core.units import SECOND
-from tgpu.service.identity import Principal
+from tgpu.core.model.units import SECOND
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 from tgpu.wire.v1 import JobModel, PredictionModel

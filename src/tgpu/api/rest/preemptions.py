@@ -7,10 +7,10 @@ from fastapi import APIRouter, Query, Request
 from tgpu.api.rest.access import caller_of, service_of, sight
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.view import iso
-from tgpu.core.preemption_cause import without_names
-from tgpu.core.units import GPU, SECOND
-from tgpu.service.ownership import Sight
-from tgpu.service.receipts import Receipt
+from tgpu.core.model.units import GPU, SECOND
+from tgpu.core.preemption.cause import without_names
+from tgpu.service.accounting.receipts import Receipt
+from tgpu.service.identity.ownership import Sight
 from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
 
 router = APIRouter(tags=["jobs"])

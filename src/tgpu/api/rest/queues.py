@@ -17,17 +17,17 @@ from tgpu.api.rest.standing import check_queue_priority
 from tgpu.api.rest.tenants import core_fields
 from tgpu.api.rest.user_limits import user_list
 from tgpu.api.rest.view import iso
-from tgpu.core.cohort import borrowed, lent
+from tgpu.core.admission.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest, NotFound, quoted
-from tgpu.core.ids import TenantId
-from tgpu.core.lifecycle import JobState
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.model.units import GPU, SECOND
 from tgpu.core.policies import QUEUE_NAMES
-from tgpu.core.tenant import TenantQueue
-from tgpu.core.units import GPU, SECOND
-from tgpu.service.identity import Principal
-from tgpu.service.quota_gate import quota_info
+from tgpu.service.accounting.quota_gate import quota_info
+from tgpu.service.commands.tenants import queue_of, queues_of, tenant_use, usage_total
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
-from tgpu.service.tenants import queue_of, queues_of, tenant_use, usage_total
 from tgpu.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,

@@ -8,12 +8,12 @@ from tgpu.api.rest.access import caller_of, service_of, visible_job
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.shown import shown_detail
 from tgpu.api.rest.view import gpus_text, iso, shown_cause
-from tgpu.core.estimate import Announced
-from tgpu.core.receipt import AttemptUse
-from tgpu.core.units import GPU, GPU_HOUR, SECOND
-from tgpu.service.job_receipt import job_receipt
+from tgpu.core.accounting.receipt import AttemptUse
+from tgpu.core.model.units import GPU, GPU_HOUR, SECOND
+from tgpu.core.projection.estimate import Announced
+from tgpu.service.accounting.job_receipt import job_receipt
 from tgpu.service.service import Service
-from tgpu.wire.gpu_names import gpu_name
+from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 router = APIRouter(tags=["jobs"])

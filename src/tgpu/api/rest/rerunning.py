@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from tgpu.api.rest.standing import highest_priority
 from tgpu.core.errors import Conflict
-from tgpu.core.lifecycle import JobState
-from tgpu.core.units import SECOND
-from tgpu.service.identity import Principal
-from tgpu.service.rerun import rerun_detail
-from tgpu.service.rerun_selection import Reran, Rerun, RerunChoice
-from tgpu.service.selection import Refusal, Selection
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.units import SECOND
+from tgpu.service.commands.rerun import rerun_detail
+from tgpu.service.commands.rerun_selection import Reran, Rerun, RerunChoice
+from tgpu.service.commands.selection import Refusal, Selection
+from tgpu.service.commands.submission import Submission
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
-from tgpu.service.submission import Submission
 from tgpu.store.api import StoredJob
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 from tgpu.wire.selection_v1 import (
     LeftAloneModel,
     RerunModel,

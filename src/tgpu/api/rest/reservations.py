@@ -7,12 +7,12 @@ from tgpu.api.rest.convert import instant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.view import iso
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.advance_reservations import broken
-from tgpu.core.ids import NodeId
-from tgpu.service.audit import concerns
-from tgpu.service.bookings import ReservationWish, bookings_of, named, no_booking
-from tgpu.service.ownership import Sight, check_booking
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.ids import NodeId
+from tgpu.core.reservations.advance_reservations import broken
+from tgpu.service.commands.reservations import ReservationWish, bookings_of, named, no_booking
+from tgpu.service.identity.ownership import Sight, check_booking
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.wire.reservations_v1 import (
     ReservationCreate,

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from tgpu.api.rest.convert import signal_name
-from tgpu.core.ids import DEFAULT_QUEUE
-from tgpu.core.job import Detail, Job, Where
-from tgpu.core.stages.place import gpus_touched
-from tgpu.core.units import CPU, GPU, SECOND, gpus_text
-from tgpu.durations import exact_text
-from tgpu.wire.gpu_names import as_word
+from tgpu.core.model.ids import DEFAULT_QUEUE
+from tgpu.core.model.job import Detail, Job, Where
+from tgpu.core.model.units import CPU, GPU, SECOND, gpus_text
+from tgpu.core.placement.place import gpus_touched
+from tgpu.text.durations import exact_text
+from tgpu.text.gpu_names import as_word
 
 _GIB = 1024
 

@@ -33,9 +33,9 @@ from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import as_claimed
 from tgpu.api.rest.upload import body_pieces, file_pieces, gathered
 from tgpu.core.errors import IllegalMove, SchedulerError
-from tgpu.core.lifecycle import JobState
-from tgpu.core.units import GPU, SECOND
-from tgpu.service.ownership import Action
+from tgpu.core.model.lifecycle import JobState
+from tgpu.core.model.units import GPU, SECOND
+from tgpu.service.identity.ownership import Action
 from tgpu.service.service import Service
 from tgpu.wire.root_v1 import (
     EXAMPLE,

@@ -18,14 +18,14 @@ from tgpu.api.rest.selection_words import (
 )
 from tgpu.api.rest.standing import check_priority
 from tgpu.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, SchedulerError
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.service.audit import concerns
-from tgpu.service.identity import LOCAL, Principal
-from tgpu.service.ownership import Action, check, no_job
-from tgpu.service.selection import Picked, Selection, pick
-from tgpu.service.selection_commands import Changed, SelectionChange
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState
+from tgpu.service.commands.selection import Picked, Selection, pick
+from tgpu.service.commands.selection_commands import Changed, SelectionChange
+from tgpu.service.identity.caller import LOCAL, Principal
+from tgpu.service.identity.ownership import Action, check, no_job
+from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.wire.selection_v1 import ChangeName, SelectionAnswer, SelectionRequest
 from tgpu.wire.v1 import ActionAnswer

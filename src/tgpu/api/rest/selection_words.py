@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.service.selection import Picked
-from tgpu.service.selection_commands import Changed, Left, SelectionChange
+from tgpu.core.model.lifecycle import PLACED, JobState
+from tgpu.service.commands.selection import Picked
+from tgpu.service.commands.selection_commands import Changed, Left, SelectionChange
 from tgpu.wire.selection_v1 import LeftAloneModel
 
 _LEFT = {

@@ -8,9 +8,9 @@ from tgpu.api.rest.access import caller_of, service_of, sight, visible_tenant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.user_limits import user_models
 from tgpu.api.rest.view import iso
-from tgpu.core.share import MILLION, TenantShare, UsageShare, shares
-from tgpu.core.units import GPU
-from tgpu.service.ownership import Sight
+from tgpu.core.explain.share import MILLION, TenantShare, UsageShare, shares
+from tgpu.core.model.units import GPU
+from tgpu.service.identity.ownership import Sight
 from tgpu.service.service import Service
 from tgpu.wire.share_v1 import ShareList, TenantShareModel, UserShareModel
 

@@ -7,8 +7,8 @@ others as well.
 from dataclasses import replace
 from functools import lru_cache
 
-from tgpu.core.job import NO_DETAIL, Detail
-from tgpu.wire.masking import (
+from tgpu.core.model.job import NO_DETAIL, Detail
+from tgpu.text.masking import (
     MASK,
     given_values,
     is_secret_option,

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from tgpu.api.rest.access import caller_of, service_of
-from tgpu.core.model_size import Size
-from tgpu.core.units import GPU
+from tgpu.core.model.units import GPU
+from tgpu.core.prediction.model_size import Size
 from tgpu.wire.sizes_v1 import RunModel, SizeAnswer, SizeModel
 
 router = APIRouter(tags=["sizes"])

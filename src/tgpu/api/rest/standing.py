@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import TenantId
-from tgpu.core.job import Job
-from tgpu.core.tenant import TIER_PRIORITY
-from tgpu.core.units import SECOND
-from tgpu.service.identity import Permission, Principal
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.tenant import TIER_PRIORITY
+from tgpu.core.model.units import SECOND
+from tgpu.service.identity.caller import Permission, Principal
 from tgpu.service.service import Service
 
 # Clocks differ, and a request takes its time.

@@ -16,15 +16,15 @@ from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.rest.user_limits import limits_model, users_change
 from tgpu.api.rest.view import iso
-from tgpu.core.cohort import borrowed, lent
+from tgpu.core.admission.cohort import borrowed, lent
+from tgpu.core.capacity.ledger import TenantUse
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import TenantId
-from tgpu.core.ledger import TenantUse
-from tgpu.core.tenant import Budget, MembersSee, OverBudget, Tier, Window
-from tgpu.core.units import CPU, GPU, GPU_HOUR, GPU_STEP
-from tgpu.core.usage import NO_USAGE, GpuTimeUsage
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import Budget, MembersSee, OverBudget, Tier, Window
+from tgpu.core.model.units import CPU, GPU, GPU_HOUR, GPU_STEP
+from tgpu.core.model.usage import NO_USAGE, GpuTimeUsage
+from tgpu.service.commands.tenants import tenant_use, usage_total
 from tgpu.service.service import Service
-from tgpu.service.tenants import tenant_use, usage_total
 from tgpu.wire.bounds import WIDEST
 from tgpu.wire.tenants_v1 import (
     BudgetModel,

@@ -10,12 +10,12 @@ from tgpu.api.rest.access import caller_of, service_of, sight, visible_tenant
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.ids import TenantId
-from tgpu.core.tenant import UserLimits
-from tgpu.core.units import GPU, GPU_HOUR, GPU_STEP
-from tgpu.service.identity import Principal
+from tgpu.core.model.ids import TenantId
+from tgpu.core.model.tenant import UserLimits
+from tgpu.core.model.units import GPU, GPU_HOUR, GPU_STEP
+from tgpu.service.accounting.user_limits import UserLimitsChange, UserUse, user_uses
+from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
-from tgpu.service.user_limits import UserLimitsChange, UserUse, user_uses
 from tgpu.wire.user_limits_v1 import UserLimitsModel, UserLimitsPatch, UserUseList, UserUseModel
 
 router = Router(prefix="/api/v1/tenants", tags=["tenants"])

@@ -6,23 +6,23 @@ from datetime import UTC, datetime
 from tgpu.api.rest.convert import signal_name
 from tgpu.api.rest.shown import shown_detail, shown_text
 from tgpu.api.sentences import reason_model
-from tgpu.core import lifecycle
-from tgpu.core.estimate import Estimate
-from tgpu.core.job import ANYWHERE, Where
-from tgpu.core.lifecycle import PLACED, JobState
-from tgpu.core.node import GpuName, Placement
-from tgpu.core.preemption_cause import named_in, without_names
-from tgpu.core.reasons import Reason
-from tgpu.core.tenant import MembersSee
-from tgpu.core.units import CPU, GPU, SECOND
+from tgpu.core.model import lifecycle
+from tgpu.core.model.job import ANYWHERE, Where
+from tgpu.core.model.lifecycle import PLACED, JobState
+from tgpu.core.model.node import GpuName, Placement
+from tgpu.core.model.reasons import Reason
+from tgpu.core.model.tenant import MembersSee
+from tgpu.core.model.units import CPU, GPU, SECOND
+from tgpu.core.preemption.cause import named_in, without_names
+from tgpu.core.projection.estimate import Estimate
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.launch import session_of
-from tgpu.service.outcome import place_of
-from tgpu.service.ownership import members_see
+from tgpu.service.execution.launch import session_of
+from tgpu.service.execution.outcome import place_of
+from tgpu.service.identity.ownership import members_see
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
+from tgpu.text.gpu_names import as_word, gpu_name, names_text
 from tgpu.wire.estimates_v1 import EstimateModel
-from tgpu.wire.gpu_names import as_word, gpu_name, names_text
 from tgpu.wire.v1 import (
     AfterModel,
     ArrayModel,

@@ -7,18 +7,18 @@ from tgpu.api.rest.resubmit import resubmit_command, size_text, span_text
 from tgpu.api.rest.shown import shown_detail
 from tgpu.api.rest.view import estimate_model, iso
 from tgpu.api.sentences import reason_model
-from tgpu.core.job import Job
-from tgpu.core.reasons import ReasonCode
-from tgpu.core.units import CPU, GPU, SECOND, gpus_text
-from tgpu.core.why.ahead import Ahead
-from tgpu.core.why.blockers import Blocker
-from tgpu.core.why.changes import ChangeKind, RequestChange
-from tgpu.service.ownership import Sight
+from tgpu.core.explain.ahead import Ahead
+from tgpu.core.explain.blockers import Blocker
+from tgpu.core.explain.changes import ChangeKind, RequestChange
+from tgpu.core.model.job import Job
+from tgpu.core.model.reasons import ReasonCode
+from tgpu.core.model.units import CPU, GPU, SECOND, gpus_text
+from tgpu.service.identity.ownership import Sight
 from tgpu.service.service import Service
 from tgpu.service.why import Told
 from tgpu.store.api import StoredJob
-from tgpu.wire.gpu_names import gpu_name
-from tgpu.wire.masking import MASK
+from tgpu.text.gpu_names import gpu_name
+from tgpu.text.masking import MASK
 from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyAnswer
 
 _SHOWN: Final = 20  # blockers; how many there are is said as well

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tgpu.core.errors import quoted
+from tgpu.text.gpu_names import GPU_REMEDY
+from tgpu.text.json_words import json_words
+from tgpu.text.masking import MASK
 from tgpu.wire.complaints import remedy_of
-from tgpu.wire.gpu_names import GPU_REMEDY
-from tgpu.wire.json_words import json_words
-from tgpu.wire.masking import MASK
 
 MOST_TOLD: Final = 20  # complaints in an answer; of the others the number is told
 _LOOKED_AT: Final = 200  # pydantic's own, of which each member of a union has one

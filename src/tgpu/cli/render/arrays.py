@@ -3,7 +3,7 @@
 from tgpu.cli.render.folded import sweep_text
 from tgpu.cli.render.grid import Line, clean, facts
 from tgpu.cli.render.words import between, clock_text, gpus_text, number_text
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.arrays_v1 import ArraySummary
 
 _SHOWN = 10  # ids of failed elements

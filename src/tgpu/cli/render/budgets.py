@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import number_text
+from tgpu.text.instants import local_text
 from tgpu.wire.budgets_v1 import BudgetList, BudgetStatus
 
 _COLUMNS: Final = (

@@ -5,7 +5,7 @@ from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean
 from tgpu.cli.render.words import instant_ms, plural, sentence_text
-from tgpu.durations import duration_text, roughly_text
+from tgpu.text.durations import duration_text, roughly_text
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,

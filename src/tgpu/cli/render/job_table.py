@@ -24,7 +24,7 @@ from tgpu.cli.render.jobs import (
     gpus_held,
 )
 from tgpu.cli.render.words import instant_ms, since
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.v1 import ClusterStatus, JobModel
 
 Show = Callable[[JobModel, int], str]

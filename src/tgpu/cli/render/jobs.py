@@ -22,9 +22,9 @@ from tgpu.cli.render.words import (
     sentence_text,
     since,
 )
-from tgpu.durations import duration_text
-from tgpu.wire.gpu_names import names_text, words_text
-from tgpu.wire.masking import given_values, mask_values
+from tgpu.text.durations import duration_text
+from tgpu.text.gpu_names import names_text, words_text
+from tgpu.text.masking import given_values, mask_values
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
 
 STATES: Final = (

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
+from tgpu.text.instants import local_text
 from tgpu.wire.keys_v1 import AuditEntry, AuditList, KeyList, KeyModel
 
 _KEYS: Final = (

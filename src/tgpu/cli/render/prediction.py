@@ -3,7 +3,7 @@
 from typing import Final
 
 from tgpu.cli.render.words import plural
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.v1 import PredictionModel
 
 _ALIKE: Final = {

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import between, number_text, sentence_text
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
+from tgpu.text.instants import local_text
 from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
 
 _COLUMNS: Final = (

@@ -13,7 +13,7 @@ from tgpu.cli.render.words import (
     number_text,
     sentence_text,
 )
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 _COLUMNS: Final = (

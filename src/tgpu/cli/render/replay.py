@@ -3,11 +3,11 @@ record."""
 
 from typing import Final
 
-from tgpu.cli.instants import local_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
 from tgpu.cli.render.why import blocker_place
 from tgpu.cli.render.words import number_text, plural, sentence_text
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
+from tgpu.text.instants import local_text
 from tgpu.wire.replay_v1 import ReplayAnswer, ReplayJob, ReplayOfJob, ReplayPassage
 
 _SHOWN: Final = 8  # ids in one line

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Final
 
-from tgpu.cli.instants import span_text
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import sentence_text
+from tgpu.text.instants import span_text
 from tgpu.wire.reservations_v1 import ReservationList, ReservationModel
 from tgpu.wire.v1 import GpuReservationModel
 

@@ -5,7 +5,7 @@ from typing import Final
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.user_limits import limits_text
 from tgpu.cli.render.words import instant_ms, number_text
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.share_v1 import ShareList, ShareModel
 
 _TENANT: Final = Column("TENANT", least=8)

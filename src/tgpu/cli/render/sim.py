@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 
 _SPREADS: Final = (
     ("submission to end", "jct_s"),

@@ -8,7 +8,7 @@ from tgpu.cli.render.gpus import gpu_grid, process_lines, status_details
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
 from tgpu.cli.render.job_table import in_order, job_grid
 from tgpu.cli.render.words import number_text, plural, sentence_text
-from tgpu.durations import duration_text
+from tgpu.text.durations import duration_text
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer
 from tgpu.wire.v1 import ClusterStatus, GpuList, Health, JobModel
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from tgpu.app.whatif import Compared
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import plural
-from tgpu.durations import duration_text
 from tgpu.journal.compare import ComparedFigures, ComparedTenantFigures
+from tgpu.text.durations import duration_text
 
 _Shown = tuple[tuple[str, ComparedFigures], ...]
 

@@ -6,7 +6,7 @@ from typing import Final
 from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, lay_out
 from tgpu.cli.render.words import index_ranges, moment_text, number_text, plural, sentence_text
-from tgpu.wire.gpu_names import compact_text
+from tgpu.text.gpu_names import compact_text
 from tgpu.wire.v1 import AheadModel, BlockerModel, WhyAnswer
 
 _COLUMNS: Final = (

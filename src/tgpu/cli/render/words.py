@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from tgpu.cli.instants import in_local_time
 from tgpu.cli.render.grid import clean
-from tgpu.durations import duration_text, roughly_text
-from tgpu.wire.gpu_names import index_ranges as index_ranges
-from tgpu.wire.plurals import plural as plural
+from tgpu.text.durations import duration_text, roughly_text
+from tgpu.text.gpu_names import index_ranges as index_ranges
+from tgpu.text.instants import in_local_time
+from tgpu.text.plurals import plural as plural
 
 _GIB: Final = 1024
 

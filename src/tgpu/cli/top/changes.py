@@ -5,7 +5,7 @@ from typing import Final
 from tgpu.cli.render.folded import id_text, progress_of, target
 from tgpu.cli.render.jobs import action_line
 from tgpu.client.http import Client
-from tgpu.wire.plurals import plural
+from tgpu.text.plurals import plural
 from tgpu.wire.selection_v1 import ChangeName, SelectionRequest
 from tgpu.wire.v1 import GpuModel, JobModel
 

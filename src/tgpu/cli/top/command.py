@@ -22,7 +22,7 @@ def top(
     from tgpu.cli.failures import bad_input
     from tgpu.cli.options import read_option
     from tgpu.cli.top.source import ScreenWish, look
-    from tgpu.durations import parse_duration
+    from tgpu.text.durations import parse_duration
 
     seconds = read_option("--interval", parse_duration, interval)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

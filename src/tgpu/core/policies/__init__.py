@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+from tgpu.core.model.rules import BackfillMode, Rules
 from tgpu.core.policies.attained import Adaptive, LeastAttained
 from tgpu.core.policies.fair_share import FairShare
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.quickest import Quickest, RunTimeSource
 from tgpu.core.policies.shortest import Predicted, Shortest
-from tgpu.core.policy import Order, OrderPolicy
-from tgpu.core.rules import BackfillMode, Rules
-from tgpu.core.state import State
+from tgpu.core.policies.slots import Order, OrderPolicy
+from tgpu.core.state.cluster_state import State
 
 BASE_NAMES: Final = ("priority", "fifo", "fairshare", "shortest")  # what `backfill` can be over
 QUEUE_NAMES: Final = (*BASE_NAMES, "backfill")  # what a queue may choose for itself

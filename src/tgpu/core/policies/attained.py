@@ -17,13 +17,13 @@ No job starves: one that has waited longer than `bound_ms` and as long as it ran
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tgpu.core.attained import doublings, least_ms
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import TenantUse
-from tgpu.core.policy import Rank, SortKey, Standing
-from tgpu.core.state import Entry, State
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.accounting.attained import doublings, least_ms
+from tgpu.core.capacity.ledger import TenantUse
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import Rank, SortKey, Standing
+from tgpu.core.state.cluster_state import Entry, State
 
 _DAY_MS: Final = 86_400_000
 _STEPS: Final = 1 << 8  # more than there are steps at one priority

@@ -1,21 +1,21 @@
 """The tenant furthest below its share first, then its user furthest below, then by priority.
 
-What counts is GPU time of late (see `core/meter.py`) for each unit of weight; the users of a tenant
-weigh alike. What somebody holds now counts for a while ahead, so that what this very cycle starts
-counts too.
+What counts is GPU time of late (see `core/accounting/meter.py`) for each unit of weight; the users
+of a tenant weigh alike. What somebody holds now counts for a while ahead, so that what this very
+cycle starts counts too.
 """
 
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import TenantUse
-from tgpu.core.meter import Meters, Owner, look_ahead
-from tgpu.core.policy import SortKey, Standing
-from tgpu.core.sla import urgency
-from tgpu.core.state import State
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.accounting.meter import Meters, Owner, look_ahead
+from tgpu.core.accounting.sla import urgency
+from tgpu.core.capacity.ledger import TenantUse
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import SortKey, Standing
+from tgpu.core.state.cluster_state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ ever, and by what a deadline or a wait target makes urgent.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import TenantUse
-from tgpu.core.policy import SortKey, Standing
-from tgpu.core.sla import urgency
-from tgpu.core.state import State
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.accounting.sla import urgency
+from tgpu.core.capacity.ledger import TenantUse
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import SortKey, Standing
+from tgpu.core.state.cluster_state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import TenantUse
-from tgpu.core.policy import SortKey, Standing
-from tgpu.core.queue import ClassQueue
-from tgpu.core.state import State
-from tgpu.core.tenant import TenantQueue
-from tgpu.core.units import GPU
+from tgpu.core.capacity.ledger import TenantUse
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.model.units import GPU
+from tgpu.core.policies.slots import SortKey, Standing
+from tgpu.core.state.cluster_state import State
+from tgpu.core.state.waiting_queue import ClassQueue
 
 
 class RunTimeSource(Protocol):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import TenantUse
-from tgpu.core.policy import SortKey, Standing
-from tgpu.core.state import State
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.capacity.ledger import TenantUse
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import SortKey, Standing
+from tgpu.core.state.cluster_state import State
 
 # How long jobs of a class will run, in ms, at this instant; None where nobody can tell. The same
 # for all of a cycle: the order must not change under it.

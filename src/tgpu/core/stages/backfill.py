@@ -7,15 +7,15 @@ behind them may break; under `strict` nobody passes. What a cycle told a job is 
 from collections.abc import Sequence
 from typing import Final
 
-from tgpu.core.ids import JobId
-from tgpu.core.plan import BackfillReservation
-from tgpu.core.queue import ClassQueue
-from tgpu.core.rules import BackfillMode
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.plan import BackfillReservation
+from tgpu.core.model.rules import BackfillMode
+from tgpu.core.placement.place import could_ever_hold
+from tgpu.core.reservations.reserve import Opening, opening
+from tgpu.core.reservations.reserved_capacity import FAR
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.place import could_ever_hold
-from tgpu.core.stages.reserve import Opening, opening
-from tgpu.core.stages.reserved_capacity import FAR
-from tgpu.core.state import Entry
+from tgpu.core.state.cluster_state import Entry
+from tgpu.core.state.waiting_queue import ClassQueue
 
 # Under `easy`, looks for an opening where the first have none, or nodes looked at for that in all;
 # `conservative` has its depth.

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job
-from tgpu.core.policy import ChoicePolicy
-from tgpu.core.queue import QueueKey
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import ChoicePolicy
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
-from tgpu.core.state import State
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.state.cluster_state import State
+from tgpu.core.state.waiting_queue import QueueKey
 
 
 def serve_by_choice(draft: Draft, policy: ChoicePolicy, evictions: Evictions) -> None:

@@ -6,19 +6,19 @@ Every stage works on the one draft; none knows another.
 from collections.abc import Collection
 from typing import Protocol
 
-from tgpu.core.advance_reservations import due
-from tgpu.core.ids import JobId
-from tgpu.core.job import Job, JobClass
-from tgpu.core.ledger import Trial
-from tgpu.core.node import Placement
-from tgpu.core.plan import BackfillReservation, Nomination, Plan, Preemption, Start
-from tgpu.core.queue import ClassQueue
-from tgpu.core.rules import Rules
-from tgpu.core.stages.admit import refuse
-from tgpu.core.stages.place import place
-from tgpu.core.stages.preempt import Eviction
-from tgpu.core.stages.reserved_capacity import ReservedCapacity
-from tgpu.core.state import Entry, State
+from tgpu.core.admission.admit import refuse
+from tgpu.core.capacity.ledger import Trial
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job, JobClass
+from tgpu.core.model.node import Placement
+from tgpu.core.model.plan import BackfillReservation, Nomination, Plan, Preemption, Start
+from tgpu.core.model.rules import Rules
+from tgpu.core.placement.place import place
+from tgpu.core.preemption.preempt import Eviction
+from tgpu.core.reservations.advance_reservations import due
+from tgpu.core.reservations.reserved_capacity import ReservedCapacity
+from tgpu.core.state.cluster_state import Entry, State
+from tgpu.core.state.waiting_queue import ClassQueue
 
 
 class CycleObserver(Protocol):

@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from tgpu.core.ids import JobId, TenantId
-from tgpu.core.job import Job, JobClass
-from tgpu.core.policy import ChoicePolicy, Ranking
-from tgpu.core.queue import ClassQueue
-from tgpu.core.rules import PreemptionRules
+from tgpu.core.model.ids import JobId, TenantId
+from tgpu.core.model.job import Job, JobClass
+from tgpu.core.model.rules import PreemptionRules
+from tgpu.core.policies.slots import ChoicePolicy, Ranking
+from tgpu.core.preemption.preempt import Candidates, Eviction, Search, borrowers
+from tgpu.core.preemption.preempt_by_rank import RankedJobs
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.preempt import Candidates, Eviction, Search, borrowers
-from tgpu.core.stages.preempt_by_rank import RankedJobs
+from tgpu.core.state.waiting_queue import ClassQueue
 
 # Searches for victims are expensive, and jobs that are not among the first wait their turn; on a
 # small cluster they are cheap, and every job has one: so many jobs may be looked at in all.

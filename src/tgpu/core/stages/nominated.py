@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from tgpu.core.ids import JobId
-from tgpu.core.ledger import Ledger
-from tgpu.core.node import Placement
-from tgpu.core.stages.admit import refuse
+from tgpu.core.admission.admit import refuse
+from tgpu.core.capacity.ledger import Ledger
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.node import Placement
+from tgpu.core.model.units import GPU
 from tgpu.core.stages.draft import Draft
-from tgpu.core.state import Entry
-from tgpu.core.units import GPU
+from tgpu.core.state.cluster_state import Entry
 
 
 def serve_nominated(draft: Draft) -> None:

@@ -1,11 +1,11 @@
 """Jobs that are still on reserved GPUs when the reservation starts are preempted."""
 
-from tgpu.core.advance_reservation import AdvanceReservation
-from tgpu.core.ids import JobId
-from tgpu.core.plan import Preemption, PreemptionCause
+from tgpu.core.model.advance_reservation import AdvanceReservation
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.plan import Preemption, PreemptionCause
+from tgpu.core.preemption.preempt import lost_by
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.preempt import lost_by
-from tgpu.core.state import Entry
+from tgpu.core.state.cluster_state import Entry
 
 
 def preempt_for_reservations(draft: Draft) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import Final, NamedTuple
 
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import Ledger, QueueName
-from tgpu.core.policy import Order, SortKey, Standing, is_parted
-from tgpu.core.queue import ClassQueue
-from tgpu.core.tenant import TenantQueue
+from tgpu.core.capacity.ledger import Ledger, QueueName
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import Order, SortKey, Standing, is_parted
+from tgpu.core.state.waiting_queue import ClassQueue
 
 _ALIKE: Final = (0, 0)
 

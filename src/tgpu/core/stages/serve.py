@@ -5,14 +5,14 @@ A class whose head cannot start is passed over whole: its other jobs are no diff
 
 from collections.abc import Iterable, Mapping
 
-from tgpu.core.cohort import would_borrow
-from tgpu.core.policy import OrderPolicy, is_ranking
-from tgpu.core.queue import ClassQueue
-from tgpu.core.rules import PLAIN
+from tgpu.core.admission.cohort import would_borrow
+from tgpu.core.model.rules import PLAIN
+from tgpu.core.policies.slots import OrderPolicy, is_ranking
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
 from tgpu.core.stages.queue_order import QueueOrder
+from tgpu.core.state.waiting_queue import ClassQueue
 
 
 def serve_in_order(

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from tgpu.core.cause import Evidence
+from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,

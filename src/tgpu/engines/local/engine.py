@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from tgpu.core.cause import Evidence
+from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
@@ -46,7 +46,7 @@ from tgpu.engines.local.trace import trace
 from tgpu.engines.log_files import LogFiles
 from tgpu.engines.log_piece import Piece
 from tgpu.engines.placing import LOOPBACK, placed
-from tgpu.wire.masking import mask_argv, mask_values, secret_values
+from tgpu.text.masking import mask_argv, mask_values, secret_values
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tgpu.core.cause import NO_EVIDENCE, Evidence, KernelKill
+from tgpu.core.model.cause import NO_EVIDENCE, Evidence, KernelKill
 from tgpu.engines.api import AttemptKey, Observation, Phase
 from tgpu.engines.attempt_files import OUT_OF_MEMORY, READ, read_piece
 from tgpu.engines.file_reads import FileReads, ReadTimedOut

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tgpu.core.ids import is_job_id
+from tgpu.core.model.ids import is_job_id
 from tgpu.engines.api import AttemptKey, JobMark, Traced
 
 _PROC: Final = Path("/proc")

@@ -6,8 +6,8 @@ import pytest
 
 from tgpu.api.rest.convert import signal_name, submission_of
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.job import ANYWHERE, Where
-from tgpu.service.submission import RunIn, SizeBy, Submission
+from tgpu.core.model.job import ANYWHERE, Where
+from tgpu.service.commands.submission import RunIn, SizeBy, Submission
 from tgpu.wire.v1 import SubmitRequest
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import a_job
 from tgpu.api.rest.resubmit import resubmit_command, size_text, span_text
-from tgpu.core.job import Detail
+from tgpu.core.model.job import Detail
 
 DETAIL = Detail(name="my run", argv=("python", "train.py", "--text", "a b"), cwd="/home/ada")
 

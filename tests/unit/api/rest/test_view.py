@@ -4,8 +4,8 @@ import pytest
 
 from tgpu.api.rest.shown import shown_detail, shown_text
 from tgpu.api.rest.view import iso
-from tgpu.core.job import Detail
-from tgpu.wire.masking import MASK
+from tgpu.core.model.job import Detail
+from tgpu.text.masking import MASK
 
 
 @pytest.mark.parametrize(

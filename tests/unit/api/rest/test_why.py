@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import a_job
 from tgpu.api.rest.why import in_words
-from tgpu.core.why.changes import ChangeKind, RequestChange
+from tgpu.core.explain.changes import ChangeKind, RequestChange
 from tgpu.wire.v1 import SubmitRequest
 
 OLD = a_job(gpus=8, workers=2, gpu_mem_mib=80, cpus=4, mem_mib=40_960, time_limit_ms=7_200_000)

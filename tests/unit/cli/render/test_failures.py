@@ -1,7 +1,7 @@
 import pytest
 
 from tgpu.cli.render.failures import CODES, failure_text
-from tgpu.core.cause import Fault
+from tgpu.core.model.cause import Fault
 
 
 def test_every_kind_of_failure_has_its_words() -> None:

@@ -19,16 +19,16 @@ from tests.builders import (
     started,
     submit,
 )
-from tgpu.core import lifecycle
 from tgpu.core.cycle import schedule
-from tgpu.core.events import TimePassed
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move
-from tgpu.core.plan import Plan, PreemptionCause
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import TimePassed
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move
+from tgpu.core.model.plan import Plan, PreemptionCause
+from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.policies import order_policy
 from tgpu.core.policies.attained import Adaptive, LeastAttained
-from tgpu.core.rules import PreemptionRules, Rules
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000
 NOBODY_ASKED: list[str] = []

@@ -1,10 +1,10 @@
 import pytest
 
 from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, started
+from tgpu.core.accounting.meter import SCALE, Meter, Meters, look_ahead
 from tgpu.core.cycle import schedule
-from tgpu.core.ids import DEFAULT_TENANT, JobId, TenantId
-from tgpu.core.job import class_of
-from tgpu.core.meter import SCALE, Meter, Meters, look_ahead
+from tgpu.core.model.ids import DEFAULT_TENANT, JobId, TenantId
+from tgpu.core.model.job import class_of
 from tgpu.core.policies import (
     POLICY_NAMES,
     QUEUE_NAMES,

@@ -2,7 +2,7 @@
 
 from tests.builders import a_job, a_node, a_state, started
 from tgpu.core.cycle import schedule
-from tgpu.core.job import class_of
+from tgpu.core.model.job import class_of
 from tgpu.core.policies.quickest import Quickest
 
 MINUTE = 60_000

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tgpu.core.ledger import Trial
-from tgpu.core.rules import PLAIN, Rules
+from tgpu.core.capacity.ledger import Trial
+from tgpu.core.model.rules import PLAIN, Rules
 from tgpu.core.stages.draft import Draft
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 
 def a_draft(state: State, now: int = 0, rules: Rules = PLAIN, **known: Any) -> Draft:

@@ -6,13 +6,13 @@ import pytest
 
 from tests.builders import a_job, a_node, a_placement, a_state, a_tenant, entry_of, start
 from tests.unit.core.stages.drafts import a_draft
-from tgpu.core.ids import JobId
-from tgpu.core.plan import BackfillReservation
-from tgpu.core.rules import BackfillMode, Rules
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.plan import BackfillReservation
+from tgpu.core.model.rules import BackfillMode, Rules
+from tgpu.core.reservations.reserved_capacity import FAR
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.reserved_capacity import FAR
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 CONSERVATIVE = Rules(BackfillMode.CONSERVATIVE)
 

@@ -7,12 +7,12 @@ import pytest
 from tests.builders import a_job, a_node, a_queue, a_state, entry_of
 from tests.unit.core.stages.drafts import a_draft, starts
 from tgpu.core.errors import InvariantBroken
-from tgpu.core.job import Job
-from tgpu.core.policy import ChoicePolicy
+from tgpu.core.model.job import Job
+from tgpu.core.model.tenant import TenantQueue
+from tgpu.core.policies.slots import ChoicePolicy
 from tgpu.core.stages.choose import serve_by_choice
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
-from tgpu.core.tenant import TenantQueue
 
 
 def newest(queue: TenantQueue, jobs: Sequence[Job]) -> Job | None:

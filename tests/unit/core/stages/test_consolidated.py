@@ -1,9 +1,9 @@
 """The placement rule `consolidated`: the fullest node that does, gangs on few nodes."""
 
 from tests.builders import a_job, a_node, a_state, start, submit
-from tgpu.core.job import class_of
-from tgpu.core.rules import PlacementRule
-from tgpu.core.stages.place import place
+from tgpu.core.model.job import class_of
+from tgpu.core.model.rules import PlacementRule
+from tgpu.core.placement.place import place
 
 
 def a_world(*nodes, rule=PlacementRule.CONSOLIDATED, taken=()):

@@ -2,13 +2,13 @@
 
 from tests.builders import a_job, a_placement, a_state, a_tenant, entry_of, run, start
 from tests.unit.core.stages.drafts import a_draft
-from tgpu.core.ids import JobId
-from tgpu.core.job import JobClass
-from tgpu.core.ledger import Trial
-from tgpu.core.plan import Preemption, PreemptionCause
+from tgpu.core.capacity.ledger import Trial
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import JobClass
+from tgpu.core.model.plan import Preemption, PreemptionCause
+from tgpu.core.preemption.preempt import Eviction
+from tgpu.core.reservations.reserved_capacity import ReservedCapacity
 from tgpu.core.stages.draft import Draft
-from tgpu.core.stages.preempt import Eviction
-from tgpu.core.stages.reserved_capacity import ReservedCapacity
 
 
 def start_on(draft: Draft, job_id: str) -> None:

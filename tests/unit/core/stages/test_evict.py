@@ -5,14 +5,14 @@ from typing import Any
 from tests.builders import a_job, a_node, a_placement, a_state, entry_of, run, start
 from tests.unit.core.stages.drafts import a_draft, preempted
 from tgpu.core.cycle import schedule
-from tgpu.core.ids import JobId, NodeId
-from tgpu.core.node import Part, Placement, Share
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.model.node import Part, Placement, Share
+from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.policies import order_policy
-from tgpu.core.policy import ChoicePolicy
-from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.policies.slots import ChoicePolicy
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 HOUR = 3_600_000
 RULES = Rules(preemption=PreemptionRules())

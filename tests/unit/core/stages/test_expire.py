@@ -2,9 +2,9 @@
 
 from tests.builders import a_job, a_state, run, start
 from tests.unit.core.stages.drafts import a_draft
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.core.stages.expire import expire_leases
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 
 def with_a_lease() -> State:

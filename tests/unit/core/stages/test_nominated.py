@@ -2,12 +2,12 @@
 
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, entry_of, move, run, start
 from tests.unit.core.stages.drafts import a_draft, starts
-from tgpu.core.events import NodeSet
-from tgpu.core.ids import JobId
-from tgpu.core.lifecycle import Move, ask_preemption, nominate
+from tgpu.core.model.events import NodeSet
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.lifecycle import Move, ask_preemption, nominate
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.nominated import serve_nominated
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 
 def with_a_nomination(is_leaving: bool = True) -> State:

@@ -6,12 +6,12 @@ import pytest
 
 from tests.builders import a_booking, a_job, a_state, a_tenant, run, start
 from tests.unit.core.stages.drafts import a_draft, preempted
-from tgpu.core.events import BookingSet
-from tgpu.core.plan import PreemptionCause
-from tgpu.core.rules import PreemptionRules, Rules
+from tgpu.core.model.events import BookingSet
+from tgpu.core.model.plan import PreemptionCause
+from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.preempt_for_reservations import preempt_for_reservations
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 RULES = Rules(preemption=PreemptionRules())
 

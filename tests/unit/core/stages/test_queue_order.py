@@ -1,11 +1,11 @@
 """The line: heads in order, and queues with an order of their own."""
 
 from tests.builders import a_job, a_queue, a_state
-from tgpu.core.ids import JobId
+from tgpu.core.model.ids import JobId
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.stages.queue_order import QueueOrder
-from tgpu.core.state import State
+from tgpu.core.state.cluster_state import State
 
 
 def order_of(state: State, skip: frozenset[JobId] = frozenset()) -> list[str]:

@@ -2,9 +2,9 @@
 
 from tests.builders import a_job, a_node, a_queue, a_state, a_tenant, entry_of, start
 from tests.unit.core.stages.drafts import a_draft, starts
+from tgpu.core.model.rules import BackfillMode, Rules
 from tgpu.core.policies import order_policies
 from tgpu.core.policies.fifo import Fifo
-from tgpu.core.rules import BackfillMode, Rules
 from tgpu.core.stages.backfill import Backfill
 from tgpu.core.stages.draft import Draft
 from tgpu.core.stages.evict import Evictions

@@ -1,0 +1,1 @@
+"""Commands about GPUs, nodes, reservations and how the whole is doing."""

@@ -1,0 +1,1 @@
+"""Commands about settings: of the service, and those users chose for themselves."""

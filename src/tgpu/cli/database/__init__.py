@@ -1,0 +1,1 @@
+"""`tgpu db`: commands about the database itself."""

@@ -1,0 +1,1 @@
+"""`tgpu doctor` and `tgpu test`: their checks, and what those found."""

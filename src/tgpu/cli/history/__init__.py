@@ -1,0 +1,1 @@
+"""Commands that look back: replay, report, what-if, export, accuracy."""

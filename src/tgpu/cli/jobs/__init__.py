@@ -1,0 +1,1 @@
+"""Commands on jobs there are: list, show, why, logs, wait, cancel, edit, pause."""

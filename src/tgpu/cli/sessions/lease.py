@@ -1,0 +1,75 @@
+"""`tgpu lease`: GPUs for what you start yourself, and what to export for it."""
+
+import inspect
+from typing import Annotated, Any, Final
+
+import typer
+
+from tgpu.cli.options import complete_jobs, examples
+from tgpu.cli.submit import command as submit
+
+EPILOG = examples(
+    'eval "$(tgpu lease --gpus 2 --time 4h)"    (waits until the GPUs are yours)',
+    "jupyter lab                                (sees these GPUs and no others)",
+    "tgpu complete last                         (gives them back)",
+    'eval "$(tgpu lease --of 7)"                (the same in another window)',
+    "tgpu shell 7                               (or a shell that has it all)",
+)
+# Options of `submit` that are about a command, or about more than one job.
+_NOT_HERE: Final = frozenset(
+    {
+        *("context", "command", "array", "param", "lease", "when", "wait", "quiet", "hold"),
+        *("screen", "tmux", "workers", "auto", "by_path", "retries", "backoff", "requeue", "cwd"),
+        *("env", "no_env", "secret", "conda", "venv", "uv", "log_limit", "checkpoint_signal"),
+    }
+)
+
+
+def lease(context: typer.Context, **values: Any) -> int:
+    """Hold GPUs without a command, and print what to export: for `eval "$(tgpu lease …)"`.
+
+    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
+    `tgpu complete`, or until its time is up.
+    """
+    from tgpu.cli.option_words import said_names
+    from tgpu.cli.sessions.leasing import print_lease, take_lease
+    from tgpu.cli.submit.drafts import Given, JobDraft, laid_over
+    from tgpu.cli.submit.submission import Typed
+
+    said = {name: values[name] for name in said_names(context) if name in values}
+    as_json, api_url = bool(said.pop("as_json", False)), values.get("api_url")
+    said.pop("api_url", None)
+    of = said.pop("of", None)
+    if of is not None:
+        return print_lease(of, api_url, as_json=as_json)
+    typed, _, _ = laid_over(Given(Typed((), lease=True), None, frozenset()), JobDraft("", 0, said))
+    return take_lease(typed, api_url, as_json=as_json)
+
+
+def _signature() -> inspect.Signature:
+    """As `submit` has it, as far as it is about GPUs."""
+    mine = inspect.signature(lease).parameters["context"]
+    theirs = inspect.signature(submit.submit).parameters
+    of = inspect.Parameter(
+        "of",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            str | None,
+            typer.Option(
+                "--of",
+                metavar="JOB",
+                help="Print what to export for this existing lease.",
+                autocompletion=complete_jobs,
+            ),
+        ],
+    )
+    kept = [each for name, each in theirs.items() if name not in _NOT_HERE]
+    return inspect.Signature([mine, *kept, of])
+
+
+lease.__signature__ = _signature()  # type: ignore[attr-defined]  # what Typer reads
+lease.__annotations__ = {
+    name: each.annotation
+    for name, each in lease.__signature__.parameters.items()  # type: ignore[attr-defined]
+}

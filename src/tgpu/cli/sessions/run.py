@@ -1,0 +1,83 @@
+"""`tgpu run`: a command in front of you, on GPUs; with a terminal where you have one."""
+
+import inspect
+from typing import Annotated, Any, Final
+
+import typer
+
+from tgpu.cli.options import examples
+from tgpu.cli.submit import command as submit
+
+EPILOG = examples(
+    "tgpu run --gpus 1 -- bash",
+    "tgpu run --gpus 2 --type A100 --time 2h         (your shell)",
+    "tgpu run --gpus 1 -- python -i notebook.py",
+    "tgpu run -- python eval.py < questions.txt > answers.txt",
+    "tgpu run --keep --name debug -- bash            (goes on if the connection is lost)",
+)
+# Options of `submit` that make no sense for one job that somebody waits for.
+_NOT_HERE: Final = frozenset(
+    {
+        *("array", "param", "lease", "when", "wait", "quiet", "hold", "screen", "tmux", "as_json"),
+        *("workers", "auto", "job_id", "by_path", "retries", "backoff", "requeue"),
+    }
+)
+
+
+def run(context: typer.Context, **values: Any) -> int:
+    """Run a command on GPUs and stay with it: a terminal in the job, like `srun --pty`.
+
+    It waits for its GPUs like any other job; Ctrl-C meanwhile cancels it. Then this terminal is the
+    job's: Ctrl-C goes to the command, Ctrl-] d leaves and lets it go on (`tgpu attach`). It ends
+    with the command, whose exit code is returned, or with the terminal, unless --keep. Where
+    standard input is no terminal, that and the output are passed on as they are.
+    """
+    from tgpu.cli.option_words import said_names
+    from tgpu.cli.sessions.running import run_job
+    from tgpu.cli.submit.drafts import Given, JobDraft, laid_over
+    from tgpu.cli.submit.one_word import refuse_one_word
+    from tgpu.cli.submit.submission import Typed
+
+    said = {name: values[name] for name in said_names(context) if name in values}
+    keep = bool(said.pop("keep", False))
+    command: list[str] = said.get("command") or []
+    if len(command) == 1:
+        refuse_one_word(command[0], "tgpu run")
+    api_url = values.get("api_url")
+    said.pop("api_url", None)
+    typed, cwd, _ = laid_over(Given(Typed(()), None, frozenset()), JobDraft("", 0, said))
+    return run_job(typed, cwd, api_url, keep=keep)
+
+
+def _signature() -> inspect.Signature:
+    """As `submit` has it, which has all there is to say about a job."""
+    mine = inspect.signature(run).parameters["context"]
+    theirs = inspect.signature(submit.submit).parameters
+    kept = [each for name, each in theirs.items() if name not in (*_NOT_HERE, "context", "command")]
+    command = theirs["command"].replace(
+        annotation=Annotated[
+            list[str] | None,
+            typer.Argument(
+                metavar="-- COMMAND", help="What to run, after `--`. Default: your shell."
+            ),
+        ]
+    )
+    keep = inspect.Parameter(
+        "keep",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[
+            bool,
+            typer.Option(
+                "--keep", help="Keep running when this terminal closes; see `tgpu attach`."
+            ),
+        ],
+    )
+    return inspect.Signature([mine, command, *kept, keep])
+
+
+run.__signature__ = _signature()  # type: ignore[attr-defined]  # what Typer reads
+run.__annotations__ = {
+    name: each.annotation
+    for name, each in run.__signature__.parameters.items()  # type: ignore[attr-defined]
+}

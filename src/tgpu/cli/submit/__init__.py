@@ -1,0 +1,1 @@
+"""Commands that queue jobs, and the forms jobs are written in."""

@@ -1,0 +1,108 @@
+"""Jobs of files on their way to the service: all are checked before the first is queued."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tgpu.cli.amounts import split_ids
+from tgpu.cli.connect import connected, ensure_service
+from tgpu.cli.exit_codes import ExitCode
+from tgpu.cli.failures import Failure, bad_input
+from tgpu.cli.output import note, say, show_json
+from tgpu.cli.render.jobs import queued_lines
+from tgpu.cli.submit.send import Answering, await_jobs, build, real_id, send, submit
+from tgpu.cli.submit.submission import Typed
+from tgpu.client.http import Client
+from tgpu.text.instants import in_local_time
+from tgpu.wire.v1 import SubmitAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One job; `placed` says where in its file a mistake stands."""
+
+    typed: Typed
+    how: Answering
+    given: Mapping[str, object]
+    placed: Callable[[Failure], Failure]
+
+
+def send_many(jobs: Sequence[Sending], how: Answering) -> int:
+    """The exit code of `tgpu submit`."""
+    _check(jobs)
+    if len(jobs) == 1:
+        try:
+            return send(jobs[0].typed, jobs[0].how, jobs[0].given)
+        except Failure as failure:
+            raise jobs[0].placed(failure) from failure
+    if how.when:
+        raise bad_input("--when is for one job: here are several")
+    ensure_service(how.api_url)
+    with connected(how.api_url) as client:
+        answers = _queue(client, jobs, how)
+        if how.as_json and not how.wait:
+            show_json({"jobs": answers})
+        if not how.wait:
+            return ExitCode.OK
+        ids = [job_id for answer in answers for job_id in answer.job_ids or [answer.job_id]]
+        try:
+            return await_jobs(client, ids, how)
+        except KeyboardInterrupt:
+            note("the jobs go on; end them with: tgpu cancel " + " ".join(ids[:20]))
+            return ExitCode.INTERRUPTED
+
+
+def _check(jobs: Sequence[Sending]) -> None:
+    """Bad values, and names of jobs further down, before anything is queued."""
+    below = {job.typed.name for job in jobs if job.typed.name}
+    for job in jobs:
+        try:
+            build(job.typed, job.how, lambda job_id: job_id, job.given)
+            for name in split_ids([*job.typed.after, *job.typed.after_any]):
+                if name in below:
+                    _refuse_order(jobs, job, name)
+        except Failure as failure:
+            raise job.placed(failure) from failure
+
+
+def _refuse_order(jobs: Sequence[Sending], job: Sending, name: str) -> None:
+    before = [each.typed.name for each in jobs[: jobs.index(job)]]
+    if name not in before:
+        raise bad_input(f"--after: {name!r} stands further down", "put it above those that wait")
+    if before.count(name) > 1:
+        raise bad_input(f"--after: {name!r} is the name of several", "give each one its own")
+
+
+def _queue(client: Client, jobs: Sequence[Sending], how: Answering) -> list[SubmitAnswer]:
+    """In order: a job may wait for one above it, by its name."""
+    ids: dict[str, str] = {}
+    answers: list[SubmitAnswer] = []
+    for job in jobs:
+        try:
+            request, left_out = build(
+                job.typed, job.how, lambda name: ids.get(name) or real_id(client, name), job.given
+            )
+            answer = submit(client, request)
+        except Failure as failure:
+            failure.remedy = "; ".join(
+                [*([failure.remedy] if failure.remedy else []), _before(answers)]
+            )
+            raise job.placed(failure) from failure
+        if left_out and not answers:
+            note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
+        for warning in answer.warnings:
+            note(f"note: {in_local_time(warning)}")
+        if job.typed.name:
+            ids[job.typed.name] = answer.job_id
+        answers.append(answer)
+        if how.quiet:
+            say("\n".join(answer.job_ids or [answer.job_id]))
+        elif not how.as_json:
+            say(queued_lines(answer, request)[0])
+    return answers
+
+
+def _before(answers: Sequence[SubmitAnswer]) -> str:
+    if not answers:
+        return "nothing was queued"
+    ids = " ".join(answer.job_id for answer in answers)
+    return f"those before it are queued; end them with: tgpu cancel {ids}"

@@ -1,0 +1,1 @@
+"""Commands about tenants, queues, quotas, budgets, shares and keys."""

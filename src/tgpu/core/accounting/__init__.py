@@ -1,0 +1,1 @@
+"""What tenants, users and jobs have had: meters, budgets, receipts, promises about time."""

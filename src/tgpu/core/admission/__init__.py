@@ -1,0 +1,1 @@
+"""Whether jobs may start at all: caps, quotas, and what a cohort lends."""

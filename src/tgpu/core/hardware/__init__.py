@@ -1,0 +1,1 @@
+"""What readings of GPUs mean: health, slowness, idleness, use by others."""

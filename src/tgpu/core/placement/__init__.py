@@ -1,0 +1,1 @@
+"""Where the workers of a job go, all of them or none."""

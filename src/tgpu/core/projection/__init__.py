@@ -1,0 +1,1 @@
+"""The queue played forward: when jobs will start, and how sure that is."""

@@ -1,0 +1,223 @@
+"""The queue played forward: who starts when, if every job runs as long as one says it does.
+
+Virtual time goes from end to end, with the cycle of the service at each. Nobody new arrives.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from tgpu.core.model import lifecycle
+from tgpu.core.model.events import Event, JobMoved, TimePassed
+from tgpu.core.model.ids import JobId
+from tgpu.core.model.job import Job
+from tgpu.core.model.lifecycle import JobState, Move
+from tgpu.core.model.plan import Plan
+from tgpu.core.plan_events import (
+    VIRTUAL,
+    frees_something,
+    job_ended,
+    may_find_more,
+    plan_events,
+    stop_finished,
+)
+from tgpu.core.policies.slots import (
+    ChoicePolicy,
+    Policy,
+    is_ranking,
+)
+from tgpu.core.prediction.runtimes import Confidence, weaker
+from tgpu.core.reservations.reserved_capacity import FAR
+from tgpu.core.scheduling_config import CycleContext
+from tgpu.core.state.cluster_state import Entry, State
+
+
+class RunLength(NamedTuple):
+    """How long a job runs in all."""
+
+    ms: int
+    is_known: bool = True  # false: nothing is, and somebody guessed
+    by: Confidence | None = None  # what that rests on
+
+
+Runs = Callable[[Job, int], RunLength]  # of a job that has run for so long, in ms
+
+# Cycles at one instant: each is made because jobs were preempted in the one before.
+_MOST_ROUNDS: Final = 32
+# Of a queue longer than this nobody wants to know it to the second: there, ends that lie no further
+# apart than one part in so many of the way are taken together, or many jobs would be many cycles.
+_LONG: Final = 200
+_NEARLY: Final = 64
+# Where jobs are preempted because time passes, a cycle is made this often.
+_TICK_MS: Final = 60_000
+# Beyond this nobody believes an instant: windows that come round for ever end there.
+_HORIZON_MS: Final = 366 * 86_400_000
+
+
+class _End(NamedTuple):
+    at: int
+    job_id: JobId
+    attempt: int
+    to: JobState | None  # None: a lease that lasts as long as it may, which the cycle ends
+    is_known: bool
+    by: Confidence | None
+
+
+class Projection:
+    """One run into the future, step by step, on a state that is its own. `starts` grows, and with
+    it `rests_on`: the least sure of all that ended before."""
+
+    def __init__(self, state: State, now: int, context: CycleContext, runs: Runs) -> None:
+        """The state is changed: it should be a snapshot."""
+        self.starts: dict[JobId, int] = {}
+        self.rests_on: dict[JobId, Confidence | None] = {}
+        self._least_sure: Confidence | None = None
+        self.steps = 0
+        self.guessed_from: int | None = None  # from here on, ends that somebody guessed count
+        self._state = state
+        self._began = self._now = now
+        self._is_long = state.pending_count() > _LONG
+        self._until = now + _HORIZON_MS
+        self._config = context.config.asking_nobody()
+        self._refused_classes = context.refused_classes
+        self.promises = tuple(context.promises)  # of the last cycle
+        self._runs = runs
+        self._ends: list[_End] = []
+        preemption = self._config.rules.preemption
+        self._min_run_ms = 0 if preemption is None else preemption.min_run_ms
+        self._may_be_preempted: deque[int] = deque()  # a running job may, from these on
+        for entry in state.placed():
+            heappush(self._ends, self._end_of(entry, now))
+            if self._min_run_ms and entry.progress.started_at is not None:
+                self._may_be_preempted.append(entry.progress.started_at + self._min_run_ms)
+        self._ticks = _changes_with_time(self._config.policy, state, now)
+        self._next: int | None = now
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits any more, or nothing more will happen."""
+        return self._next is None
+
+    @property
+    def reached(self) -> int:
+        """The instant up to which all starts are known."""
+        return self._now
+
+    def step(self) -> None:
+        """On to the next instant at which something ends or is due."""
+        due = self._next
+        if due is None:
+            return
+        self.steps += 1
+        until = due + (due - self._began) // _NEARLY if self._is_long else due
+        now = self._now = self._end(due, until)
+        self._state.apply(TimePassed(now))
+        for _ in range(_MOST_ROUNDS):
+            plan = self._decide(now)
+            self._apply(plan_events(self._state, plan, now, VIRTUAL))
+            if not self._leads_further(plan):
+                break
+        self._next = self._next_instant() if self._state.pending_count() else None
+
+    def _decide(self, now: int) -> Plan:
+        plan = self._config.decide(self._state, now, self.promises, self._refused_classes)
+        self.promises = plan.reservations
+        return plan
+
+    def _leads_further(self, plan: Plan) -> bool:
+        """Of a long queue nobody wants to know what is left of one instant: it comes at the
+        next."""
+        return frees_something(plan) if self._is_long else may_find_more(plan, self._config.rules)
+
+    def _next_instant(self) -> int | None:
+        found = self._ends[0].at if self._ends else None
+        wakes_at = self._state.wakes_at()
+        if wakes_at is not None and wakes_at > self._now:
+            found = wakes_at if found is None else min(found, wakes_at)
+        while self._may_be_preempted and self._may_be_preempted[0] <= self._now:
+            self._may_be_preempted.popleft()
+        if self._may_be_preempted:
+            found = (
+                self._may_be_preempted[0]
+                if found is None
+                else min(found, self._may_be_preempted[0])
+            )
+        if self._ticks and found is not None:
+            found = min(found, self._now - self._now % _TICK_MS + _TICK_MS)
+        if found is None:
+            kept = (one.at for one in self.promises if self._now < one.at < FAR)
+            found = min(kept, default=None)
+        return None if found is None or found > self._until else found
+
+    def _end_of(self, entry: Entry, now: int) -> "_End":
+        job, progress = entry.job, entry.progress
+        began = now if progress.started_at is None else min(now, progress.started_at)
+        stood = lifecycle.paused_ms(progress, now)
+        ms, is_known, by = (
+            RunLength(0) if progress.stopping else self._runs(job, now - began - stood)
+        )
+        if not progress.stopping:  # else it is woken to end
+            # One that stands still goes on now at the earliest, and nobody knows when.
+            ms, is_known = ms + stood, is_known and progress.paused_at is None
+        limit = job.options.time_limit_ms
+        to: JobState | None = JobState.COMPLETED
+        if limit is not None and ms >= limit:
+            if job.options.lease:
+                to = None
+            elif ms > limit:
+                to = JobState.FAILED
+            ms, is_known = limit, is_known or progress.paused_at is not None
+        # Nothing is over that is not: at the earliest in a moment.
+        at = max(now + 1, began + ms)
+        return _End(at, job.job_id, progress.attempt, to, is_known, by)
+
+    def _end(self, now: int, until: int) -> int:
+        """All that is over by then; the instant of the last of them."""
+        while self._ends and self._ends[0].at <= until:
+            end = heappop(self._ends)
+            now = max(now, end.at)
+            entry = self._state.entry(end.job_id)
+            if entry is None or entry.progress.attempt != end.attempt:
+                continue
+            if not self._state.is_placed(end.job_id):
+                continue  # it was preempted meanwhile
+            if not end.is_known and self.guessed_from is None:
+                self.guessed_from = now
+            self._least_sure = weaker(self._least_sure, end.by)
+            if entry.progress.stopping:
+                self._apply(stop_finished(entry, now))
+            elif end.to is not None:
+                self._apply([job_ended(entry, end.to, now)])
+        return now
+
+    def _apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._state.apply(event)
+            if isinstance(event, JobMoved) and event.move is Move.RUN:
+                self._note_start(event.job_id, event.at)
+
+    def _note_start(self, job_id: JobId, now: int) -> None:
+        self.starts.setdefault(job_id, now)
+        self.rests_on.setdefault(job_id, self._least_sure)
+        entry = self._state.entry(job_id)
+        assert entry is not None  # it was placed just now
+        heappush(self._ends, self._end_of(entry, now))
+        if self._min_run_ms:
+            self._may_be_preempted.append(now + self._min_run_ms)
+
+
+def _changes_with_time(policy: Policy, state: State, now: int) -> bool:
+    if isinstance(policy, ChoicePolicy):
+        return False
+    return is_ranking(policy.at(state, now))
+
+
+def project(
+    state: State, now: int, context: CycleContext, runs: Runs, most_steps: int
+) -> Projection:
+    """At most so many steps of it."""
+    projection = Projection(state, now, context, runs)
+    while not projection.is_over and projection.steps < most_steps:
+        projection.step()
+    return projection

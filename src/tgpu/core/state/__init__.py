@@ -1,0 +1,1 @@
+"""All that the scheduler knows, changed only by `apply(event)`."""

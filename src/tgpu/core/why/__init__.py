@@ -1,1 +1,0 @@
-"""What can be said to somebody whose job waits: the reason, who is in its way, what would help."""

@@ -1,0 +1,1 @@
+"""The jobs file: its text format, and the command that a line of it runs."""

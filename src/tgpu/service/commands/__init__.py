@@ -1,0 +1,1 @@
+"""What callers can change: jobs, selections of jobs, tenants, queues, reservations."""

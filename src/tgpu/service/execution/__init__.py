@@ -1,0 +1,1 @@
+"""Carries decisions out on the engine, and reconciles with what it reports."""

@@ -1,0 +1,1 @@
+"""Every recorded change for those who watch."""

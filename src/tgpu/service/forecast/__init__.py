@@ -1,0 +1,1 @@
+"""What is told in advance: run times, start times, sizes."""

@@ -1,0 +1,1 @@
+"""The nodes as they are: GPUs, their health, processes on them, machines that report."""

@@ -1,0 +1,1 @@
+"""The one writer: decisions become a commit with its audit row, then the state."""

@@ -1,0 +1,1 @@
+"""Duties at intervals, next to the scheduling: clock, disk, learnt profiles, limits."""

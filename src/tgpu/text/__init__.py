@@ -1,0 +1,1 @@
+"""Values as people write and read them. Imports nothing of ours."""
