@@ -41,6 +41,7 @@ from tgpu.service.recording.observer import Observer
 from tgpu.service.service import Service
 from tgpu.settings import Settings, load_settings
 from tgpu.settings.process import process_environ
+from tgpu.store.api import DecisionId
 from tgpu.text.gpu_names import gpu_name
 from tgpu.wire.v1 import SubmitRequest
 
@@ -333,7 +334,11 @@ class _Reporter(Observer):
         self._record: Callable[[str, float, Mapping[str, str]], None] = metrics.record
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         self._record("commit_seconds", seconds, {})
         for event in events:

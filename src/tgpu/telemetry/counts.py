@@ -22,6 +22,7 @@ from tgpu.core.projection.estimate import Announced
 from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import Snapshot
 from tgpu.service.recording.observer import Observer
+from tgpu.store.api import DecisionId
 from tgpu.telemetry.promises import broken_promise
 
 # Deciding takes 0.1 ms for a near-empty queue and 0.1 s for a very long one; a flush of a disk
@@ -109,7 +110,11 @@ class Counts(Observer):
         self.state = state
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         self.commits.add(seconds)
         self.events += len(events)

@@ -1,7 +1,7 @@
 """One log line for each step of a job, written once the step is on record."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from tgpu.core.model.lifecycle import TERMINAL, Move, Progress
 from tgpu.core.model.units import GPU, SECOND
 from tgpu.core.state.cluster_state import Entry, State
 from tgpu.service.recording.observer import Observer
+from tgpu.store.api import DecisionId
 from tgpu.telemetry.promises import broken_promise
 from tgpu.text.gpu_names import gpu_name
 
@@ -53,45 +54,50 @@ class JobLog(Observer):
         self._state = state
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         if not _levels.isEnabledFor(logging.INFO):
             return
-        for event, cause in zip_longest(events, causes):
+        for event, cause, decision in zip_longest(events, causes, decisions):
+            origin = _origin(cause, decision)
             match event:
                 case JobMoved():
-                    self._moved(event, cause)
+                    self._moved(event, origin)
                 case JobsSubmitted():
-                    self._submitted(event, cause)
+                    self._submitted(event, origin)
                 case NodeSet():
-                    self._gpus_changed(event)
+                    self._gpus_changed(event, origin)
                 case JobChanged(_, job):
                     fields = {"job_id": job.job_id, "tenant": job.tenant_id}
                     fields |= {"changes": event.changes_text()} if event.changes else {}
-                    _log.info("job changed", **_with(cause, fields | {"priority": job.priority}))
+                    _log.info("job changed", **fields, priority=job.priority, **origin)
 
-    def _submitted(self, event: JobsSubmitted, cause: str | None) -> None:
+    def _submitted(self, event: JobsSubmitted, origin: Mapping[str, Any]) -> None:
         message = "job submitted" if len(event.jobs) == 1 else "jobs submitted"
-        _log.info(message, **_with(cause, submitted_fields(event)))
+        _log.info(message, **submitted_fields(event), **origin)
 
-    def _moved(self, event: JobMoved, cause: str | None) -> None:
+    def _moved(self, event: JobMoved, origin: Mapping[str, Any]) -> None:
         entry = self._state.entry(event.job_id)
         if entry is None:
             return
         # That the engine confirmed a start is the one step that nobody misses.
         level = logging.DEBUG if event.move is Move.RUN else logging.INFO
         if _levels.isEnabledFor(level):
-            _log.log(level, _MESSAGES[event.move], **_with(cause, moved_fields(entry, event)))
+            _log.log(level, _MESSAGES[event.move], **moved_fields(entry, event), **origin)
         promise = broken_promise(self._state, event)
         if promise is not None:
-            _log.warning(_BROKEN[promise], **_with(cause, missed_fields(entry, event)))
+            _log.warning(_BROKEN[promise], **missed_fields(entry, event), **origin)
 
-    def _gpus_changed(self, event: NodeSet) -> None:
+    def _gpus_changed(self, event: NodeSet, origin: Mapping[str, Any]) -> None:
         known = self._state.ledger.known_node(event.node.node_id)
         before = {} if known is None else {gpu.uuid: gpu for gpu in known.gpus}
         for gpu in event.node.gpus:
             old = before.get(gpu.uuid)
-            fields = {"node": event.node.node_id, "gpu": gpu.index}
+            fields = {"node": event.node.node_id, "gpu": gpu.index, **origin}
             if gpu.problem != (None if old is None else old.problem):
                 if gpu.problem is None:
                     _log.info("GPU is healthy again", **fields)
@@ -99,9 +105,9 @@ class JobLog(Observer):
                     _log.warning("GPU has a problem", **fields, problem=gpu.problem)
             if gpu.foreign != (None if old is None else old.foreign):
                 if gpu.foreign is None:
-                    _log.info("GPU is no longer in foreign hands", **fields)
+                    _log.info("GPU is no longer used by others", **fields)
                 else:
-                    _log.warning("GPU is in foreign hands", **fields, foreign=gpu.foreign)
+                    _log.warning("GPU is used by others", **fields, foreign=gpu.foreign)
             if old is not None and gpu.paused != old.paused:
                 if gpu.paused is None:
                     _log.info("GPU takes jobs again", **fields)
@@ -180,7 +186,7 @@ def _ending(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _with(cause: str | None, fields: dict[str, Any]) -> dict[str, Any]:
-    if cause is not None:
-        fields["request_id"] = cause
-    return fields
+def _origin(cause: str | None, decision: DecisionId | None) -> dict[str, Any]:
+    """What leads from a line to the request behind it, and to the decision in the journal."""
+    found: dict[str, Any] = {} if cause is None else {"request_id": cause}
+    return found if decision is None else found | {"decision": decision.number}

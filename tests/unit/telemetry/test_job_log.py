@@ -9,6 +9,7 @@ from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
 from tgpu.core.model.ids import JobId
 from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.settings.model import LoggingSettings
+from tgpu.store.api import Decider, DecisionId
 from tgpu.telemetry.job_log import JobLog
 
 J1 = JobId("j1")
@@ -25,8 +26,8 @@ def said(tmp_path, request):
     job_log.opening(a_state(a_job("j1", gpus=1.5, submitted_at=1000)))
     with log_lines(path, LoggingSettings.model_validate({**settings, "file": path})) as lines:
 
-        def say(*events, causes=()):
-            job_log.committed(events, causes, 0.01)
+        def say(*events, causes=(), decisions=()):
+            job_log.committed(events, causes, 0.01, decisions)
             found = lines()
             for line in found:
                 del line["timestamp"], line["logger"]
@@ -49,6 +50,16 @@ def test_a_submission_says_who_asked_for_what(said):
             "request_id": "r1",
         }
     ]
+
+
+def test_a_line_names_the_decision_that_its_step_is_part_of(said):
+    job = a_job("j2")
+    (line,) = said(JobsSubmitted(0, (job,)), decisions=[DecisionId(12, Decider.COMMAND)])
+    assert line["decision"] == 12
+    (_, line) = said(
+        JobMoved(61_000, J1, Move.START, PLACED), decisions=[DecisionId(13, Decider.CYCLE)]
+    )
+    assert line["decision"] == 13
 
 
 def test_jobs_in_bulk_are_one_line_with_their_number(said):

@@ -34,7 +34,7 @@ from tgpu.service.forecast.predictions import Predictions
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.observer import Observer
 from tgpu.service.recording.writer import Decision, Writer
-from tgpu.store.api import JobQuery, Store, StoreUnavailable
+from tgpu.store.api import DecisionId, JobQuery, Store, StoreUnavailable
 
 _KIND: Final = "estimate"  # of documents: what a job was first told, by its id
 # Scored estimates, some 200 bytes each: a month of a machine with a job that waits every five
@@ -165,7 +165,11 @@ class Estimates(Observer):
                 self._dirty[_KIND, one.job_id] = None
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         self._version += 1
         for event in events:

@@ -28,7 +28,7 @@ from tgpu.core.prediction.runtimes import (
 )
 from tgpu.core.state.cluster_state import State
 from tgpu.service.recording.observer import Observer
-from tgpu.store.api import JobQuery, Store, StoredJob, StoreUnavailable
+from tgpu.store.api import DecisionId, JobQuery, Store, StoredJob, StoreUnavailable
 
 # Ended jobs that are learned from at a start: enough for every user's own, read in about a second.
 MOST_LOADED: Final = 20_000
@@ -94,7 +94,11 @@ class Predictions(Observer):
         self._state = state
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         for event in events:
             if not isinstance(event, JobMoved):

@@ -82,7 +82,7 @@ class Hardware:
         engine: str = "local",
         is_here: bool = True,
     ) -> None:
-        """Without `rules` no GPU is ever too hot, in foreign hands or on probation. `engine` runs
+        """Without `rules` no GPU is ever too hot, used by others or on probation. `engine` runs
         jobs there, "" for none; `is_here`: this process runs there, and can see others there."""
         self.node_id = node_id
         self.simulated = simulated
@@ -437,7 +437,7 @@ def _with_gpus(node: Node, changed: Mapping[int, Gpu]) -> Node:
 
 
 def without_foreign(node: Node, indexes: Sequence[int]) -> Node:
-    """The same with these GPUs no longer in foreign hands."""
+    """The same with these GPUs no longer used by others."""
     free = {g.index: replace(g, foreign=None) for g in node.gpus if g.index in indexes}
     return _with_gpus(node, free)
 

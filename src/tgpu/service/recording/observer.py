@@ -11,6 +11,7 @@ from tgpu.core.model.plan import Plan
 from tgpu.core.projection.estimate import Announced
 from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import Snapshot
+from tgpu.store.api import DecisionId
 
 _log = structlog.get_logger("gpu_scheduler.observers")
 
@@ -25,11 +26,16 @@ class Observer:
         """The state that will be loaded and kept up to date, for reading alone."""
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         """These are durable and not applied yet: the state still shows what was before.
 
-        `causes` are the ids of the requests behind the first events; `seconds` took the store.
+        `causes` are the ids of the requests behind the first events; `decisions` the decision that
+        each event is part of; `seconds` took the store.
         """
 
     def commit_failed(self, problem: str) -> None:
@@ -68,11 +74,15 @@ class Observers(Observer):
                 _complain(observer)
 
     def committed(
-        self, events: Sequence[Event], causes: Sequence[str | None], seconds: float
+        self,
+        events: Sequence[Event],
+        causes: Sequence[str | None],
+        seconds: float,
+        decisions: Sequence[DecisionId] = (),
     ) -> None:
         for observer in self._observers:
             try:
-                observer.committed(events, causes, seconds)
+                observer.committed(events, causes, seconds, decisions)
             except Exception:
                 _complain(observer)
 

@@ -347,9 +347,10 @@ class Writer:
         try:
             self._worked()
             mark_recorded(decided)
-            self._observer.committed(events, causes(decided), seconds)
+            decisions = decision_ids(decided)
+            self._observer.committed(events, causes(decided), seconds, decisions)
             if self._recorded is not None and events:
-                self._recorded(events, last_seq, decision_ids(decided))
+                self._recorded(events, last_seq, decisions)
             for event in events:
                 self.state.apply(event)
             self._published(events)

@@ -21,7 +21,7 @@ from tgpu.store.memory import MemoryStore
 
 CALLS: dict[str, tuple[object, ...]] = {
     "opening": (State(),),
-    "committed": ([], [], 0.1),
+    "committed": ([], [], 0.1, []),
     "commit_failed": ("disk full",),
     "breaker_changed": ("store", BreakerState.OPEN),
     "cycled": (Plan(), 0.1),
@@ -86,7 +86,7 @@ async def test_a_commit_is_told_with_its_request_before_it_is_applied():
     seen = []
 
     class Watcher(Observer):
-        def committed(self, events, causes, seconds):
+        def committed(self, events, causes, seconds, decisions=()):
             seen.append((len(events), [*causes], seconds > 0, state.entry(JobId("j1"))))
 
     store = MemoryStore()
