@@ -61,8 +61,11 @@ class ReservedCapacity:
         self._jobs[job.job_id] = None
         ends_at = None if limit is None else starts_at + limit
         for part in placement.parts():
+            use = self._ledger.nodes.get(part.node_id)
+            if use is None:
+                continue  # the node has gone since it was promised
             if job.request.where.exclusive:
-                gpus = self._ledger.node(part.node_id).node.gpus
+                gpus = use.node.gpus
                 part = Part(part.node_id, tuple(Share(gpu.index, GPU) for gpu in gpus))
             hold = ReservedPart(starts_at, ends_at, part, cpu_millis, mem_mib, job_id=job.job_id)
             self._by_node.setdefault(part.node_id, []).append(hold)
@@ -71,7 +74,10 @@ class ReservedCapacity:
         """No longer keep this place for the job."""
         for node_id in {part.node_id for part in placement.parts()}:
             kept = [hold for hold in self.of(node_id) if hold.job_id != job_id]
-            self._by_node[node_id] = kept
+            if kept:
+                self._by_node[node_id] = kept
+            else:
+                self._by_node.pop(node_id, None)  # without any, nodes need not be viewed
 
     def of(self, node_id: NodeId) -> list[ReservedPart]:
         return self._by_node.get(node_id, [])
