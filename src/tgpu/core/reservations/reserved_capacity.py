@@ -8,6 +8,7 @@ a hold is never broken by a guess that was wrong.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from tgpu.core.admission.nominated_limits import NominatedLimits
 from tgpu.core.capacity.ledger import Holding, Ledger, NodeUse
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.ids import JobId, NodeId
@@ -45,6 +46,7 @@ class ReservedCapacity:
         self.now = now
         self._ledger = ledger
         self._by_node: dict[NodeId, list[ReservedPart]] = {}
+        self.limits = NominatedLimits(ledger)
         self._jobs: dict[JobId, None] = {}  # those that have a place, in the order they got it
         if ledger.bookings:
             for booking_id in sorted(ledger.bookings):
@@ -71,7 +73,8 @@ class ReservedCapacity:
             self._by_node.setdefault(part.node_id, []).append(hold)
 
     def drop(self, job_id: JobId, placement: Placement) -> None:
-        """No longer keep this place for the job."""
+        """No longer keep this place, or anything of a limit, for the job."""
+        self.limits.drop(job_id)
         for node_id in {part.node_id for part in placement.parts()}:
             kept = [hold for hold in self.of(node_id) if hold.job_id != job_id]
             if kept:

@@ -1,8 +1,7 @@
 """Jobs that others are being preempted for start first, or keep the place that is cleared."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from tgpu.core.admission.admit import refuse
 from tgpu.core.capacity.ledger import Ledger
 from tgpu.core.model.ids import JobId
 from tgpu.core.model.job import JobClass
@@ -13,25 +12,28 @@ from tgpu.core.state.cluster_state import Entry
 
 
 def serve_nominated(draft: Draft) -> None:
-    """All the places are held before anybody starts, or one would start on GPUs that are being
-    cleared for another."""
+    """All that is promised is kept before anybody starts, or one would start on GPUs that are
+    being cleared for another."""
     nominated = draft.state.nominated()
+    if not nominated:
+        return
+    leaving = draft.state.leaving()
+    draft.count_leaving(leaving)
+    awaited = {entry.progress.gives_way_to for entry in leaving}
     for entry in nominated:
-        place = entry.progress.claim
         is_refused = entry.queue.job_class in draft.refused_classes
-        if place is not None and not is_refused and not _is_in_vain(draft, entry, place):
-            draft.holds.add(entry.job, place, draft.now)
+        if not is_refused and not _is_in_vain(draft, entry, awaited):
+            draft.keep_nomination(entry.job, _place_of(entry))
     for entry in nominated:
-        _serve(draft, entry, entry.progress.claim)
+        _serve(draft, entry, awaited)
 
 
-def _serve(draft: Draft, entry: Entry, place: Placement | None) -> None:
-    job_class, job_id = entry.queue.job_class, entry.job.job_id
+def _serve(draft: Draft, entry: Entry, awaited: Collection[JobId | None]) -> None:
+    job_class, job_id, place = entry.queue.job_class, entry.job.job_id, _place_of(entry)
     is_refused = job_class in draft.refused_classes
-    if place is not None:
-        draft.give_up_hold(job_id, place)  # it may use it itself, or start elsewhere
+    draft.give_up_hold(job_id, place)  # it may use that itself, or start elsewhere
     placement = None if is_refused else draft.place(entry.queue)
-    if placement is None and place is not None and _is_in_vain(draft, entry, place):
+    if placement is None and _is_in_vain(draft, entry, awaited):
         return  # it stands in line like everybody, and others may be preempted for it anew
     draft.served.add(job_id)
     if is_refused:
@@ -41,20 +43,26 @@ def _serve(draft: Draft, entry: Entry, place: Placement | None) -> None:
         draft.take_started()
         return
     draft.tell_observer(job_class, job_id)
-    if place is not None:
-        draft.holds.add(entry.job, place, draft.now)
+    draft.keep_nomination(entry.job, place)
 
 
-def _is_in_vain(draft: Draft, entry: Entry, place: Placement) -> bool:
+def _place_of(entry: Entry) -> Placement:
+    place = entry.progress.claim
+    assert place is not None  # it is nominated
+    return place
+
+
+def _is_in_vain(draft: Draft, entry: Entry, awaited: Collection[JobId | None]) -> bool:
     """Whether it waits for nothing: nobody is being preempted for it any more, and a limit, a
     failure, or others who are on its GPUs or have them kept came between."""
-    job_class = entry.queue.job_class
-    if refuse(draft.ledger, job_class) is None and _is_whole(draft, job_class, place):
+    job_class, place = entry.queue.job_class, _place_of(entry)
+    is_refused = draft.holds.limits.refuse_by_then(job_class) is not None
+    if not is_refused and _is_whole(draft, job_class, place):
         return False
-    leaving = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.ledger, place))
-    if any(other is not None and other.progress.stopping for other in leaving):
+    others = (draft.state.entry(job_id) for job_id in _on_nodes_of(draft.ledger, place))
+    if any(other is not None and other.progress.stopping for other in others):
         return False
-    return not draft.state.is_anybody_preempted_for(entry.job.job_id)
+    return entry.job.job_id not in awaited
 
 
 def _on_nodes_of(ledger: Ledger, placement: Placement) -> Iterable[JobId]:
