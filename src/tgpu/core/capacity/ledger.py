@@ -317,7 +317,9 @@ class Ledger:
         self._node_ids = None
         self._changed.pop(node_id, None)
         self._behind.pop(node_id, None)
-        self._index = self._mix_index = None  # they know nodes that come and change, not that go
+        self._index = self._profile_index = (
+            None  # they know nodes that come and change, not that go
+        )
 
     def set_tenant(self, tenant: Tenant) -> None:
         use = self.tenants.get(tenant.tenant_id)
