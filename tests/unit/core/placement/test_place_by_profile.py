@@ -8,6 +8,7 @@ import pytest
 from tests.builders import a_gpu, a_job, a_node, a_placement, a_state, a_tenant, start, submit
 from tgpu.core.capacity.ledger import NodeUse
 from tgpu.core.model.events import NodeSet
+from tgpu.core.model.ids import JobId
 from tgpu.core.model.job import Job, class_of
 from tgpu.core.model.node import Node, Placement, Share
 from tgpu.core.model.request_profile import RequestProfile, RequestShape
@@ -30,7 +31,7 @@ def a_world(*usual: RequestShape, nodes: list[Node], **known: Any) -> State:
 
 
 def take(state: State, name: str, job: Job, placement: Placement) -> None:
-    submit(state, replace(job, job_id=name))
+    submit(state, replace(job, job_id=JobId(name)))
     start(state, name, placement=placement)
 
 
