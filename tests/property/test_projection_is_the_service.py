@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tgpu.core.model.job import Job
 from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.policies import order_policy
+from tgpu.core.projection import queue_projection
 from tgpu.core.projection.queue_projection import RunLength, project
 from tgpu.core.projection.snapshot import picture, state_of
 from tgpu.core.reservations.advance_reservations import AdvanceReservationRequest, choose
@@ -168,6 +170,35 @@ GIVEN_UP = World(
 LEASED = World((JobWish(0, 9, ALL, limit=4, lease=True), JobWish(0, 2, after=(1, "ok"))))
 
 
+CONSERVATIVE = Rules(backfill=BackfillMode.CONSERVATIVE)
+# What is kept for the first job is all that is in the second one's way, until its time is up.
+KEPT = World(
+    (
+        JobWish(4, 3, ALL, limit=6),
+        JobWish(4, 4, limit=3, priority=900),
+        JobWish(5, 1, limit=12),
+        BookingWish(6, 4, 11, 1),
+    ),
+    CONSERVATIVE,
+)
+KEPT_TWICE = World(
+    (
+        BookingWish(5, 8, 6, 1, unused_ms=5),
+        JobWish(6, 8, ALL, limit=12),
+        BookingWish(11, 6, 11, 2, unused_ms=5),
+        JobWish(12, 9, ALL, limit=3, priority=900),
+    ),
+    CONSERVATIVE,
+    "fairshare",
+)
+# Who has just started is preempted by who comes behind it in line.
+SWAPPED = World(
+    (JobWish(8, 2, ALL, priority=100), JobWish(9, 2, ALL), JobWish(10, 9, priority=900)),
+    PREEMPTING,
+    "fifo",
+)
+
+
 @settings(deadline=None)
 @given(worlds, st.integers(0, 20))
 @example(UNUSED, 0)
@@ -178,9 +209,29 @@ LEASED = World((JobWish(0, 9, ALL, limit=4, lease=True), JobWish(0, 2, after=(1,
 @example(SPARED, 2)
 @example(GIVEN_UP, 0)
 @example(LEASED, 0)
+@example(KEPT, 6)
+@example(KEPT_TWICE, 18)
 def test_a_projection_with_the_true_run_times_is_what_the_service_does(
     world: World, asked_at: int
 ) -> None:
+    is_as_projected(world, asked_at)
+
+
+@settings(deadline=None)
+@given(worlds, st.integers(0, 20))
+@example(CLAIMED, 0)
+@example(SWAPPED, 10)
+@example(SWAPPED, 19)
+def test_that_of_a_long_queue_is_too_where_no_ends_are_taken_together(
+    world: World, asked_at: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_projection, "_LONG", -1)
+        patch.setattr(queue_projection, "_NEARLY", LAST)
+        is_as_projected(world, asked_at)
+
+
+def is_as_projected(world: World, asked_at: int) -> None:
     live = a_service(world)
     wishes = [wish for wish in world.wishes if wish.at <= asked_at]
     for number, wish in enumerate(wishes):

@@ -190,7 +190,7 @@ class Ledger:
             self._take_on(node_id, shares, holding)
         if until is not None:
             self.known_ends += 1
-        self._count(job, placement, +1)
+        self.count(job, placement, +1)
 
     def _take_on(self, node_id: NodeId, shares: tuple[Share, ...], holding: Holding) -> None:
         use, job = self.nodes.get(node_id) or self._unknown(node_id), holding[0]
@@ -204,7 +204,7 @@ class Ledger:
             self._give_on(node_id, shares, job)
         if held is not None and held.until is not None:
             self.known_ends -= 1
-        self._count(job, placement, -1)
+        self.count(job, placement, -1)
 
     def _give_on(self, node_id: NodeId, shares: tuple[Share, ...], job: Job) -> Holding | None:
         use = self.nodes.get(node_id) or self._unknown(node_id)
@@ -317,7 +317,9 @@ class Ledger:
         self._node_ids = None
         self._changed.pop(node_id, None)
         self._behind.pop(node_id, None)
-        self._index = self._mix_index = None  # they know nodes that come and change, not that go
+        self._index = self._profile_index = (
+            None  # they know nodes that come and change, not that go
+        )
 
     def set_tenant(self, tenant: Tenant) -> None:
         use = self.tenants.get(tenant.tenant_id)
@@ -344,7 +346,8 @@ class Ledger:
                 del self.cohorts[tenant.cohort]
                 del self.pools[tenant.cohort]
 
-    def _count(self, job: Job, placement: Placement, sign: int) -> None:
+    def count(self, job: Job, placement: Placement, sign: int) -> None:
+        """Towards limits (with -1, no longer), wherever it is: nodes are not touched."""
         self.jobs += sign
         use = self.tenants[job.tenant_id]
         pool = self.pools.get(use.tenant.cohort) if self.pools else None

@@ -97,7 +97,7 @@ def explain_class(
     ledger: Ledger, job_class: JobClass, holds: ReservedCapacity | None = None
 ) -> Reason:
     """The reason of a class on this ledger, with what is kept for others."""
-    refused = refuse(ledger, job_class)
+    refused = refuse(ledger, job_class) if holds is None else holds.limits.refuse(job_class)
     if refused is not None:
         return refused
     if job_class.booking is not None and holds is not None:

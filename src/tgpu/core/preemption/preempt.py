@@ -166,29 +166,26 @@ class Search:
         self._class = job_class
         self._rules = rules
         self._view: View | None = holds.view(job_class)
-        self._reclaims = rules.reclaim and may_reclaim(trial.ledger, job_class)
-        self._borrows = would_borrow(trial.ledger, job_class)
+        self._limits = holds.limits
+        with self._limits.counted():
+            self._reclaims = rules.reclaim and may_reclaim(trial.ledger, job_class)
+            self._borrows = would_borrow(trial.ledger, job_class)
 
     def find(self, job_id: JobId) -> Eviction | None:
         """The cheapest set, or None where nobody's end would help."""
-        mark = self._trial.mark()
-        try:
+        with self._limits.counted():
             quota = self._for_quota()
-            if quota is None:
-                return None
-            found = self._for_room(quota)
+            found = None if quota is None else self._for_room(quota)
             if found is None:
                 return None
-            self._give(found.victims)
-            placement = self._placement()
-            if placement is None or refuse(self._ledger, self._class) is not None:
-                return None
-        finally:
-            self._trial.undo(mark)
+            causes = [self._cause(victim) for victim in found.victims]
+            placement = self._placement_without(found.victims)
+        if placement is None or not self._is_admitted_without(found.victims):
+            return None
         self._candidates.leave_out(victim.job_id for victim in found.victims)
         victims = tuple(
-            Preemption(victim.job_id, job_id, self._cause(victim), victim.lost)
-            for victim in found.victims
+            Preemption(victim.job_id, job_id, cause, victim.lost)
+            for victim, cause in zip(found.victims, causes, strict=True)
         )
         return Eviction(victims, placement)
 
@@ -208,7 +205,7 @@ class Search:
                     raise InvariantBroken(f"job {named.job_id} is none of those to choose from")
                 chosen.append(victim)
                 self._give((victim,))
-                if self._is_admitted():
+                if self._limits.refuse(self._class) is None:
                     placement = self._placement()
         finally:
             self._trial.undo(mark)
@@ -428,6 +425,20 @@ class Search:
 
     def _seen(self, use: NodeUse) -> NodeUse:
         return use if self._view is None else self._view(use)
+
+    def _placement_without(self, victims: tuple[Victim, ...]) -> Placement | None:
+        mark = self._trial.mark()
+        self._give(victims)
+        placement = self._placement()
+        self._trial.undo(mark)
+        return placement
+
+    def _is_admitted_without(self, victims: tuple[Victim, ...]) -> bool:
+        mark = self._trial.mark()
+        self._give(victims)
+        refused = self._limits.refuse(self._class)
+        self._trial.undo(mark)
+        return refused is None
 
     def _placement(self) -> Placement | None:
         return place(self._ledger, self._class, self._view)

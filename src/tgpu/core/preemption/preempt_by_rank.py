@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from tgpu.core.admission.admit import refuse
 from tgpu.core.capacity.ledger import Ledger, NodeUse, Trial
 from tgpu.core.model.ids import JobId, NodeId
 from tgpu.core.model.job import JobClass
@@ -95,7 +94,7 @@ class RankedJobs:
         self, entry: Entry, rank: Rank, trial: Trial, holds: ReservedCapacity
     ) -> Eviction | None:
         job_class = entry.queue.job_class
-        if refuse(self._ledger, job_class) is not None:
+        if holds.limits.refuse(job_class) is not None:
             return None  # not for want of room
         waited, order = waited_ms(entry, self._now), self._order
         asked = self._asked(rank, entry)
@@ -188,6 +187,7 @@ class _Search:
         self._ledger = ledger
         self._class = job_class
         self._trial = trial
+        self._limits = holds.limits
         self._view = holds.view(job_class)
         self._asked = asked
         self._workers = job_class.request.workers
@@ -311,7 +311,7 @@ class _Search:
             assert placement is not None  # it is placed
             self._trial.give(victim.entry.job, placement)
         try:
-            if refuse(self._ledger, self._class) is not None:
+            if self._limits.refuse(self._class) is not None:
                 return None
             return place(self._ledger, self._class, self._view)
         finally:

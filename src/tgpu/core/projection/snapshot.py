@@ -15,7 +15,7 @@ from tgpu.core.accounting.user_days import TenantUser
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.events import BookingSet, NodeSet, QueueSet, TenantSet, TimePassed
 from tgpu.core.model.ids import JobId, TenantId
-from tgpu.core.model.job import Job
+from tgpu.core.model.job import Dependency, DependencyKind, Job
 from tgpu.core.model.lifecycle import PLACED, JobState, Progress
 from tgpu.core.model.node import Node
 from tgpu.core.model.reasons import Reason
@@ -141,8 +141,16 @@ def _may_start(state: State, entry: Entry, taken: Collection[JobId]) -> bool:
     if state.unsatisfiable_cause(entry.job.job_id) is not None:
         return False
     return not entry.unmet or all(
-        other.job_id in taken or state.entry(other.job_id) is None for other in entry.job.after
+        other.job_id in taken or state.entry(other.job_id) is None or _is_over(state, other)
+        for other in entry.job.after
     )
+
+
+def _is_over(state: State, other: Dependency) -> bool:
+    """Whether the next cycle gives that one up, which is an end like any other to who asks for no
+    more."""
+    is_given_up = state.unsatisfiable_cause(other.job_id) is not None
+    return is_given_up and other.kind is DependencyKind.ANY
 
 
 def _next_in_line(

@@ -8,6 +8,7 @@ a hold is never broken by a guess that was wrong.
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from tgpu.core.admission.nominated_limits import NominatedLimits
 from tgpu.core.capacity.ledger import Holding, Ledger, NodeUse
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.ids import JobId, NodeId
@@ -45,6 +46,7 @@ class ReservedCapacity:
         self.now = now
         self._ledger = ledger
         self._by_node: dict[NodeId, list[ReservedPart]] = {}
+        self.limits = NominatedLimits(ledger)
         self._jobs: dict[JobId, None] = {}  # those that have a place, in the order they got it
         if ledger.bookings:
             for booking_id in sorted(ledger.bookings):
@@ -61,17 +63,24 @@ class ReservedCapacity:
         self._jobs[job.job_id] = None
         ends_at = None if limit is None else starts_at + limit
         for part in placement.parts():
+            use = self._ledger.nodes.get(part.node_id)
+            if use is None:
+                continue  # the node has gone since it was promised
             if job.request.where.exclusive:
-                gpus = self._ledger.node(part.node_id).node.gpus
+                gpus = use.node.gpus
                 part = Part(part.node_id, tuple(Share(gpu.index, GPU) for gpu in gpus))
             hold = ReservedPart(starts_at, ends_at, part, cpu_millis, mem_mib, job_id=job.job_id)
             self._by_node.setdefault(part.node_id, []).append(hold)
 
     def drop(self, job_id: JobId, placement: Placement) -> None:
-        """No longer keep this place for the job."""
+        """No longer keep this place, or anything of a limit, for the job."""
+        self.limits.drop(job_id)
         for node_id in {part.node_id for part in placement.parts()}:
             kept = [hold for hold in self.of(node_id) if hold.job_id != job_id]
-            self._by_node[node_id] = kept
+            if kept:
+                self._by_node[node_id] = kept
+            else:
+                self._by_node.pop(node_id, None)  # without any, nodes need not be viewed
 
     def of(self, node_id: NodeId) -> list[ReservedPart]:
         return self._by_node.get(node_id, [])

@@ -3,10 +3,9 @@
 Every stage works on the one draft; none knows another.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from tgpu.core.admission.admit import refuse
 from tgpu.core.capacity.ledger import Trial
 from tgpu.core.model.ids import JobId
 from tgpu.core.model.job import Job, JobClass
@@ -75,7 +74,7 @@ class Draft:
                 return None
         else:
             narrow = None
-        self._is_refused = refuse(self.ledger, job_class) is not None
+        self._is_refused = self.holds.limits.refuse(job_class) is not None
         if self._is_refused:
             return None
         placement = place(self.ledger, job_class, self.holds.view(job_class))
@@ -92,7 +91,7 @@ class Draft:
     def is_refused(self, job_class: JobClass) -> bool:
         """Whether a limit, and not room, is in the way of the class that was placed last."""
         if self._is_refused is None:
-            self._is_refused = refuse(self.ledger, job_class) is not None
+            self._is_refused = self.holds.limits.refuse(job_class) is not None
         return self._is_refused
 
     def give_up_hold(self, job_id: JobId, placement: Placement) -> None:
@@ -121,7 +120,19 @@ class Draft:
         """Keep the place that others give up for the job."""
         self.preemptions += eviction.victims
         self.nominations.append(Nomination(job.job_id, eviction.placement))
-        self.holds.add(job, eviction.placement, self.now)
+        self.keep_nomination(job, eviction.placement)
+        self.count_leaving(self.entry(one.victim) for one in eviction.victims)
+
+    def keep_nomination(self, job: Job, placement: Placement) -> None:
+        """Keep a place for a job, and what it needs of the limits."""
+        self.holds.add(job, placement, self.now)
+        self.holds.limits.add(job, placement)
+
+    def count_leaving(self, entries: Iterable[Entry]) -> None:
+        """What jobs that are being preempted have of the limits becomes free."""
+        for entry in entries:
+            assert entry.progress.placement is not None  # it leaves, and has not left yet
+            self.holds.limits.leave(entry.job, entry.progress.placement)
 
     def entry(self, job_id: JobId) -> Entry:
         entry = self.state.entry(job_id)

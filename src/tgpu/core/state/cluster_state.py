@@ -145,8 +145,9 @@ class State:
             key=lambda e: (e.job.submitted_at, e.job.job_id),
         )
 
-    def is_anybody_preempted_for(self, job_id: JobId) -> bool:
-        return any(entry.progress.gives_way_to == job_id for entry in self._placed.values())
+    def leaving(self) -> list[Entry]:
+        """Those who are being preempted and still have GPUs, in no order."""
+        return [e for e in self._placed.values() if e.progress.gives_way_to is not None]
 
     def expired_leases(self, now: int) -> list[JobId]:
         if not self._leases:

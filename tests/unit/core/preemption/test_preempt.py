@@ -12,11 +12,13 @@ from tests.builders import (
     a_placement,
     a_state,
     a_tenant,
+    end,
     entry_of,
     move,
     run,
     start,
     started,
+    submit,
 )
 from tgpu.core.cycle import schedule
 from tgpu.core.model.events import NodeSet, TenantSet
@@ -26,6 +28,7 @@ from tgpu.core.model.lifecycle import Move, ask_preemption, checkpoint, nominate
 from tgpu.core.model.plan import Plan
 from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.model.tenant import Tenant
+from tgpu.core.plan_events import plan_events
 from tgpu.core.policies.priority import PriorityWithAging
 from tgpu.core.policies.slots import ChoicePolicy
 from tgpu.core.state.cluster_state import State
@@ -245,3 +248,29 @@ def test_nothing_is_kept_for_who_may_not_start_any_more() -> None:
     state = a_nominated_job(a_job("large", gpus=2, submitted_at=3, tenant="other"))
     state.apply(TenantSet(5, a_tenant("default", gpus=0)))
     assert started(plan_of(state)) == ["large"]
+
+
+def test_nobody_is_preempted_for_a_job_that_a_nominated_one_leaves_no_quota_for() -> None:
+    tenants = [a_tenant("red", gpus=1), a_tenant()]
+    victims = (a_job("v1", priority=100), a_job("v2", priority=100))
+    state = a_full_box(*victims, tenants=tenants, tenant="red")
+    submit(state, a_job("next", "red", priority=800, submitted_at=NOW))
+    plan = plan_of(state)
+    assert [(one.victim, one.to) for one in plan.preemptions] == [("v1", "vip")]
+    for event in plan_events(state, plan, NOW):
+        state.apply(event)
+    assert plan_of(state) == Plan()  # neither while it leaves
+
+
+def test_nobody_takes_the_quota_that_is_cleared_for_a_nominated_job() -> None:
+    """Of its two victims one has gone, with its quota: a newcomer would fit into that."""
+    victims = (a_job("v1", priority=100), a_job("v2", priority=100))
+    state = a_full_box(*victims, tenants=[a_tenant(gpus=2)], gpus=2)
+    for event in plan_events(state, plan_of(state), NOW):
+        state.apply(event)
+    end(state, "v1", at=NOW)
+    submit(state, a_job("small", gpus=0.5, priority=900, submitted_at=NOW))
+    state.apply(NodeSet(NOW, a_node("n1", gpus=1)))
+    assert plan_of(state).starts == ()
+    end(state, "v2", at=NOW)
+    assert [one.job_id for one in plan_of(state).starts] == ["vip"]

@@ -56,6 +56,16 @@ def test_jobs_that_can_never_start_are_left_out() -> None:
     assert taken(state) == []
 
 
+def test_who_waits_for_one_of_them_to_be_over_however_it_ends_comes_along() -> None:
+    after_b = (a_job("c", after=("b:any",)), a_job("d", after=("b",)))
+    state = a_state(a_job("a"), a_job("b", after=("a",)), *after_b)
+    start(state, "a", 0)
+    run(state, "a")
+    end(state, "a", to=JobState.FAILED)
+    assert taken(state) == ["c"]
+    assert len(copy_of(state).waiting) == 1  # the next cycle cancels b
+
+
 def test_jobs_that_back_off_come_along_asleep() -> None:
     state = a_state(a_job("a"))
     start(state, "a", 0)

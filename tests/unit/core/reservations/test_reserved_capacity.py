@@ -54,3 +54,16 @@ def test_what_was_dropped_has_no_owner() -> None:
     holds.drop(a_job("b").job_id, a_placement(1))
     assert [hold.owner for hold in holds.owners()] == ["r-1", "a"]
     assert taken(state, holds) == [0, 2]
+
+
+def test_nothing_is_kept_on_a_node_that_has_gone() -> None:
+    holds = ReservedCapacity(a_state().ledger, 0)
+    holds.add(a_job("b", exclusive=True), a_placement(1, node="gone"), 0)
+    assert not holds
+
+
+def test_without_what_was_dropped_nodes_are_seen_as_they_are() -> None:
+    holds = ReservedCapacity(a_state().ledger, 0)
+    holds.add(a_job("b"), a_placement(1), 0)
+    holds.drop(a_job("b").job_id, a_placement(1))
+    assert holds.view(class_of(a_job("c"))) is None
