@@ -14,9 +14,7 @@ MODULES = ("pwd", "psutil")
 # taken off: the list may only become shorter.
 KNOWS_ITS_MACHINE = {
     "service/identity/accounts.py": "local users that jobs run as",
-    "service/recording/clock.py": "the boot of this machine, of adopted processes",
     "service/identity/memberships.py": "groups of callers at a Unix socket, which are local users",
-    "service/hardware/processes.py": "processes on the GPUs of this machine",
     "service/identity/system_users.py": "makes the local users of tenants",
     "api/auth/doors.py": "callers at a Unix socket, which are local users",
 }

@@ -135,7 +135,7 @@ def _own_model(service: Service, hardware: Hardware) -> NodeModel:
         last_seen_at=None,
         gpus=[_gpu_model(gpu, Readings(gpus)) for gpu in gpus],
         labels=dict(node.labels) if node is not None else {},
-        gpu_fence=service.fences.describe() if hardware.is_here else "",
+        gpu_fence=service.fences.describe_for(hardware),
         engine=hardware.engine,
         no_jobs=None if hardware.engine else NO_ENGINE,
     )

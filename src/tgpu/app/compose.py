@@ -21,9 +21,11 @@ from tgpu.core.model.tenant import Tenant
 from tgpu.core.model.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
 from tgpu.devices.detect import Detected, node_size
+from tgpu.devices.host import boot_id
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import NO_LIMITS, AttemptLimits
 from tgpu.engines.local.engine import LocalEngine
+from tgpu.engines.local.node_processes import LocalProcesses
 from tgpu.engines.local.startup import BOOT_ID_FILE
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.make import make_dispatch
@@ -78,6 +80,8 @@ def make_service(
         rules=_hardware_rules(settings),
         labels=tuple(sorted(settings.devices.labels.items())),
         engine="leases" if settings.engine.kind == "none" else settings.engine.kind,
+        node_processes=LocalProcesses(),
+        health_prefix="",  # as in all versions
     )
     disk = _disk(settings, data_dir)
     service = Service(
@@ -108,6 +112,7 @@ def make_service(
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
                 log_limit_mib=settings.jobs.log_limit_mb or None,
             ),
+            boot=boot_id,
             fence_gpus=FenceMode(settings.engine.fence_gpus),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             patience_seconds=settings.database.timeout_seconds,

@@ -88,7 +88,7 @@ from tgpu.service.identity.ownership import Sight
 from tgpu.service.identity.run_as import JobUsers
 from tgpu.service.prepare import Preparation
 from tgpu.service.recording.by_whom import CANCELLED
-from tgpu.service.recording.clock import Clock, ManualClock, boot_id
+from tgpu.service.recording.clock import Clock, ManualClock
 from tgpu.service.recording.observer import Observer, Observers
 from tgpu.service.recording.writer import Decision, StateApart, Writer
 from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
@@ -134,7 +134,7 @@ class ServiceSettings:
     sealer: Sealer | None = None  # None: with a key of its own, where nothing outlives it
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
     fence_gpus: FenceMode = FenceMode.OFF
-    boot: Callable[[], str] = boot_id  # another one whenever the machine was started
+    boot: Callable[[], str] = str  # another word whenever the machine was started
     patience_seconds: float = 10.0  # that a caller is kept waiting for the store
     # The settings by which is decided, for the journal; none: nothing is put on record.
     recorded: RecordedValues = field(default_factory=dict)
@@ -226,7 +226,8 @@ class Service:
             others=self.agent_nodes.all,
         )
         if engine is not None:
-            hardware.ownership.log_dir = engine.log_dir
+            for each in hardware_of(self.machines):
+                each.ownership.log_dir = engine.log_dir
         self._disk_reads, self.log_sizes = FileReads(), LogSizes()
         self.disk = disk or NoDisk()
         self._wake = asyncio.Event()
@@ -250,7 +251,8 @@ class Service:
                 high_water=lambda: (self.feed.last_seq, self.jobs.last_number),
                 fences=self.fences,
             )
-            hardware.ownership.strangers = self._attempts.strangers.running.keys
+            for each in hardware_of(self.machines):
+                each.ownership.strangers = self._attempts.strangers.running.keys
         self.run_as = JobUsers(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
@@ -592,11 +594,14 @@ class Service:
             return task.result()
         raise self.writer.unknown()
 
-    async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
-        """A lease of the GPUs that a process is on, for as long as it runs."""
+    async def adopt(
+        self, pid: int, *, tenant_id: TenantId, queue: str, name: str, node: str | None = None
+    ) -> JobId:
+        """A lease of the GPUs that a process is on, for as long as it runs. `node` is where it
+        runs, for numbers that mean processes of several."""
         await self.gpu_monitor.look()  # it may have come to its GPU just now
         job_id = await self.gpu_monitor.adoption.adopt(
-            self.jobs, self.state, pid, tenant_id=tenant_id, queue=queue, name=name
+            self.jobs, self.state, pid, node=node, tenant_id=tenant_id, queue=queue, name=name
         )
         await self.gpu_monitor.look()  # whoever asks now sees whose it is
         return job_id
