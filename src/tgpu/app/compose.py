@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tgpu.accounts.system import SystemAccounts
 from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
 from tgpu.app.run_as import run_as_rules
@@ -137,6 +138,7 @@ def make_service(
         observers=observers,
         predictions=predictions,
         disk=disk,
+        accounts=SystemAccounts(),
     )
     connect_hooks(service)
     return service

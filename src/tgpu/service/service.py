@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tgpu.accounts.api import Accounts
 from tgpu.core.cycle import CycleObserver
 from tgpu.core.errors import Conflict, Unavailable
 from tgpu.core.model.events import (
@@ -168,9 +169,10 @@ class Service:
         predictions: Predictions | None = None,
         disk: Disk | None = None,
         machines: Sequence[Machine] = (),
+        accounts: Accounts | None = None,
     ) -> None:
         """`hardware` and `watch` are of the machine that this runs on, `machines` of others whose
-        GPUs are read from here."""
+        GPUs are read from here; `accounts` are the users that jobs can run as."""
         self.state = State()
         settings.scheduling.set_up(self.state)
         self.store = store
@@ -237,6 +239,7 @@ class Service:
         self.ended = asyncio.Event()  # by itself: state and store are apart, see `writer.apart`
         self._attempts: Attempts | None = None
         self.sealer = settings.sealer or Sealer([secrets.token_bytes(KEY_BYTES)])
+        self.run_as = JobUsers(self.state, settings.launch.run_as, accounts)
         if engine is not None:
             self._attempts = Attempts(
                 self.state,
@@ -245,6 +248,7 @@ class Service:
                 engine,
                 clock=clock,
                 settings=settings.launch,
+                run_as=self.run_as,
                 receipts=self.receipts,
                 gpu_monitor=self.gpu_monitor,
                 sealer=self.sealer,
@@ -253,7 +257,6 @@ class Service:
             )
             for each in hardware_of(self.machines):
                 each.ownership.strangers = self._attempts.strangers.running.keys
-        self.run_as = JobUsers(self.state, settings.launch.run_as)
         self.jobs: JobCommands
         self.sizes = Sizes(
             self.state, self.gpu_monitor.memory_history, settings.size_table, settings.step_millis

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tests.unit.service.eventually import eventually
+from tgpu.accounts.system import SystemAccounts
 from tgpu.core.check import check_invariants
 from tgpu.core.model.events import Event
 from tgpu.core.model.ids import JobId, NodeId, TenantId
@@ -168,6 +169,7 @@ async def a_box(
             for name, gpus in others.items()
         ],
         clock=clock,
+        accounts=SystemAccounts(),
         observers=observers,
         predictions=predictions,
         settings=replace(

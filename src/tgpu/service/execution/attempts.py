@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from tgpu.accounts.api import Account
 from tgpu.core.model import lifecycle
 from tgpu.core.model.cause import NO_EVIDENCE, Evidence
 from tgpu.core.model.events import Event, JobMoved, NodeSet
@@ -41,7 +42,6 @@ from tgpu.service.execution.launch import inherited, launch_of
 from tgpu.service.execution.outcome import conclude
 from tgpu.service.execution.reconciler import beliefs, classify
 from tgpu.service.execution.strangers import Strangers
-from tgpu.service.identity.accounts import Account, account_of
 from tgpu.service.identity.run_as import NOT_SHARED, JobUsers, RunAsRules, UidsInUse, is_themselves
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
@@ -96,6 +96,7 @@ class Attempts:
         *,
         clock: Clock,
         settings: LaunchSettings,
+        run_as: JobUsers,
         receipts: Receipts,
         gpu_monitor: EndCheck | None = None,
         sealer: Sealer,
@@ -120,7 +121,7 @@ class Attempts:
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        self._run_as = JobUsers(state, settings.run_as)
+        self._run_as = run_as
         self._uids = UidsInUse()
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
@@ -252,7 +253,7 @@ class Attempts:
 
     async def _account(self, uid: int | None) -> Account | None:
         """In a thread: the list of users may be on another machine."""
-        return None if uid is None else await asyncio.to_thread(account_of, uid)
+        return None if uid is None else await asyncio.to_thread(self._run_as.accounts.by_uid, uid)
 
     def _hold_uid(self, stored: StoredJob) -> None:
         is_own = is_themselves(stored.detail)

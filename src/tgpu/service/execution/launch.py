@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tgpu.accounts.api import Account
 from tgpu.core.model.job import Detail, Job
 from tgpu.core.model.lifecycle import Progress
 from tgpu.core.model.node import Node
 from tgpu.core.model.units import gpus_text
 from tgpu.engines.api import NO_LIMITS, AttemptLimits, Launch, RunAs
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.identity.accounts import Account
 from tgpu.service.identity.run_as import is_themselves
 from tgpu.text.masking import given_values, mask_argv, mask_values
 from tgpu.text.session_name import session_name

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders import a_gpu, a_job, a_node, a_placement
+from tgpu.accounts.api import Account
 from tgpu.core.model.ids import NodeId
 from tgpu.core.model.job import Array, Detail
 from tgpu.core.model.lifecycle import PENDING, place
@@ -14,7 +15,6 @@ from tgpu.core.model.node import Gpu, Node, Part, Placement, Share
 from tgpu.engines.api import AttemptKey, Launch
 from tgpu.engines.placing import placed
 from tgpu.service.execution.launch import inherited, launch_of
-from tgpu.service.identity.accounts import Account
 
 ASSIGNED = (
     "CUDA_VISIBLE_DEVICES",
