@@ -224,6 +224,18 @@ class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
 
+class Overtaken(EngineUnavailable):
+    """A service that came later has the engine: this one may start and stop nothing any more."""
+
+    def __init__(self, epoch: int, seen: int) -> None:
+        super().__init__(
+            f"another service has taken this engine over (epoch {seen}, and this one is {epoch}); "
+            "nothing is started or stopped from here any more: end this service"
+        )
+        self.epoch = epoch
+        self.seen = seen
+
+
 class NoLog(Exception):
     """This engine keeps no logs."""
 
@@ -257,7 +269,12 @@ class Traced(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
+    """Runs attempts. Every call may be repeated; the answer to a repeat is the same.
+
+    Each service that takes an engine over has a higher `epoch` than all before it. A launch or stop
+    of a lower one than the engine has seen changes nothing and raises Overtaken, also after a crash
+    of the engine: who was overtaken without knowing must not act.
+    """
 
     name: str
     capabilities: Capabilities  # a job that needs another one is refused when submitted
@@ -265,15 +282,21 @@ class Engine(Protocol):
     async def open(self) -> None:
         """Connect, starting what must be started. Raises EngineUnavailable."""
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         """Start attempts that were never started; no other one ever is, known or forgotten.
+
+        Without any, it makes the epoch known.
 
         Of one that is over and was forgotten it is told once more what became of it. Returns when
         the engine has taken the launches; that they run, or why they do not, comes as observations.
         """
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         """End attempts whole: TERM, grace, KILL, until nothing of them is left.
 

@@ -65,29 +65,35 @@ class FakeCluster(FakeEngine):
         self._silent: set[str] = set()
         self._places: dict[AttemptKey, Place] = {}
         self._waiting: dict[AttemptKey, Observation] = {}  # taken, in their order
-        self._late: list[Launch] = []
+        self._late: list[tuple[Launch, int]] = []  # with their epochs
         self._requests: dict[AttemptKey, Request] = {}
 
     # -- the port ----------------------------------------------------------------------------------
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         self._check_open()
         loss = self.loses("launch")
         if loss is Loss.LATE:
-            self._late += launches
+            self._late += [(launch, epoch) for launch in launches]
         elif loss is not Loss.CALL:
+            self._check_epoch(epoch)
             self._take(launches)
         if loss in (Loss.CALL, Loss.ANSWER):
             raise EngineUnavailable("the fake cluster does not answer")
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         self._check_open()
         loss = self.loses("stop")
         if loss is not Loss.CALL:
+            self._check_epoch(epoch)
             self.tombstones |= {key for key in keys if key not in self._ever}
-            await super().stop(keys, notice)
+            await super().stop(keys, notice, epoch=epoch)
         if loss in (Loss.CALL, Loss.ANSWER):
             raise EngineUnavailable("the fake cluster does not answer")
 
@@ -106,9 +112,9 @@ class FakeCluster(FakeEngine):
     # -- what a test makes happen ------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Launches that were on the way arrive."""
+        """Launches that were on the way arrive; those of who was overtaken meanwhile lose."""
         late, self._late = self._late, []
-        self._take(late)
+        self._take([launch for launch, epoch in late if epoch >= self.epoch])
 
     def bind(self) -> None:
         """Start what waits and fits, in its order."""

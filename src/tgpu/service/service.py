@@ -385,6 +385,7 @@ class Service:
             return loaded.last_number
         number = await pairing.check(self.store, self.engine, loaded)
         await self.engine.open()
+        self._attempts.epoch = await pairing.take_over(self.store, self.engine)
         # Known before the GPUs are looked at: what runs there is not ours to sweep away.
         await self._attempts.strangers.take_out(
             [seen for seen in await self.engine.observe() if not seen.is_over]
@@ -779,8 +780,11 @@ class Service:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
 
     async def _open_for_full_disks(self) -> None:
-        if self.engine is not None:
-            self._urgent = UrgentStops(self.state, self.engine, self.writer, self.jobs.cancel)
+        if self.engine is not None and self._attempts is not None:
+            epoch = self._attempts.epoch
+            self._urgent = UrgentStops(
+                self.state, self.engine, self.writer, self.jobs.cancel, epoch
+            )
         await self._look_at_disk()
         self._spawn("disk", self._keep_looking_at_disk)
 

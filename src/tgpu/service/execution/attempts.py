@@ -123,6 +123,7 @@ class Attempts:
         self._environments: dict[str, Mapping[str, str]] = {}
         self._run_as = run_as
         self._uids = UidsInUse()
+        self.epoch = 0  # of this service, once it has taken the engine over
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
         self._absences = Absences(settings.absent_seconds)
@@ -196,7 +197,7 @@ class Attempts:
         while self._to_stop:
             notice = next(iter(self._to_stop.values()))
             keys = [key for key, theirs in self._to_stop.items() if theirs == notice]
-            await self._engine.stop(keys, notice)
+            await self._engine.stop(keys, notice, epoch=self.epoch)
             for key in keys:
                 if self._to_stop.get(key) == notice:  # else it was cancelled meanwhile
                     self._to_stop.pop(key, None)
@@ -249,7 +250,7 @@ class Attempts:
         if mark != self._marked:
             await self._engine.mark(*mark)
             self._marked = mark
-        await self._engine.launch(launches)
+        await self._engine.launch(launches, epoch=self.epoch)
 
     async def _account(self, uid: int | None) -> Account | None:
         """In a thread: the list of users may be on another machine."""
