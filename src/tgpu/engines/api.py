@@ -220,6 +220,20 @@ class Capabilities:
     forgets: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """A node as an engine has it that keeps books of its own."""
+
+    node: Node  # its GPUs may be numbered by us, where the engine only counts them
+    held_by_others: int = 0  # how many of its GPUs others than us have; which, nobody may know
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    nodes: tuple[NodeCapacity, ...]
+    at: int  # when it was so, by `Engine.now`: what an engine tells may be old
+
+
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
 
@@ -319,6 +333,12 @@ class Engine(Protocol):
         """Every attempt the engine knows and was not told to forget.
 
         One that is taken but not started yet may be missing; launching it again is harmless.
+        """
+
+    async def capacity(self) -> Capacity | None:
+        """The nodes that it runs jobs on, and what others have of them. Raises EngineUnavailable.
+
+        None for an engine without books of its own: its nodes are read through devices.
         """
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:

@@ -14,6 +14,7 @@ from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
+    Capacity,
     EngineUnavailable,
     Launch,
     NoLog,
@@ -126,6 +127,10 @@ class FakeEngine:
     async def observe(self) -> list[Observation]:
         self._check_open()
         return [seen for seen in self._known.values() if seen is not None]
+
+    async def capacity(self) -> Capacity | None:
+        self._check_open()
+        return None
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         self._check_open()

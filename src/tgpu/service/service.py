@@ -79,6 +79,7 @@ from tgpu.service.forecast.predictions import Predictions
 from tgpu.service.forecast.sizes import Sizes
 from tgpu.service.hardware.agent_nodes import AgentNodes
 from tgpu.service.hardware.agents import Agents
+from tgpu.service.hardware.engine_nodes import EngineNodes
 from tgpu.service.hardware.gpu_monitor import GpuMonitor
 from tgpu.service.hardware.gpu_use import GpuUse
 from tgpu.service.hardware.job_watch import WatchRules
@@ -225,7 +226,7 @@ class Service:
             observer=self._observer,
             rules=settings.watch,
             grace_seconds=settings.launch.grace_ms / 1000,
-            others=self.agent_nodes.all,
+            others=lambda: [*self.agent_nodes.all(), *self.engine_nodes.all()],
         )
         if engine is not None:
             for each in hardware_of(self.machines):
@@ -288,6 +289,7 @@ class Service:
             followers=[
                 *hardware_of(self.machines),
                 self.agent_nodes,
+                self.engine_nodes,
                 *([] if self._adjuster is None else [self._adjuster]),
             ],
         )
@@ -306,6 +308,23 @@ class Service:
             engine_of=lambda name: self.engine_of(name),
             rules=self.hardware.rules,
         )
+
+    @cached_property
+    def engine_nodes(self) -> EngineNodes:
+        """The nodes that the engine itself knows of, where it does."""
+        return EngineNodes(
+            self.engine,
+            self.writer,
+            self.store,
+            self.clock,
+            observer=self._observer,
+            is_taken=self._is_of_another,
+            rules=self.hardware.rules,
+        )
+
+    def _is_of_another(self, name: str) -> bool:
+        own = any(each.node_id == name for each in hardware_of(self.machines))
+        return own or self.agent_nodes.get(name) is not None
 
     @cached_property
     def fences(self) -> GpuFences:
@@ -352,6 +371,7 @@ class Service:
             await self.clock_watch.look()  # before anything is decided on the time
         await self.gpu_monitor.look()
         await self.agent_nodes.look()
+        await self.engine_nodes.look()
         await self._retire_unknown_nodes()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = name_of(newest[0].job) if newest else None
@@ -485,6 +505,7 @@ class Service:
         if self._urgent is not None:
             found += self._urgent.problems()
         found += self.gpu_monitor.problems()
+        found += self.engine_nodes.problems()
         found += self.bookings.problems()
         found += self.sizes.problems()
         if self.jobs_file is not None:
@@ -659,7 +680,8 @@ class Service:
     def hardware_of(self, node_id: str) -> Hardware | None:
         """Of a node that readings come from."""
         own = (each for each in hardware_of(self.machines) if each.node_id == node_id)
-        return next(own, None) or self.agent_nodes.get(node_id)
+        known = next(own, None) or self.agent_nodes.get(node_id)
+        return known or self.engine_nodes.get(node_id)
 
     async def _cycle(self, now: int) -> Plan:
         await self.bookings.mend(now)
@@ -776,6 +798,7 @@ class Service:
             try:
                 await self.gpu_monitor.look()
                 await self.agent_nodes.look()
+                await self.engine_nodes.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
 

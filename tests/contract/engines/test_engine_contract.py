@@ -497,3 +497,13 @@ async def test_two_clients_of_one_engine_are_told_apart_by_their_epochs(world: W
         await old.stop([AttemptKey("a", 1)], epoch=1)
     await new.stop([AttemptKey("a", 1)], epoch=2)
     assert (await _end(new, "a")).cause == "stopped"
+
+
+async def test_an_engine_that_binds_says_what_there_is_and_others_do_not(world: World) -> None:
+    await world.engine.open()
+    capacity = await world.engine.capacity()
+    assert (capacity is not None) == (world.engine.capabilities.binding is Binding.ENGINE)
+    if capacity is not None:
+        assert all(each.node.gpus for each in capacity.nodes)
+        assert all(each.node.engine == world.engine.name for each in capacity.nodes)
+        assert capacity.at <= world.engine.now()

@@ -141,11 +141,12 @@ async def a_box(
     predictions: Predictions | None = None,
     nodes: Mapping[str, str] | None = None,
     node_processes: Mapping[str, NodeProcesses] | None = None,
+    own_engine: str = "local",
     **settings: Any,
 ) -> AsyncIterator[Box]:
     """A service on a clock that stands still; `leases`: without an engine. `nodes` are other
     machines on which the engine runs jobs: their names, and GPUs as `sim:2xA100`; of those in
-    `node_processes` it is known who is on their GPUs."""
+    `node_processes` it is known who is on their GPUs. `own_engine` "": no jobs on this machine."""
     clock = clock or ManualClock()
     scheduling = {name: settings.pop(name) for name in _SCHEDULING if name in settings}
     fake = None if leases else engine or FakeEngine(clock=clock.now)
@@ -161,6 +162,7 @@ async def a_box(
             2_000_000,
             simulated=True,
             rules=hardware_rules,
+            engine=own_engine,
             node_processes=LocalProcesses(),
             health_prefix="",
         ),

@@ -19,6 +19,7 @@ from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
+    Capacity,
     Engine,
     EngineUnavailable,
     Launch,
@@ -253,6 +254,9 @@ class HookedEngine:
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         await self._inner.pause(keys, paused=paused)
+
+    async def capacity(self) -> Capacity | None:
+        return await self._inner.capacity()
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         for key in keys:

@@ -141,6 +141,9 @@ class LocalEngine:
     async def observe(self) -> list[Observation]:
         return [_observation(fields) for fields in await self._call(b"", "observe")]
 
+    async def capacity(self) -> None:
+        """This machine's GPUs are read through devices."""
+
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         if keys:
             await self._call(encode("forget", list(keys)), "sync")

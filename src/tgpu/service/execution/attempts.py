@@ -25,7 +25,6 @@ from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
     AttemptLimits,
-    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -279,7 +278,7 @@ class Attempts:
             multiplexer=self._settings.multiplexer,
             script_folders=self._settings.script_folders,
             log_limit_mib=self._settings.log_limit_mib,
-            is_bound_by_engine=self._engine.capabilities.binding is Binding.ENGINE,
+            binding=self._engine.capabilities.binding,
         )
         if fences is None or not self._engine.capabilities.local_processes:
             return launch

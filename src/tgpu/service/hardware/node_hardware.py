@@ -44,6 +44,7 @@ from tgpu.service.recording.writer import Decision, Writer
 from tgpu.store.api import Store
 
 _HEALTH = "gpu_health"  # documents: what is remembered of each GPU's errors, by UUID
+_OTHERS = "others of the cluster have it"
 _NAMED = 3  # processes that a sentence names
 
 
@@ -98,6 +99,7 @@ class Hardware:
         self._labels = labels
         self.rules = rules or HardwareRules()
         self.ownership = Ownership()
+        self.held_by_others = 0  # of its GPUs, where an engine says so and not which
         self.snapshot: Snapshot | None = None
         self.processes: dict[int, GpuProcesses] = {}  # by GPU index
         self.slow: dict[int, str] = {}  # what to tell of GPUs that lag, by index
@@ -323,7 +325,7 @@ class Hardware:
         )
         return Node(
             self.node_id,
-            gpus,
+            held_out(gpus, use, self.held_by_others),
             self.cpu_millis,
             self.mem_mib,
             self.simulated,
@@ -437,6 +439,20 @@ def _quarantined(who: Who, key: AttemptKey | None) -> str:
 
 def _with_gpus(node: Node, changed: Mapping[int, Gpu]) -> Node:
     return replace(node, gpus=tuple(changed.get(gpu.index, gpu) for gpu in node.gpus))
+
+
+def held_out(gpus: tuple[Gpu, ...], use: NodeUse | None, count: int) -> tuple[Gpu, ...]:
+    """The same with as many GPUs in other hands, of those that no job of ours has.
+
+    Which they are nobody knows, and nobody need: they are counted. The last ones, so that it stays
+    the same ones from look to look.
+    """
+    if not count:
+        return gpus
+    ours = {} if use is None else use.gpu_millis
+    free = [gpu.index for gpu in gpus if not ours.get(gpu.index, 0)]
+    taken = set(sorted(free)[-count:])
+    return tuple(replace(gpu, foreign=_OTHERS) if gpu.index in taken else gpu for gpu in gpus)
 
 
 def without_foreign(node: Node, indexes: Sequence[int]) -> Node:
