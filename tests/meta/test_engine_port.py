@@ -89,3 +89,27 @@ def test_the_search_finds_what_it_is_there_to_find(text: str) -> None:
 
 def test_the_packages_that_are_guarded_are_there() -> None:
     assert {name.partition("/")[0] for name in modules()} == set(GUARDED)
+
+
+def named_nodes(tree: ast.AST) -> list[int]:
+    """Lines that name a node in the code."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "NodeId"
+        and any(isinstance(each, ast.Constant) for each in node.args)
+    ]
+
+
+def test_no_node_is_special_but_where_the_service_s_own_gets_its_name() -> None:
+    package = ROOT / "src" / "tgpu"
+    naming = {
+        path.relative_to(package).as_posix()
+        for path in tracked_files()
+        if path.suffix == ".py" and path.is_relative_to(package)
+        if named_nodes(ast.parse(path.read_text()))
+    }
+    assert naming == {"app/compose.py"}
+    assert named_nodes(ast.parse("if node_id == NodeId('local'): pass"))

@@ -57,7 +57,8 @@ from tgpu.store.api import Store, StoreUnavailable
 from tgpu.store.sqlite import SqliteStore
 
 # What the service's own machine is called: it must not change when the host is renamed, or the GPUs
-# that running jobs hold would belong to a machine that is gone. Nothing else depends on it.
+# that running jobs hold would belong to a machine that is gone. Not its host name either:
+# databases, scripts and dashboards have "local/0". Nothing else depends on it.
 OWN_NODE_NAME: Final = NodeId("local")
 
 

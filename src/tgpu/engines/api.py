@@ -229,7 +229,7 @@ class NodeCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class EngineCapacity:
     nodes: tuple[NodeCapacity, ...]
     at: int  # when it was so, by `Engine.now`: what an engine tells may be old
 
@@ -335,7 +335,7 @@ class Engine(Protocol):
         One that is taken but not started yet may be missing; launching it again is harmless.
         """
 
-    async def capacity(self) -> Capacity | None:
+    async def capacity(self) -> EngineCapacity | None:
         """The nodes that it runs jobs on, and what others have of them. Raises EngineUnavailable.
 
         None for an engine without books of its own: its nodes are read through devices.

@@ -14,7 +14,7 @@ from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
-    Capacity,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
     NoLog,
@@ -128,7 +128,7 @@ class FakeEngine:
         self._check_open()
         return [seen for seen in self._known.values() if seen is not None]
 
-    async def capacity(self) -> Capacity | None:
+    async def capacity(self) -> EngineCapacity | None:
         self._check_open()
         return None
 

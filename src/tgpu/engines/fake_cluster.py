@@ -18,7 +18,7 @@ from tgpu.engines.api import (
     AttemptKey,
     Binding,
     Capabilities,
-    Capacity,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
     NodeCapacity,
@@ -111,12 +111,12 @@ class FakeCluster(FakeEngine):
         found = await super().observe()
         return [*self._waiting.values(), *(self._as_reached(seen) for seen in found)]
 
-    async def capacity(self) -> Capacity:
+    async def capacity(self) -> EngineCapacity:
         self._check_open()
         if self.loses("capacity") is not None:
             raise EngineUnavailable("the fake cluster does not answer")
         at = self._clock() if self.told_at is None else self.told_at
-        return Capacity(tuple(map(self._node, self._gpus)), at)
+        return EngineCapacity(tuple(map(self._node, self._gpus)), at)
 
     async def changes(self) -> AsyncIterator[list[Observation]]:
         async for batch in super().changes():

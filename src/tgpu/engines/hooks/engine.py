@@ -19,8 +19,8 @@ from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
-    Capacity,
     Engine,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
     Observation,
@@ -255,7 +255,7 @@ class HookedEngine:
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         await self._inner.pause(keys, paused=paused)
 
-    async def capacity(self) -> Capacity | None:
+    async def capacity(self) -> EngineCapacity | None:
         return await self._inner.capacity()
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:

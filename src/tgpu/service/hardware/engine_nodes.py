@@ -18,7 +18,7 @@ from tgpu.core.model.ids import NodeId
 from tgpu.core.model.node import Gpu, Node, gone
 from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import GpuReading, Snapshot
-from tgpu.engines.api import Capacity, Engine, EngineUnavailable, NodeCapacity
+from tgpu.engines.api import Engine, EngineCapacity, EngineUnavailable, NodeCapacity
 from tgpu.service.hardware.node_hardware import Hardware, HardwareRules
 from tgpu.service.recording.audit import by_itself
 from tgpu.service.recording.clock import Clock
@@ -56,7 +56,7 @@ class EngineNodes:
         self._is_taken = is_taken
         self._rules = replace(rules or HardwareRules(), foreign=None)
         self._hardware: dict[str, Hardware] = {}
-        self._known: Capacity | None = None
+        self._known: EngineCapacity | None = None
         self._trouble: str | None = None
         self._doubles: list[str] = []
 
@@ -107,7 +107,7 @@ class EngineNodes:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _unambiguous(self, found: Capacity) -> list[NodeCapacity]:
+    def _unambiguous(self, found: EngineCapacity) -> list[NodeCapacity]:
         """Two nodes of one name would be one in the books: the engine's is left out."""
         doubles = [e.node.node_id for e in found.nodes if self._is_taken(e.node.node_id)]
         if doubles and doubles != self._doubles:
