@@ -166,6 +166,11 @@ MESSAGES: Final = st.one_of(
         st.lists(NOT_BYSTANDER, max_size=3) | ODD,
         st.booleans() | ODD,
     ),
+    # None above 0, or whatever is sent behind it would be passed over.
+    st.builds(
+        lambda epoch: encode("epoch", epoch),
+        st.integers(max_value=0) | ODD.filter(lambda value: not isinstance(value, int)),
+    ),
     st.builds(lambda keys: encode("forget", keys), st.lists(NOT_BYSTANDER, max_size=3) | ODD),
     st.builds(
         lambda what, request: encode(what, request),

@@ -21,15 +21,20 @@ from tgpu.wire.nodes_v1 import (
 
 
 def node_models(service: Service) -> list[NodeModel]:
-    own = [_own_model(service, hardware) for hardware in hardware_of(service.machines)]
+    own = [_own_model(service, hardware) for hardware in _without_agents(service)]
     return [*own, *(_agent_model(service, agent) for agent in service.agents.all())]
 
 
 def node_model(service: Service, name: str) -> NodeModel:
-    for hardware in hardware_of(service.machines):
+    for hardware in _without_agents(service):
         if hardware.node_id == name:
             return _own_model(service, hardware)
     return _agent_model(service, service.agents.get(name))
+
+
+def _without_agents(service: Service) -> list[Hardware]:
+    """Those that are read from here, and those that the engine knows of."""
+    return [*hardware_of(service.machines), *service.engine_nodes.all()]
 
 
 def job_nodes(service: Service) -> list[Node]:
@@ -49,7 +54,7 @@ def is_online(service: Service, name: str) -> bool:
 
 def refuse_own(service: Service, name: str) -> None:
     """The service's own machines are no agent's."""
-    if any(hardware.node_id == name for hardware in hardware_of(service.machines)):
+    if any(hardware.node_id == name for hardware in _without_agents(service)):
         raise NotFound("agent", name, "this is a machine that the service itself looks after")
 
 
@@ -123,7 +128,7 @@ def _own_model(service: Service, hardware: Hardware) -> NodeModel:
     return NodeModel(
         name=hardware.node_id,
         state="online",
-        source="local",
+        source="engine" if service.engine_nodes.get(hardware.node_id) else "local",
         address="",
         version=__version__,
         provider=snapshot.provider if snapshot is not None else "",
@@ -135,7 +140,7 @@ def _own_model(service: Service, hardware: Hardware) -> NodeModel:
         last_seen_at=None,
         gpus=[_gpu_model(gpu, Readings(gpus)) for gpu in gpus],
         labels=dict(node.labels) if node is not None else {},
-        gpu_fence=service.fences.describe() if hardware.is_here else "",
+        gpu_fence=service.fences.describe_for(hardware),
         engine=hardware.engine,
         no_jobs=None if hardware.engine else NO_ENGINE,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tgpu.accounts.system import SystemAccounts
 from tgpu.app.hooks import connect_hooks, with_hooks
 from tgpu.app.refusal import CannotServe
 from tgpu.app.run_as import run_as_rules
@@ -21,9 +22,11 @@ from tgpu.core.model.tenant import Tenant
 from tgpu.core.model.units import CPU, GPU, GPU_STEP, SECOND
 from tgpu.database import make_store
 from tgpu.devices.detect import Detected, node_size
+from tgpu.devices.host import boot_id
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import NO_LIMITS, AttemptLimits
 from tgpu.engines.local.engine import LocalEngine
+from tgpu.engines.local.node_processes import LocalProcesses
 from tgpu.engines.local.startup import BOOT_ID_FILE
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.make import make_dispatch
@@ -54,7 +57,8 @@ from tgpu.store.api import Store, StoreUnavailable
 from tgpu.store.sqlite import SqliteStore
 
 # What the service's own machine is called: it must not change when the host is renamed, or the GPUs
-# that running jobs hold would belong to a machine that is gone. Nothing else depends on it.
+# that running jobs hold would belong to a machine that is gone. Not its host name either:
+# databases, scripts and dashboards have "local/0". Nothing else depends on it.
 OWN_NODE_NAME: Final = NodeId("local")
 
 
@@ -78,6 +82,8 @@ def make_service(
         rules=_hardware_rules(settings),
         labels=tuple(sorted(settings.devices.labels.items())),
         engine="leases" if settings.engine.kind == "none" else settings.engine.kind,
+        node_processes=LocalProcesses(),
+        health_prefix="",  # as in all versions
     )
     disk = _disk(settings, data_dir)
     service = Service(
@@ -108,6 +114,7 @@ def make_service(
                 time_limit_ms=round(settings.jobs.time_limit_s * SECOND) or None,
                 log_limit_mib=settings.jobs.log_limit_mb or None,
             ),
+            boot=boot_id,
             fence_gpus=FenceMode(settings.engine.fence_gpus),
             interval_seconds=settings.scheduler.scheduling_interval_ms / 1000,
             patience_seconds=settings.database.timeout_seconds,
@@ -132,6 +139,7 @@ def make_service(
         observers=observers,
         predictions=predictions,
         disk=disk,
+        accounts=SystemAccounts(),
     )
     connect_hooks(service)
     return service

@@ -2,8 +2,9 @@
 
 import os
 
-from tgpu.api.auth.doors import DoorRules, user_name
+from tgpu.api.auth.doors import DoorRules
 from tgpu.app.refusal import CannotServe
+from tgpu.peers.users import user_name
 from tgpu.settings import Settings
 from tgpu.settings.model import is_loopback
 

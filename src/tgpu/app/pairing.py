@@ -17,7 +17,7 @@ from tgpu.core.model.lifecycle import PLACED
 from tgpu.core.state.cluster_state import State
 from tgpu.database import make_store
 from tgpu.engines.api import AttemptKey, Engine, EngineUnavailable, Observation
-from tgpu.service.execution.pairing import Sides, join, read_sides
+from tgpu.service.execution.pairing import Sides, join, read_sides, take_over
 from tgpu.service.execution.strangers import Strangers
 from tgpu.settings import Settings
 from tgpu.store.api import LoadedState, Store
@@ -79,7 +79,8 @@ async def _pair(settings: Settings, data_dir: Path, orders: Orders) -> Paired:
             return Paired(store.name, place, found.engine, was, was, tuple(running), 0, ())
         _check(store, sides, running, orders)
         if orders.end:
-            await _end(engine, [seen.key for seen in running])
+            epoch = await take_over(store, engine)
+            await _end(engine, [seen.key for seen in running], epoch)
         if store.is_durable:
             await join(store, engine, sides, loaded.last_seq)
         ended = len(running) if orders.end else 0
@@ -128,8 +129,8 @@ def _of_another_engine(sides: Sides, loaded: LoadedState) -> list[str]:
     ]
 
 
-async def _end(engine: Engine, keys: Sequence[AttemptKey]) -> None:
-    await engine.stop(keys)
+async def _end(engine: Engine, keys: Sequence[AttemptKey], epoch: int) -> None:
+    await engine.stop(keys, epoch=epoch)
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while True:
         running = {s.key for s in await engine.observe() if not s.is_over}

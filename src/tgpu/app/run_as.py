@@ -5,6 +5,7 @@ from typing import Final
 
 import structlog
 
+from tgpu.accounts.system import SystemAccounts
 from tgpu.app.refusal import CannotServe
 from tgpu.app.user_map import map_settings
 from tgpu.service.identity.run_as import TENANT, RunAsRules, shared_user, unfit, users_of
@@ -62,15 +63,16 @@ def _check_as_service(own_uid: int) -> None:
 
 
 def _check_users(settings: Settings, own_uid: int) -> None:
+    accounts = SystemAccounts()
     tenants = [tenant.to_tenant(settings.billing.cost_per_gpu_hour) for tenant in settings.tenants]
     for tenant in tenants:
-        if tenant.run_as and (problem := unfit(tenant.run_as, own_uid)):
+        if tenant.run_as and (problem := unfit(accounts, tenant.run_as, own_uid)):
             raise CannotServe(
                 f"tenants: run_as of {tenant.tenant_id}, {tenant.run_as!r}: {problem}"
             )
     fallback = settings.engine.run_as
     if fallback and TENANT not in fallback:
-        if problem := unfit(fallback, own_uid):
+        if problem := unfit(accounts, fallback, own_uid):
             raise CannotServe(f"engine.run_as, {fallback!r}: {problem}")
         bare = [tenant.tenant_id for tenant in tenants if not tenant.run_as]
         if bare and not dict(users_of(tenants, fallback)).keys() & set(bare):

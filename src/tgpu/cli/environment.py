@@ -5,7 +5,6 @@ talks to.
 """
 
 import os
-import pwd
 import time
 from pathlib import Path
 
@@ -37,10 +36,10 @@ def working_dir(named: str | None) -> str:
 
 
 def user_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container with a uid that has no name
-        return str(os.getuid())
+    """As the service sees it at the other end of a connection."""
+    from tgpu.peers import users
+
+    return users.user_name(os.getuid())
 
 
 def now_ms() -> int:

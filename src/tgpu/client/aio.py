@@ -295,10 +295,16 @@ class AsyncClient:
         return await self.send(calls.resume_gpu(gpu))
 
     async def adopt(
-        self, pid: int, *, tenant_id: str | None = None, queue: str = "default", name: str = ""
+        self,
+        pid: int,
+        *,
+        tenant_id: str | None = None,
+        queue: str = "default",
+        name: str = "",
+        node: str | None = None,
     ) -> JobModel:
         """A lease of the GPUs that a process is on, for as long as it runs."""
-        return await self.send(calls.adopt(pid, tenant_id, queue, name))
+        return await self.send(calls.adopt(pid, tenant_id, queue, name, node))
 
     async def nodes(self) -> NodeList:
         return await self.send(calls.nodes())

@@ -309,8 +309,10 @@ def _gpu_path(gpu: int | str, action: str) -> str:
     return path_of("gpus", *str(gpu).split("/"), action, kind="GPU")
 
 
-def adopt(pid: int, tenant_id: str | None, queue: str, name: str) -> Call[JobModel]:
-    body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name)
+def adopt(
+    pid: int, tenant_id: str | None, queue: str, name: str, node: str | None = None
+) -> Call[JobModel]:
+    body = AdoptRequest(pid=pid, tenant_id=tenant_id, queue=queue, name=name, node=node)
     return Call("POST", "/api/v1/adopt", decode_as(JobModel), body=encoded(body))
 
 

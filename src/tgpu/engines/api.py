@@ -220,8 +220,34 @@ class Capabilities:
     forgets: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """A node as an engine has it that keeps books of its own."""
+
+    node: Node  # its GPUs may be numbered by us, where the engine only counts them
+    held_by_others: int = 0  # how many of its GPUs others than us have; which, nobody may know
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCapacity:
+    nodes: tuple[NodeCapacity, ...]
+    at: int  # when it was so, by `Engine.now`: what an engine tells may be old
+
+
 class EngineUnavailable(Exception):
     """The engine cannot be reached now. Nothing is known about what it runs; try again."""
+
+
+class Overtaken(EngineUnavailable):
+    """A service that came later has the engine: this one may start and stop nothing any more."""
+
+    def __init__(self, epoch: int, seen: int) -> None:
+        super().__init__(
+            f"another service has taken this engine over (epoch {seen}, and this one is {epoch}); "
+            "nothing is started or stopped from here any more: end this service"
+        )
+        self.epoch = epoch
+        self.seen = seen
 
 
 class NoLog(Exception):
@@ -257,7 +283,12 @@ class Traced(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs attempts. Every call may be repeated; the answer to a repeat is the same."""
+    """Runs attempts. Every call may be repeated; the answer to a repeat is the same.
+
+    Each service that takes an engine over has a higher `epoch` than all before it. A launch or stop
+    of a lower one than the engine has seen changes nothing and raises Overtaken, also after a crash
+    of the engine: who was overtaken without knowing must not act.
+    """
 
     name: str
     capabilities: Capabilities  # a job that needs another one is refused when submitted
@@ -265,15 +296,21 @@ class Engine(Protocol):
     async def open(self) -> None:
         """Connect, starting what must be started. Raises EngineUnavailable."""
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         """Start attempts that were never started; no other one ever is, known or forgotten.
+
+        Without any, it makes the epoch known.
 
         Of one that is over and was forgotten it is told once more what became of it. Returns when
         the engine has taken the launches; that they run, or why they do not, comes as observations.
         """
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         """End attempts whole: TERM, grace, KILL, until nothing of them is left.
 
@@ -296,6 +333,12 @@ class Engine(Protocol):
         """Every attempt the engine knows and was not told to forget.
 
         One that is taken but not started yet may be missing; launching it again is harmless.
+        """
+
+    async def capacity(self) -> EngineCapacity | None:
+        """The nodes that it runs jobs on, and what others have of them. Raises EngineUnavailable.
+
+        None for an engine without books of its own: its nodes are read through devices.
         """
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:

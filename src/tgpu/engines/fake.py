@@ -14,10 +14,12 @@ from tgpu.core.model.cause import Evidence
 from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
     NoLog,
     Observation,
+    Overtaken,
     Pairing,
     Phase,
     PreemptionNotice,
@@ -62,6 +64,7 @@ class FakeEngine:
         self.forgotten: list[AttemptKey] = []
         self.paused: set[AttemptKey] = set()  # those that stand still
         self.paired: Pairing | None = None  # a test that wants partners sets one
+        self.epoch = 0  # the highest it has seen
         self.starts = starts
         self.stops = stops
         self.found: dict[AttemptKey, Evidence] = {}  # that a test wants found of those that fail
@@ -83,8 +86,9 @@ class FakeEngine:
             self._is_open = True
             self._tell_everything()
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         self._check_open()
+        self._check_epoch(epoch)
         for launch in launches:
             if launch.key in self._ever:
                 self._tell_again(launch.key)
@@ -96,9 +100,14 @@ class FakeEngine:
                 self.start(launch.key)
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         self._check_open()
+        self._check_epoch(epoch)
         self.stopped += keys
         self.notices.update(dict.fromkeys(keys, notice))
         for key in keys:
@@ -118,6 +127,10 @@ class FakeEngine:
     async def observe(self) -> list[Observation]:
         self._check_open()
         return [seen for seen in self._known.values() if seen is not None]
+
+    async def capacity(self) -> EngineCapacity | None:
+        self._check_open()
+        return None
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         self._check_open()
@@ -260,6 +273,11 @@ class FakeEngine:
     def _check_available(self) -> None:
         if not self._is_available:
             raise EngineUnavailable("the fake engine was told to break down")
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch < self.epoch:
+            raise Overtaken(epoch, self.epoch)
+        self.epoch = epoch
 
     def _check_open(self) -> None:
         self._check_available()

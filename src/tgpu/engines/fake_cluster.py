@@ -12,14 +12,16 @@ from typing import Final
 
 from tgpu.core.model.ids import NodeId
 from tgpu.core.model.job import Request
-from tgpu.core.model.node import Part, Share
-from tgpu.core.model.units import GPU
+from tgpu.core.model.node import Gpu, Node, Part, Share
+from tgpu.core.model.units import CPU, GPU
 from tgpu.engines.api import (
     AttemptKey,
     Binding,
     Capabilities,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
+    NodeCapacity,
     Observation,
     Phase,
     Place,
@@ -29,6 +31,9 @@ from tgpu.engines.api import (
 from tgpu.engines.fake import FakeEngine
 
 TWO_NODES: Final[Mapping[str, int]] = {"a": 4, "b": 4}
+GPU_TYPE: Final = "A100"
+_GPU_MIB: Final = 81_920
+_NODE_MIB: Final = 512 * 1024
 _FULL: Final = "no node of the cluster has room"
 
 
@@ -62,32 +67,41 @@ class FakeCluster(FakeEngine):
         self._forgets_after = forgets_after
         self.loses = loses
         self._free = {name: set(range(count)) for name, count in nodes.items()}
+        self._gpus = dict(nodes)
+        self._of_others: dict[str, set[int]] = {}
+        self.told_at: int | None = None  # what it tells of its nodes is as old as this; None: new
         self._silent: set[str] = set()
         self._places: dict[AttemptKey, Place] = {}
         self._waiting: dict[AttemptKey, Observation] = {}  # taken, in their order
-        self._late: list[Launch] = []
+        self._late: list[tuple[Launch, int]] = []  # with their epochs
         self._requests: dict[AttemptKey, Request] = {}
 
     # -- the port ----------------------------------------------------------------------------------
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         self._check_open()
         loss = self.loses("launch")
         if loss is Loss.LATE:
-            self._late += launches
+            self._late += [(launch, epoch) for launch in launches]
         elif loss is not Loss.CALL:
+            self._check_epoch(epoch)
             self._take(launches)
         if loss in (Loss.CALL, Loss.ANSWER):
             raise EngineUnavailable("the fake cluster does not answer")
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         self._check_open()
         loss = self.loses("stop")
         if loss is not Loss.CALL:
+            self._check_epoch(epoch)
             self.tombstones |= {key for key in keys if key not in self._ever}
-            await super().stop(keys, notice)
+            await super().stop(keys, notice, epoch=epoch)
         if loss in (Loss.CALL, Loss.ANSWER):
             raise EngineUnavailable("the fake cluster does not answer")
 
@@ -96,6 +110,13 @@ class FakeCluster(FakeEngine):
             raise EngineUnavailable("the fake cluster does not answer")
         found = await super().observe()
         return [*self._waiting.values(), *(self._as_reached(seen) for seen in found)]
+
+    async def capacity(self) -> EngineCapacity:
+        self._check_open()
+        if self.loses("capacity") is not None:
+            raise EngineUnavailable("the fake cluster does not answer")
+        at = self._clock() if self.told_at is None else self.told_at
+        return EngineCapacity(tuple(map(self._node, self._gpus)), at)
 
     async def changes(self) -> AsyncIterator[list[Observation]]:
         async for batch in super().changes():
@@ -106,9 +127,9 @@ class FakeCluster(FakeEngine):
     # -- what a test makes happen ------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Launches that were on the way arrive."""
+        """Launches that were on the way arrive; those of who was overtaken meanwhile lose."""
         late, self._late = self._late, []
-        self._take(late)
+        self._take([launch for launch, epoch in late if epoch >= self.epoch])
 
     def bind(self) -> None:
         """Start what waits and fits, in its order."""
@@ -124,6 +145,20 @@ class FakeCluster(FakeEngine):
         now = self._clock()
         self.runs.append(RecordedStart(key, now, is_alive=True, place=place))
         self._see(Observation(key, Phase.RUNNING, now, started_at=now, place=place))
+
+    def give_to_others(self, node: str, count: int) -> None:
+        """Others of the cluster have this many GPUs of a node from now on, of those that are free.
+
+        Which they are, the cluster does not say.
+        """
+        self._free[node] |= self._of_others.pop(node, set())
+        taken = self._of_others[node] = set(sorted(self._free[node])[:count])
+        self._free[node] -= taken
+
+    def remove_node(self, node: str) -> None:
+        """The cluster no longer has it."""
+        del self._gpus[node]
+        self._free.pop(node)
 
     def silence(self, node: str) -> None:
         """Nothing is heard of this node: what is on it is out of reach, and not over."""
@@ -159,6 +194,15 @@ class FakeCluster(FakeEngine):
             if self.starts:
                 self.start(launch.key)
 
+    def _node(self, name: str) -> NodeCapacity:
+        problem = f"node {name} does not answer" if name in self._silent else None
+        gpus = tuple(
+            Gpu(index, f"{name}-{index}", GPU_TYPE, _GPU_MIB, problem=problem)
+            for index in range(self._gpus[name])
+        )
+        node = Node(NodeId(name), gpus, 64 * CPU, _NODE_MIB, engine=self.name)
+        return NodeCapacity(node, len(self._of_others.get(name, ())))
+
     def _wait(self, key: AttemptKey, cause: str) -> None:
         taken = Observation(key, Phase.TAKEN, self._clock(), cause=cause)
         self._waiting[key] = taken
@@ -190,7 +234,8 @@ class FakeCluster(FakeEngine):
     def _release(self, end: Observation) -> None:
         place = self._places.pop(end.key, None)
         for part in () if place is None else place.parts:
-            self._free[part.node_id].update(share.gpu_index for share in part.shares)
+            if part.node_id in self._free:
+                self._free[part.node_id].update(share.gpu_index for share in part.shares)
         self.runs = [
             replace(run, ended_at=end.at, is_alive=False)
             if run.key == end.key and run.is_alive

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tgpu.accounts.api import Accounts
 from tgpu.core.cycle import CycleObserver
 from tgpu.core.errors import Conflict, Unavailable
 from tgpu.core.model.events import (
@@ -78,6 +79,7 @@ from tgpu.service.forecast.predictions import Predictions
 from tgpu.service.forecast.sizes import Sizes
 from tgpu.service.hardware.agent_nodes import AgentNodes
 from tgpu.service.hardware.agents import Agents
+from tgpu.service.hardware.engine_nodes import EngineNodes
 from tgpu.service.hardware.gpu_monitor import GpuMonitor
 from tgpu.service.hardware.gpu_use import GpuUse
 from tgpu.service.hardware.job_watch import WatchRules
@@ -88,7 +90,7 @@ from tgpu.service.identity.ownership import Sight
 from tgpu.service.identity.run_as import JobUsers
 from tgpu.service.prepare import Preparation
 from tgpu.service.recording.by_whom import CANCELLED
-from tgpu.service.recording.clock import Clock, ManualClock, boot_id
+from tgpu.service.recording.clock import Clock, ManualClock
 from tgpu.service.recording.observer import Observer, Observers
 from tgpu.service.recording.writer import Decision, StateApart, Writer
 from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
@@ -134,7 +136,7 @@ class ServiceSettings:
     sealer: Sealer | None = None  # None: with a key of its own, where nothing outlives it
     mail_domains: frozenset[str] | None = None  # that jobs may have mail sent to; empty: all
     fence_gpus: FenceMode = FenceMode.OFF
-    boot: Callable[[], str] = boot_id  # another one whenever the machine was started
+    boot: Callable[[], str] = str  # another word whenever the machine was started
     patience_seconds: float = 10.0  # that a caller is kept waiting for the store
     # The settings by which is decided, for the journal; none: nothing is put on record.
     recorded: RecordedValues = field(default_factory=dict)
@@ -168,9 +170,10 @@ class Service:
         predictions: Predictions | None = None,
         disk: Disk | None = None,
         machines: Sequence[Machine] = (),
+        accounts: Accounts | None = None,
     ) -> None:
         """`hardware` and `watch` are of the machine that this runs on, `machines` of others whose
-        GPUs are read from here."""
+        GPUs are read from here; `accounts` are the users that jobs can run as."""
         self.state = State()
         settings.scheduling.set_up(self.state)
         self.store = store
@@ -223,10 +226,11 @@ class Service:
             observer=self._observer,
             rules=settings.watch,
             grace_seconds=settings.launch.grace_ms / 1000,
-            others=self.agent_nodes.all,
+            others=lambda: [*self.agent_nodes.all(), *self.engine_nodes.all()],
         )
         if engine is not None:
-            hardware.ownership.log_dir = engine.log_dir
+            for each in hardware_of(self.machines):
+                each.ownership.log_dir = engine.log_dir
         self._disk_reads, self.log_sizes = FileReads(), LogSizes()
         self.disk = disk or NoDisk()
         self._wake = asyncio.Event()
@@ -236,6 +240,7 @@ class Service:
         self.ended = asyncio.Event()  # by itself: state and store are apart, see `writer.apart`
         self._attempts: Attempts | None = None
         self.sealer = settings.sealer or Sealer([secrets.token_bytes(KEY_BYTES)])
+        self.run_as = JobUsers(self.state, settings.launch.run_as, accounts)
         if engine is not None:
             self._attempts = Attempts(
                 self.state,
@@ -244,14 +249,15 @@ class Service:
                 engine,
                 clock=clock,
                 settings=settings.launch,
+                run_as=self.run_as,
                 receipts=self.receipts,
                 gpu_monitor=self.gpu_monitor,
                 sealer=self.sealer,
                 high_water=lambda: (self.feed.last_seq, self.jobs.last_number),
                 fences=self.fences,
             )
-            hardware.ownership.strangers = self._attempts.strangers.running.keys
-        self.run_as = JobUsers(self.state, settings.launch.run_as)
+            for each in hardware_of(self.machines):
+                each.ownership.strangers = self._attempts.strangers.running.keys
         self.jobs: JobCommands
         self.sizes = Sizes(
             self.state, self.gpu_monitor.memory_history, settings.size_table, settings.step_millis
@@ -283,6 +289,7 @@ class Service:
             followers=[
                 *hardware_of(self.machines),
                 self.agent_nodes,
+                self.engine_nodes,
                 *([] if self._adjuster is None else [self._adjuster]),
             ],
         )
@@ -301,6 +308,23 @@ class Service:
             engine_of=lambda name: self.engine_of(name),
             rules=self.hardware.rules,
         )
+
+    @cached_property
+    def engine_nodes(self) -> EngineNodes:
+        """The nodes that the engine itself knows of, where it does."""
+        return EngineNodes(
+            self.engine,
+            self.writer,
+            self.store,
+            self.clock,
+            observer=self._observer,
+            is_taken=self._is_of_another,
+            rules=self.hardware.rules,
+        )
+
+    def _is_of_another(self, name: str) -> bool:
+        own = any(each.node_id == name for each in hardware_of(self.machines))
+        return own or self.agent_nodes.get(name) is not None
 
     @cached_property
     def fences(self) -> GpuFences:
@@ -347,6 +371,7 @@ class Service:
             await self.clock_watch.look()  # before anything is decided on the time
         await self.gpu_monitor.look()
         await self.agent_nodes.look()
+        await self.engine_nodes.look()
         await self._retire_unknown_nodes()
         newest = await self.store.jobs(JobQuery(limit=1))
         self.newest = name_of(newest[0].job) if newest else None
@@ -380,6 +405,7 @@ class Service:
             return loaded.last_number
         number = await pairing.check(self.store, self.engine, loaded)
         await self.engine.open()
+        self._attempts.epoch = await pairing.take_over(self.store, self.engine)
         # Known before the GPUs are looked at: what runs there is not ours to sweep away.
         await self._attempts.strangers.take_out(
             [seen for seen in await self.engine.observe() if not seen.is_over]
@@ -479,6 +505,7 @@ class Service:
         if self._urgent is not None:
             found += self._urgent.problems()
         found += self.gpu_monitor.problems()
+        found += self.engine_nodes.problems()
         found += self.bookings.problems()
         found += self.sizes.problems()
         if self.jobs_file is not None:
@@ -592,11 +619,14 @@ class Service:
             return task.result()
         raise self.writer.unknown()
 
-    async def adopt(self, pid: int, *, tenant_id: TenantId, queue: str, name: str) -> JobId:
-        """A lease of the GPUs that a process is on, for as long as it runs."""
+    async def adopt(
+        self, pid: int, *, tenant_id: TenantId, queue: str, name: str, node: str | None = None
+    ) -> JobId:
+        """A lease of the GPUs that a process is on, for as long as it runs. `node` is where it
+        runs, for numbers that mean processes of several."""
         await self.gpu_monitor.look()  # it may have come to its GPU just now
         job_id = await self.gpu_monitor.adoption.adopt(
-            self.jobs, self.state, pid, tenant_id=tenant_id, queue=queue, name=name
+            self.jobs, self.state, pid, node=node, tenant_id=tenant_id, queue=queue, name=name
         )
         await self.gpu_monitor.look()  # whoever asks now sees whose it is
         return job_id
@@ -650,7 +680,8 @@ class Service:
     def hardware_of(self, node_id: str) -> Hardware | None:
         """Of a node that readings come from."""
         own = (each for each in hardware_of(self.machines) if each.node_id == node_id)
-        return next(own, None) or self.agent_nodes.get(node_id)
+        known = next(own, None) or self.agent_nodes.get(node_id)
+        return known or self.engine_nodes.get(node_id)
 
     async def _cycle(self, now: int) -> Plan:
         await self.bookings.mend(now)
@@ -767,12 +798,16 @@ class Service:
             try:
                 await self.gpu_monitor.look()
                 await self.agent_nodes.look()
+                await self.engine_nodes.look()
             except StoreUnavailable as error:
                 _log.error("cannot record a change of the GPUs", problem=str(error))
 
     async def _open_for_full_disks(self) -> None:
-        if self.engine is not None:
-            self._urgent = UrgentStops(self.state, self.engine, self.writer, self.jobs.cancel)
+        if self.engine is not None and self._attempts is not None:
+            epoch = self._attempts.epoch
+            self._urgent = UrgentStops(
+                self.state, self.engine, self.writer, self.jobs.cancel, epoch
+            )
         await self._look_at_disk()
         self._spawn("disk", self._keep_looking_at_disk)
 

@@ -47,7 +47,7 @@ class NodeModel(_Model):
 
     name: str
     state: str  # "online" or "offline"
-    source: str  # "local" or "agent"
+    source: str  # "local", "agent" or "engine": who tells of it
     address: str
     version: str
     provider: str

@@ -432,6 +432,8 @@ class AdoptRequest(RequestModel):
     tenant_id: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] | None = None
     queue: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] = "default"
     name: Annotated[str, Field(max_length=256, pattern=NO_NUL)] = ""
+    # Where it runs; needed where processes of several nodes have this number.
+    node: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] | None = None
 
 
 class ClusterStatus(_Model):

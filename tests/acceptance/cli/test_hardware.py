@@ -52,7 +52,7 @@ def test_a_process_of_others_keeps_its_gpu_and_can_be_adopted(quick_box: Box) ->
         box.ok("submit", "--lease", "--gpus", "2")
         assert "1 in use by others" in box.ok("why", "last")
         box.ok("cancel", "last")
-        adopted = json.loads(box.ok("adopt", str(other.pid), "--json"))
+        adopted = json.loads(box.ok("adopt", str(other.pid), "--node", "local", "--json"))
         assert (adopted["state"], adopted["gpus"]) == ("running", [0])
         eventually(lambda: gpu(box, 0)["status"] == "busy", "the GPU to be the lease's")
     simulate(box, {})

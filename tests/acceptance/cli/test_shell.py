@@ -88,7 +88,7 @@ def test_another_user_does_not_get_in(box: Box) -> None:
     pid = running(box)["pid"]
     script = (
         "import os, sys\n"
-        "from tgpu.cli.sessions.job_process import NotTheirs, surroundings\n"
+        "from tgpu.host.job_process import NotTheirs, surroundings\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: surroundings('1', int(sys.argv[1]), None)\n"
         "except NotTheirs as error: print(error)"

@@ -17,6 +17,7 @@ from tgpu.engines.api import (
     EngineUnavailable,
     Launch,
     Observation,
+    Overtaken,
     Phase,
     PreemptionNotice,
 )
@@ -448,3 +449,61 @@ async def test_nothing_to_do_is_nothing_done(world: World) -> None:
     await world.engine.pause([], paused=True)
     await world.engine.forget([])
     assert await world.engine.observe() == []
+
+
+async def test_who_was_overtaken_starts_and_stops_nothing(world: World) -> None:
+    engine = world.engine
+    await engine.open()
+    await engine.launch([world.a_launch("a")], epoch=1)
+    running = await _running(engine, "a")
+    await engine.launch([], epoch=2)  # the next service takes over
+    with pytest.raises(Overtaken, match="epoch 2, and this one is 1") as caught:
+        await engine.launch([world.a_launch("b")], epoch=1)
+    assert (caught.value.epoch, caught.value.seen) == (1, 2)
+    for keys in ([AttemptKey("a", 1)], [AttemptKey("c", 1)], []):
+        with pytest.raises(Overtaken):
+            await engine.stop(keys, epoch=1)
+    with pytest.raises(Overtaken):
+        await engine.launch([world.a_launch("b")])  # of none at all
+    assert await engine.observe() == [running]
+    await engine.launch([world.a_launch("b"), world.a_launch("c")], epoch=2)
+    await _running(engine, "b")
+    await _running(engine, "c")  # its stop has left no tombstone
+    await engine.stop([AttemptKey("a", 1)], epoch=3)
+    assert (await _end(engine, "a")).cause == "stopped"
+
+
+async def test_an_epoch_outlasts_a_crash_of_the_engine(world: World) -> None:
+    await world.engine.open()
+    await world.engine.launch([], epoch=7)
+    for _ in range(2):
+        await world.crash()
+        with pytest.raises(Overtaken) as caught:
+            await world.engine.launch([world.a_launch("a")], epoch=6)
+        assert caught.value.seen == 7
+    assert (await world.engine.observe(), world.runs_of("a")) == ([], 0)
+    await world.engine.launch([world.a_launch("a")], epoch=7)
+    await _running(world.engine, "a")
+
+
+async def test_two_clients_of_one_engine_are_told_apart_by_their_epochs(world: World) -> None:
+    old, new = world.engine, world.another_engine()
+    await old.open()
+    await old.launch([world.a_launch("a")], epoch=1)
+    await _running(old, "a")
+    await new.open()
+    await new.launch([], epoch=2)
+    with pytest.raises(Overtaken):
+        await old.stop([AttemptKey("a", 1)], epoch=1)
+    await new.stop([AttemptKey("a", 1)], epoch=2)
+    assert (await _end(new, "a")).cause == "stopped"
+
+
+async def test_an_engine_that_binds_says_what_there_is_and_others_do_not(world: World) -> None:
+    await world.engine.open()
+    capacity = await world.engine.capacity()
+    assert (capacity is not None) == (world.engine.capabilities.binding is Binding.ENGINE)
+    if capacity is not None:
+        assert all(each.node.gpus for each in capacity.nodes)
+        assert all(each.node.engine == world.engine.name for each in capacity.nodes)
+        assert capacity.at <= world.engine.now()

@@ -94,6 +94,20 @@ async def test_a_process_is_adopted_as_a_lease_with_its_name(api: Api) -> None:
         error_of(await api.post("/api/v1/adopt", json={"pid": process.pid}), 409, "CONFLICT")
 
 
+async def test_a_process_is_adopted_on_the_node_that_is_named() -> None:
+    async with an_api(gpus="sim:1xA100", nodes={"b": "sim:1xA100"}) as api:
+        with a_process() as process:
+            for gpus_there in api.box.gpus_of.values():
+                gpus_there.set(0, processes=[GpuProcess(process.pid, 70_000)])
+            body = {"pid": process.pid}
+            unseen = await api.post("/api/v1/adopt", json={**body, "node": "b"})
+            assert "cannot be seen from here" in error_of(unseen, 409, "CONFLICT")["message"]
+            nowhere = await api.post("/api/v1/adopt", json={**body, "node": "c"})
+            assert "there are: local, b" in error_of(nowhere, 404, "NOT_FOUND")["message"]
+            lease = (await api.post("/api/v1/adopt", json={**body, "node": "local"})).json()
+            assert (lease["state"], lease["gpu_names"]) == ("running", ["local/0"])
+
+
 @pytest.mark.parametrize("pid", [0, -1, "x", None, 2**31, True])
 async def test_a_pid_that_cannot_be_is_refused(api: Api, pid: object) -> None:
     error_of(await api.post("/api/v1/adopt", json={"pid": pid}), 422, "VALIDATION_ERROR")

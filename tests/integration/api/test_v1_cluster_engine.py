@@ -51,3 +51,14 @@ async def test_a_job_is_told_from_being_taken_to_its_end(api: Api) -> None:
     cluster(api).finish(await api.box.key(job_id))
     job = (await api.get(f"/api/v1/jobs/{job_id}/wait")).json()
     assert (job["state"], job["node"], job["gpus"]) == ("completed", "far", [0, 1])
+
+
+async def test_the_nodes_of_an_engine_are_shown_and_said_to_be_its_own(api: Api) -> None:
+    shown = {node["name"]: node for node in (await api.get("/api/v1/nodes")).json()["nodes"]}
+    assert (shown["local"]["source"], shown["far"]["source"]) == ("local", "engine")
+    assert (shown["far"]["engine"], len(shown["far"]["gpus"])) == ("fake cluster", 8)
+    assert (await api.get("/api/v1/nodes/far")).json() == shown["far"]
+    cluster(api).give_to_others("far", 3)
+    await api.box.service.engine_nodes.look()
+    gpus = (await api.get("/api/v1/gpus")).json()["gpus"]
+    assert sum(g["status"] == "foreign" for g in gpus if g["node"] == "far") == 3

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.auth.door import OURS, OWNER, Door, a_door, as_role
 from tests.integration.auth.test_grpc_gate import a_port, known
-from tgpu.api.auth.doors import user_name
+from tgpu.peers.users import user_name
 from tgpu.wire import scheduler_pb2 as pb
 
 JOB = f"{OURS}-1"

@@ -18,9 +18,10 @@ from tests.real_service import RealService
 from tests.unit.service.eventually import eventually
 from tgpu.api.auth.doors import DoorRules
 from tgpu.peers.peer import Origin, Peer
+from tgpu.peers.users import Membership
 from tgpu.service.execution.attempts import LaunchSettings
 from tgpu.service.identity.caller import Role
-from tgpu.service.identity.memberships import Membership, Memberships
+from tgpu.service.identity.memberships import Memberships
 from tgpu.service.identity.run_as import RunAsRules
 from tgpu.service.identity.user_map import NO_MAP, MapRule, UserMap
 from tgpu.settings.keys import allowed_at

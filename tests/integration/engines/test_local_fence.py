@@ -13,13 +13,13 @@ import pytest
 
 from tests.integration.engines.box import Box, kill_and_wait, until_true
 from tgpu.cli.sessions import shell
-from tgpu.cli.sessions.job_process import ProcessSurroundings
 from tgpu.devices.control_groups import GroupTree, device_tree
 from tgpu.devices.device_lists import shut_devices
 from tgpu.devices.device_program import Device, DeviceRange
 from tgpu.devices.fencing import FenceKind, FenceTree, fence_tree
 from tgpu.engines.api import AttemptLimits, Fence, Launch, Phase, RunAs
 from tgpu.engines.local import runner_group
+from tgpu.host.job_process import ProcessSurroundings
 
 FOUND = fence_tree()
 LISTS = device_tree()

@@ -10,7 +10,8 @@ from tgpu.app.doors import door_rules
 from tgpu.app.refusal import CannotServe
 from tgpu.core.errors import Unauthenticated
 from tgpu.peers.peer import UNIX, Origin, Peer
-from tgpu.service.identity.memberships import Membership, Memberships
+from tgpu.peers.users import Membership
+from tgpu.service.identity.memberships import Memberships
 from tgpu.settings import Settings
 
 ROOT, OWNER, OTHER = 0, 4001, 4002

@@ -14,6 +14,7 @@ import pytest
 
 from tgpu.cli.sessions.running import holder_words, terminal_name
 from tgpu.cli.terminal import doors, frames, seat
+from tgpu.host import processes
 
 _SECONDS = 20.0
 
@@ -194,7 +195,7 @@ def test_another_user_may_not_sit_there(held: Held, monkeypatch: pytest.MonkeyPa
     line = seat.reach(held.name, None, lambda: False)
     assert line is not None
     line.close()
-    monkeypatch.setattr(doors, "user_of", lambda _: 4321)
+    monkeypatch.setattr(processes, "uid_of", lambda _: 4321)
     with pytest.raises(seat.NoTerminal, match="answers in its place"):
         seat.reach(held.name, 1, lambda: False)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tests.unit.service.eventually import eventually
+from tgpu.accounts.system import SystemAccounts
 from tgpu.core.check import check_invariants
 from tgpu.core.model.events import Event
 from tgpu.core.model.ids import JobId, NodeId, TenantId
@@ -20,6 +21,8 @@ from tgpu.devices.simulated import SimulatedProvider
 from tgpu.devices.watch import DeviceWatch
 from tgpu.engines.api import AttemptKey, Engine
 from tgpu.engines.fake import FakeEngine
+from tgpu.engines.local.node_processes import LocalProcesses
+from tgpu.engines.node_processes import NodeProcesses
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.commands.submission import Submission
 from tgpu.service.execution.attempts import LaunchSettings
@@ -137,10 +140,13 @@ async def a_box(
     hardware_rules: HardwareRules | None = None,
     predictions: Predictions | None = None,
     nodes: Mapping[str, str] | None = None,
+    node_processes: Mapping[str, NodeProcesses] | None = None,
+    own_engine: str = "local",
     **settings: Any,
 ) -> AsyncIterator[Box]:
     """A service on a clock that stands still; `leases`: without an engine. `nodes` are other
-    machines on which the engine runs jobs: their names, and GPUs as `sim:2xA100`."""
+    machines on which the engine runs jobs: their names, and GPUs as `sim:2xA100`; of those in
+    `node_processes` it is known who is on their GPUs. `own_engine` "": no jobs on this machine."""
     clock = clock or ManualClock()
     scheduling = {name: settings.pop(name) for name in _SCHEDULING if name in settings}
     fake = None if leases else engine or FakeEngine(clock=clock.now)
@@ -150,9 +156,22 @@ async def a_box(
         store=store or MemoryStore(),
         engine=_as_engine(fake),
         watch=DeviceWatch(provider),
-        hardware=Hardware(NODE, 256_000, 2_000_000, simulated=True, rules=hardware_rules),
-        machines=[a_machine(name, gpus, hardware_rules) for name, gpus in others.items()],
+        hardware=Hardware(
+            NODE,
+            256_000,
+            2_000_000,
+            simulated=True,
+            rules=hardware_rules,
+            engine=own_engine,
+            node_processes=LocalProcesses(),
+            health_prefix="",
+        ),
+        machines=[
+            a_machine(name, gpus, hardware_rules, (node_processes or {}).get(name))
+            for name, gpus in others.items()
+        ],
         clock=clock,
+        accounts=SystemAccounts(),
         observers=observers,
         predictions=predictions,
         settings=replace(
@@ -176,7 +195,12 @@ async def a_box(
         await service.close()
 
 
-def a_machine(name: str, gpus: SimulatedProvider, rules: HardwareRules | None = None) -> Machine:
+def a_machine(
+    name: str,
+    gpus: SimulatedProvider,
+    rules: HardwareRules | None = None,
+    processes: NodeProcesses | None = None,
+) -> Machine:
     """Another machine than the service's own, with simulated GPUs, where the engine runs jobs."""
     hardware = Hardware(
         NodeId(name),
@@ -185,7 +209,7 @@ def a_machine(name: str, gpus: SimulatedProvider, rules: HardwareRules | None = 
         simulated=True,
         rules=rules,
         engine=FakeEngine.name,
-        is_here=False,
+        node_processes=processes,
     )
     return Machine(hardware, DeviceWatch(gpus))
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tgpu.api.auth.doors import DoorRules, behind_gateway, user_name
+from tgpu.api.auth.doors import DoorRules, behind_gateway
 from tgpu.api.auth.job_callers import JobCallers
 from tgpu.api.auth.keys import PREFIX, KeyRing
 from tgpu.api.auth.open_calls import Lapse
 from tgpu.api.auth.tokens import TokenRules, Tokens
 from tgpu.core.errors import Unauthenticated, Unavailable
 from tgpu.peers.peer import Origin, Peer
+from tgpu.peers.users import user_name
 from tgpu.service.identity.caller import LOCAL, Principal, Role
 from tgpu.service.identity.memberships import Memberships
 from tgpu.service.recording.clock import WallClock

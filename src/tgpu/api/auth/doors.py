@@ -1,12 +1,12 @@
 """Who is served without showing a key or a token: by the connection they come over."""
 
-import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tgpu.core.errors import Forbidden, Unauthenticated
 from tgpu.peers.peer import Origin, Peer
+from tgpu.peers.users import user_name
 from tgpu.service.identity.caller import Principal, Role
 
 HOW: Final = (
@@ -104,10 +104,3 @@ def behind_gateway(origin: Origin, headers: Mapping[str, str]) -> Origin:
 def user_of(origin: Origin) -> str:
     """The user whose connection it is; "" where the kernel does not tell."""
     return "" if origin.peer is None else user_name(origin.peer.uid)
-
-
-def user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

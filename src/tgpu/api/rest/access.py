@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from starlette.requests import HTTPConnection
 
-from tgpu.api.auth.doors import user_name
 from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import ApiProblem
 from tgpu.api.rest.standing import check_priority
@@ -19,6 +18,7 @@ from tgpu.core.model.job import name_of
 from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.reasons import Reason
 from tgpu.core.state.cluster_state import State
+from tgpu.peers.users import user_name
 from tgpu.service.commands.jobs import not_found
 from tgpu.service.commands.submission import Submission
 from tgpu.service.commands.tenants import no_tenant, queues_of, tenant_use, usage_total

@@ -20,9 +20,9 @@ from tgpu.core.model.lifecycle import PLACED, JobState
 from tgpu.core.model.node import Gpu, GpuChoice, GpuName
 from tgpu.core.model.units import GPU
 from tgpu.devices.api import GpuProcess, GpuReading
+from tgpu.engines.node_processes import Who
 from tgpu.service.commands.reservations import bookings_of
 from tgpu.service.hardware.node_hardware import GpuProcesses, Hardware
-from tgpu.service.hardware.processes import Who
 from tgpu.service.identity.caller import Permission, Principal
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
@@ -177,7 +177,9 @@ async def adopt(request: Request, body: AdoptRequest) -> JobModel:
     """Take a process that was started by hand into the books, as a lease of the GPUs it is on."""
     service, caller = service_of(request), caller_of(request)
     tenant_id = tenant_for(service, caller, body.tenant_id)
-    job_id = await service.adopt(body.pid, tenant_id=tenant_id, queue=body.queue, name=body.name)
+    job_id = await service.adopt(
+        body.pid, tenant_id=tenant_id, queue=body.queue, name=body.name, node=body.node
+    )
     concerns(job_id)
     return job_model(service, await service.job(job_id), None)  # it runs
 

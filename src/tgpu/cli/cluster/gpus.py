@@ -39,6 +39,9 @@ def adopt(
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="Name of the lease. Default: the command's.")
     ] = "",
+    node: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Node it runs on, where several are seen.")
+    ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
@@ -53,7 +56,7 @@ def adopt(
     with connected(api_url) as client:
         chosen = own_config.chosen("tenant", tenant)
         tenant_id = None if chosen is None else chosen.value
-        found = client.adopt(pid, tenant_id=tenant_id, queue=queue, name=name)
+        found = client.adopt(pid, tenant_id=tenant_id, queue=queue, name=name, node=node)
     if as_json:
         show_json(found)
         return

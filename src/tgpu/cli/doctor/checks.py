@@ -19,6 +19,8 @@ from tgpu.cli.render.gpus import provider_line, shown_names
 from tgpu.client.errors import ClientError, NoService
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
+from tgpu.devices.driver import has_driver
+from tgpu.host.processes import lives
 from tgpu.text.instants import in_local_time
 
 _LEAST_FREE_BYTES: Final = 1024**3  # logs and the database grow by less than this in a day
@@ -163,16 +165,6 @@ def _mend(problem: str) -> str:
     return _RESTART
 
 
-def _lives(pid: int) -> bool:
-    """Whether a process runs. One that ended and whose parent has not looked yet does not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    # The name, in brackets, may contain anything; the state is the word behind it.
-    return text.rpartition(")")[2].split()[:1] not in (["Z"], ["X"])
-
-
 def _no_service(client: Client, service: PersonalService | None) -> Check:
     if service is None:
         finding = f"nobody answers at {client.target}"
@@ -182,7 +174,7 @@ def _no_service(client: Client, service: PersonalService | None) -> Check:
         return Check(
             "service", FindingLevel.OK, "none runs; `tgpu submit` or `tgpu start` starts it"
         )
-    if _lives(announced.pid):
+    if lives(announced.pid):
         finding = f"service.json names pid {announced.pid}, which lives but does not answer"
         return Check("service", FindingLevel.FAIL, finding, f"kill {announced.pid}; tgpu start")
     finding = f"it ended without saying so (pid {announced.pid} is gone); running jobs went on"
@@ -191,7 +183,7 @@ def _no_service(client: Client, service: PersonalService | None) -> Check:
 
 def _driver() -> Check:
     """Without a service to ask, only whether there is a driver at all."""
-    if Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi"):
+    if has_driver():
         return Check(
             "GPUs", FindingLevel.OK, "an NVIDIA driver is installed; the service will look closer"
         )

@@ -9,6 +9,7 @@ from typing import Final
 from tgpu.cli.findings import Check, FindingLevel
 from tgpu.cli.serving.systemd import unit_path
 from tgpu.devices.control_groups import PROC, GroupTree, memory_tree
+from tgpu.host.mounts import MOUNTS, kind_of
 
 # SQLite needs locks and shared memory that these do not give, or not always.
 _NETWORK: Final = frozenset(
@@ -39,8 +40,8 @@ def settings(environ: dict[str, str], config: Path | None = None) -> Check:
     return Check("settings", FindingLevel.OK, "the environment sets nothing that cannot be")
 
 
-def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> Check:
-    kind = _kind_of(os.path.realpath(path), mounts)
+def file_system(path: Path, mounts: Path = MOUNTS) -> Check:
+    kind = kind_of(os.path.realpath(path), mounts)
     if kind in _NETWORK:
         finding = f"the data directory is on a network file system ({kind}): the database may break"
         remedy = "set TGPU_DATA_DIR to a directory on a disk of this machine"
@@ -110,19 +111,3 @@ def _program_of(unit: Path) -> str | None:
     quoted = command.startswith('"')
     word = command[1:].partition('"')[0] if quoted else command.split()[0]
     return word.replace("%%", "%").replace("$$", "$")
-
-
-def _kind_of(path: str, mounts: Path) -> str:
-    """The kind of the file system with the longest mount point above the path."""
-    best, kind = "", "unknown"
-    try:
-        lines = mounts.read_text(errors="replace").splitlines()
-    except OSError:
-        return kind
-    for line in lines:
-        _, point, its_kind, *_ = line.split()
-        point = point.replace("\\040", " ")
-        is_above = path == point or path.startswith(point.rstrip("/") + "/")
-        if is_above and len(point) >= len(best):
-            best, kind = point, its_kind
-    return kind

@@ -20,6 +20,7 @@ from tgpu.client.errors import ClientError, StartFailed
 from tgpu.client.follow import read_log, wait_until_over, wait_until_started
 from tgpu.client.http import Client
 from tgpu.client.personal import PersonalService
+from tgpu.host.processes import lives, with_argument
 from tgpu.text.system_words import system_words
 from tgpu.wire.v1 import ArrayRequest, JobModel, SubmitRequest
 
@@ -127,7 +128,7 @@ class _Trial:
             ended = wait_until_over(client, job.job_id, time.monotonic() + _PATIENCE_SECONDS)
         if ended.state != "cancelled":
             raise Wrong(f"a job that was cancelled is {ended.state}")
-        if job.pid is not None and Path(f"/proc/{job.pid}").exists():
+        if job.pid is not None and lives(job.pid):
             raise Wrong(f"process {job.pid} of a cancelled job still runs")
         return "a job is cancelled, and nothing of it is left"
 
@@ -215,11 +216,9 @@ def _until(condition: Callable[[], bool], complaint: str) -> None:
 
 def _end_supervisor(data_dir: Path) -> None:
     """By itself it would end a minute later. The directory is ours alone, and so is its name."""
-    mark = os.fsencode(f"--dir={os.path.realpath(data_dir)}/engine")
-    for process in Path("/proc").glob("[0-9]*"):
+    for pid in with_argument(f"--dir={os.path.realpath(data_dir)}/engine"):
         with contextlib.suppress(OSError):
-            if mark in (process / "cmdline").read_bytes().split(b"\0"):
-                os.kill(int(process.name), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def _last_line(log: Path) -> str:

@@ -68,6 +68,6 @@ def _note(node: NodeModel) -> str:
     problems = [f"GPU {gpu.index}: {gpu.problem}" for gpu in node.gpus if gpu.problem]
     problems = [node.problem, *problems] if node.problem else problems
     found = sentence_text("; ".join(problems))
-    if node.no_jobs is None and (node.source == "local" or node.engine):
+    if node.no_jobs is None and (node.source != "agent" or node.engine):
         return found
     return found or f"reports only: {sentence_text(node.no_jobs or 'no job is placed there')}"

@@ -1,13 +1,12 @@
 """What stands in the way of a unit before it is written: users, ports, services that are there."""
 
-import contextlib
 import os
-import pwd
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tgpu.accounts.system import account_named, account_of
 from tgpu.cli.connect import personal_service
 from tgpu.cli.environment import home_relative, variables
 from tgpu.cli.failures import bad_input
@@ -33,13 +32,11 @@ def check_user(name: str) -> None:
     """Failure with the command that makes a user who is not there."""
     if not name:
         return
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
+    if account_named(name) is None:
         raise bad_input(
             f"--user-name: there is no user {name!r} on this machine",
             f"make one with: sudo useradd --system --create-home {name}",
-        ) from None
+        )
 
 
 def in_the_way(settings: "Settings", data_dir: Path, *, has_port: bool) -> InstallObstacles:
@@ -75,9 +72,9 @@ def _personal_services() -> list[PersonalService]:
     found = [personal_service()]
     caller = variables().get("SUDO_UID", "")
     if caller.isdigit() and int(caller) != os.getuid():
-        with contextlib.suppress(KeyError, OverflowError):
-            home = Path(pwd.getpwuid(int(caller)).pw_dir)
-            found.append(PersonalService(home / ".local" / "share" / "tgpu"))
+        account = account_of(int(caller))
+        if account is not None:
+            found.append(PersonalService(Path(account.home) / ".local" / "share" / "tgpu"))
     return found
 
 

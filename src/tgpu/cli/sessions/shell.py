@@ -8,7 +8,7 @@ from tgpu.cli.options import ApiUrl, JobId, examples
 from tgpu.text.system_words import system_words
 
 if TYPE_CHECKING:
-    from tgpu.cli.sessions.job_process import ProcessSurroundings
+    from tgpu.host.job_process import ProcessSurroundings
     from tgpu.wire.v1 import JobModel
 
 EPILOG = examples("tgpu shell 12", "tgpu shell last -- nvidia-smi", "tgpu shell 12 --worker 3")
@@ -35,7 +35,7 @@ def shell(
     import os
 
     from tgpu.cli.failures import Failure
-    from tgpu.cli.sessions.job_process import NotTheirs, surroundings
+    from tgpu.host.job_process import NotTheirs, surroundings
 
     model, variables = _running_job(job, api_url)
     if variables:

@@ -45,14 +45,6 @@ def uid_of(line: socket.socket) -> int:
     return int(uid)
 
 
-def user_of(pid: int) -> int | None:
-    """None: it is over."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None
-
-
 def is_allowed(uid: int) -> bool:
     """To sit at a terminal of this process: its own user, and root."""
     return uid in (0, os.geteuid())

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from tgpu.cli.terminal import doors, frames
+from tgpu.host import processes
 
 _PIECE: Final = 1 << 16
 _LEAVE: Final = 0x1D  # Ctrl-]
@@ -52,7 +53,7 @@ def reach(name: str, pid: int | None, is_over: Callable[[], bool]) -> socket.soc
             time.sleep(_LOOK_SECONDS)
             continue
         uid = doors.uid_of(line)
-        if pid is not None and doors.user_of(pid) not in (None, uid):
+        if pid is not None and processes.uid_of(pid) not in (None, uid):
             line.close()
             raise NoTerminal(f"a process of user {uid}, which is not its own, answers in its place")
         if os.geteuid() not in (0, uid):

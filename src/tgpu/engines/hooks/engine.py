@@ -20,6 +20,7 @@ from tgpu.engines.api import (
     AttemptKey,
     Capabilities,
     Engine,
+    EngineCapacity,
     EngineUnavailable,
     Launch,
     Observation,
@@ -91,19 +92,20 @@ class HookedEngine:
 
     # -- before it -------------------------------------------------------------------------------
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
         if not self._settings.prolog:
             for launch in launches:
                 await asyncio.to_thread(self._note, launch)
-            await self._inner.launch(launches)
+            await self._inner.launch(launches, epoch=epoch)
             return
+        await self._inner.launch([], epoch=epoch)  # refused before anything is run for it
         known = {seen.key for seen in await self._inner.observe()}
         for launch in launches:
             key = launch.key
             if key not in known and key not in self._before and key not in self._refused:
-                self._before[key] = asyncio.create_task(self._prepare(launch))
+                self._before[key] = asyncio.create_task(self._prepare(launch, epoch))
 
-    async def _prepare(self, launch: Launch) -> None:
+    async def _prepare(self, launch: Launch, epoch: int) -> None:
         key, path = launch.key, self._inner.log_dir(launch.key)
         try:
             facts = await asyncio.to_thread(self._note, launch)
@@ -113,16 +115,16 @@ class HookedEngine:
             if outcome.problem is None:
                 self._failures = 0
                 self._trouble.pop("prolog", None)
-                await self._launch(launch)
+                await self._launch(launch, epoch)
             else:
                 await self._refuse(key, outcome.problem)
         finally:
             self._before.pop(key, None)
 
-    async def _launch(self, launch: Launch) -> None:
+    async def _launch(self, launch: Launch, epoch: int) -> None:
         while True:
             try:
-                return await self._inner.launch([launch])
+                return await self._inner.launch([launch], epoch=epoch)
             except EngineUnavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -237,17 +239,24 @@ class HookedEngine:
         return replace(seen, phase=Phase.RUNNING, at=seen.started_at or seen.at)
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
         for key in keys:
             task = self._before.get(key)
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        await self._inner.stop(keys, notice)
+        await self._inner.stop(keys, notice, epoch=epoch)
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         await self._inner.pause(keys, paused=paused)
+
+    async def capacity(self) -> EngineCapacity | None:
+        return await self._inner.capacity()
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         for key in keys:

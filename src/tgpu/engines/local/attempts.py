@@ -19,6 +19,7 @@ from tgpu.engines.local.record import Claim, Exit
 # How many attempts that were ended before they started are remembered after they were forgotten:
 # a launch may be on its way for as long as a call is repeated, which is seconds.
 _MOST_TOMBSTONES = 10_000
+_NO_KEY: Key = ("", 0, "")  # of a record that is of no attempt: older versions pass it over
 
 STOPPED = "stopped"
 TIME_LIMIT = "time_limit"
@@ -97,6 +98,13 @@ class RecordedAttempts:
         self.news: list[Seen] = []
         # Forgotten, and never to be started: a set that keeps its order.
         self._tombstones: dict[Key, None] = {}
+        self.epoch = 0  # the highest of any service that was here
+
+    def take_over(self, epoch: int) -> None:
+        """Durable before anything of that service is carried out or answered."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self._journal.append("epoch", *_NO_KEY, epoch)
 
     def take(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
         """Queue an attempt, unless it is known. Raises ValueError for an unsafe name."""
@@ -240,6 +248,8 @@ class RecordedAttempts:
         self.news.append(seen)
 
     def _records(self) -> Iterator[tuple[object, ...]]:
+        if self.epoch:
+            yield ("epoch", *_NO_KEY, self.epoch)
         for key in self._tombstones:
             yield ("tombstone", *key)
         for attempt in self.by_key.values():
@@ -264,6 +274,9 @@ class RecordedAttempts:
             boot, grace_ms, time_limit_ms = fields[3:]
             path = f"{self._root}/{attempt_path(*key)}"
             self.by_key[key] = Attempt(key, path, grace_ms, time_limit_ms, boot)
+            return
+        if kind == "epoch":
+            self.epoch = max(self.epoch, fields[3])
             return
         if kind == "tombstone":
             self._tombstones[key] = None

@@ -17,6 +17,7 @@ from tgpu.engines.local.protocol import (
     LineSplitter,
     Notice,
     Seen,
+    as_epoch,
     as_flag,
     as_key,
     as_keys,
@@ -33,6 +34,11 @@ _BACKLOG_BYTES = 64 << 20
 class Requests(Protocol):
     """What the supervisor does for clients."""
 
+    @property
+    def epoch(self) -> int: ...
+
+    def take_over(self, epoch: int) -> None: ...
+
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None: ...
 
     def stop(self, keys: list[Key], notice: Notice | None) -> None: ...
@@ -47,7 +53,7 @@ class Requests(Protocol):
 
 
 class _Client:
-    __slots__ = ("asked", "is_greeted", "lines", "out", "sock")
+    __slots__ = ("asked", "epoch", "is_greeted", "is_refused", "lines", "out", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -55,6 +61,8 @@ class _Client:
         self.out = bytearray()
         self.asked: list[tuple[str, int]] = []  # requests to answer after the turn
         self.is_greeted = False
+        self.epoch = 0
+        self.is_refused = False  # since it was answered last: it was overtaken
 
 
 class Clients:
@@ -104,6 +112,8 @@ class Clients:
                 client.out += encode("all", self._requests.everything())
             case "observe":
                 client.out += encode("observed", request, self._requests.everything())
+            case "overtaken":
+                client.out += encode("overtaken", request, self._requests.epoch)
             case _:
                 client.out += encode("done", request)
 
@@ -144,6 +154,12 @@ class Clients:
     def _handle(self, client: _Client, line: bytes) -> None:
         what, *fields = decode(line.partition(b"\t")[0])
         match what:
+            case "epoch":
+                client.epoch = as_epoch(fields[0])
+                if self._leads(client):
+                    self._requests.take_over(client.epoch)
+            case "launch" | "stop" if not self._leads(client):
+                pass
             case "launch":
                 *key, grace_ms, limit_ms = fields
                 time_limit_ms = None if limit_ms is None else as_ms(limit_ms)
@@ -156,12 +172,21 @@ class Clients:
                 self._requests.pause(as_keys(keys), as_flag(paused))
             case "forget":
                 self._requests.forget(as_keys(fields[0]))
+            case "sync" if client.is_refused:
+                client.is_refused = False
+                client.asked.append(("overtaken", fields[0]))
             case "hello" | "observe" | "sync":
                 client.asked.append((what, fields[0]))
             case "quit":
                 self._requests.quit()
             case _:
                 raise ValueError(f"unknown message {what!r}")
+
+    def _leads(self, client: _Client) -> bool:
+        if client.epoch < self._requests.epoch:
+            client.is_refused = True
+            return False
+        return True
 
     def _send(self, client: _Client) -> None:
         try:

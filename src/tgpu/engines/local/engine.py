@@ -19,6 +19,7 @@ from tgpu.engines.api import (
     EngineUnavailable,
     Launch,
     Observation,
+    Overtaken,
     Pairing,
     Phase,
     PreemptionNotice,
@@ -115,9 +116,8 @@ class LocalEngine:
         self._set_connection(connection)
         self._keeper = asyncio.create_task(self._keep_connected(connection), name="local-engine")
 
-    async def launch(self, launches: Sequence[Launch]) -> None:
-        if launches:
-            await self._call(b"".join(map(self._encode_launch, launches)), "sync")
+    async def launch(self, launches: Sequence[Launch], *, epoch: int = 0) -> None:
+        await self._act(b"".join(map(self._encode_launch, launches)), epoch)
 
     def _encode_launch(self, launch: Launch) -> bytes:
         paths.check_job_id(launch.key.job_id)
@@ -126,10 +126,13 @@ class LocalEngine:
         return _encode_launch(here)
 
     async def stop(
-        self, keys: Sequence[AttemptKey], notice: PreemptionNotice | None = None
+        self,
+        keys: Sequence[AttemptKey],
+        notice: PreemptionNotice | None = None,
+        *,
+        epoch: int = 0,
     ) -> None:
-        if keys:
-            await self._call(encode("stop", list(keys), notice), "sync")
+        await self._act(encode("stop", list(keys), notice) if keys else b"", epoch)
 
     async def pause(self, keys: Sequence[AttemptKey], *, paused: bool) -> None:
         if keys:
@@ -137,6 +140,9 @@ class LocalEngine:
 
     async def observe(self) -> list[Observation]:
         return [_observation(fields) for fields in await self._call(b"", "observe")]
+
+    async def capacity(self) -> None:
+        """This machine's GPUs are read through devices."""
 
     async def forget(self, keys: Sequence[AttemptKey]) -> None:
         if keys:
@@ -237,6 +243,13 @@ class LocalEngine:
                 self._drop_connection(connection)
             except TimeoutError as error:
                 raise EngineUnavailable("the supervisor does not answer") from error
+
+    async def _act(self, messages: bytes, epoch: int) -> None:
+        """As a service of this epoch. Raises Overtaken."""
+        if messages or epoch:
+            answer = await self._call(encode("epoch", epoch) + messages, "sync")
+            if answer:
+                raise Overtaken(epoch, answer[0][0])
 
     async def _wait_connected(self, deadline: float) -> "_Connection":
         while self._connection is None:
@@ -355,6 +368,8 @@ class _Connection(asyncio.Protocol):
                     self._tell(fields[0])
                 case "done":
                     self._answer(fields[0], [])
+                case "overtaken":
+                    self._answer(fields[0], [[fields[1]]])
                 case "observed":
                     self._answer(fields[0], fields[1])
                 case "hello":

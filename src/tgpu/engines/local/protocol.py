@@ -6,6 +6,7 @@ supervisor hands on to a runner as it came, without decoding it.
 
     engine -> supervisor                        supervisor -> engine
     ["hello", version]                          ["hello", version, pid]
+    ["epoch", number]                           ["overtaken", request, number]
     ["launch", *key, grace, limit]\\t{…}         ["all", [observation, …]]   once, after the hello
     ["stop", [key, …], notice]                  ["changes", [observation, …]]
     ["pause", [key, …], paused]                 ["done", request]           all before it is durable
@@ -16,13 +17,17 @@ supervisor hands on to a runner as it came, without decoding it.
 
 A key is [job, attempt, identity]. A notice is null, or [signal, ms]: what preempted ones get
 before TERM, and how long before.
+
+An epoch holds for the launches and stops that follow it on the connection, and is 0 before that.
+Those of a lower one than the highest ever seen are passed over, and the next sync is answered by
+"overtaken" with the highest.
 """
 
 import json
 import signal
 from typing import Any, NamedTuple
 
-VERSION = 5
+VERSION = 6
 
 Key = tuple[str, int, str]  # job id, attempt, identity of the job
 Notice = tuple[int, int]  # a signal, and the milliseconds from it until TERM
@@ -98,6 +103,12 @@ def as_ms(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_MS:
         return value
     raise _strange("a time in ms", value)
+
+
+def as_epoch(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_MS:
+        return value
+    raise _strange("an epoch", value)
 
 
 def as_notice(value: Any) -> Notice | None:

@@ -90,6 +90,13 @@ class Supervisor:
             self._loop.turn(wait=not self._must_go_on)
             self._settle()
 
+    @property
+    def epoch(self) -> int:
+        return self._attempts.epoch
+
+    def take_over(self, epoch: int) -> None:
+        self._attempts.take_over(epoch)
+
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None:
         self._attempts.take(key, grace_ms, time_limit_ms, line)
 

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 import watchfiles
 
+from tgpu.accounts.api import Account
 from tgpu.core.errors import InvalidRequest, SchedulerError
 from tgpu.core.model.ids import DEFAULT_TENANT, JobId, NodeId, TenantId
 from tgpu.core.model.job import ANYWHERE, Detail, Request, Where
@@ -34,9 +35,7 @@ from tgpu.jobs_file.format import (
 from tgpu.jobs_file.script_command import script_command
 from tgpu.service.commands.jobs import JobCommands
 from tgpu.service.commands.submission import RunIn, SizeBy, Submission
-from tgpu.service.identity.accounts import Account, account_of
 from tgpu.service.identity.run_as import NOT_SHARED, JobUsers, as_account
-from tgpu.service.identity.user_files import read_as
 from tgpu.service.recording.clock import Clock
 from tgpu.store.api import Store
 from tgpu.text.system_words import system_words
@@ -258,7 +257,7 @@ class JobsFileWatch:
 
     def _submission(self, read: _Read, line: JobLine, runs_as: Account | None) -> Submission:
         """As `tgpu add` would send it, in the name of the file's owner."""
-        account = account_of(read.owner)
+        account = self._run_as.accounts.by_uid(read.owner)
         home = account.home if account is not None else "/"
         folder = self.settings.path.absolute().parent
         script = line.script
@@ -266,7 +265,7 @@ class JobsFileWatch:
             script = home + script[1:]
         script = os.path.normpath(os.path.join(folder, script))
         # As who the job will run as: the service may read what that user may not.
-        source = read_as(runs_as, script, _SOURCE_BYTES)
+        source = self._run_as.accounts.read_as(runs_as, script, _SOURCE_BYTES)
         if source is None:
             raise InvalidRequest("script", line.script, f"there is no file {script}")
         text = source.decode(errors="replace")

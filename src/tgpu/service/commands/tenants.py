@@ -16,7 +16,6 @@ from tgpu.core.policies import QUEUE_NAMES
 from tgpu.core.state.cluster_state import State
 from tgpu.service.accounting.user_limits import UserLimitsChange
 from tgpu.service.identity.run_as import JobUsers
-from tgpu.service.identity.system_users import SystemUsers
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
 from tgpu.text.plurals import plural
@@ -31,7 +30,6 @@ class TenantCommands:
         self._writer = writer
         self._clock = clock
         self._run_as = run_as
-        self._system_users = SystemUsers(run_as.rules.own_uid)
 
     # -- tenants -----------------------------------------------------------------------------
 
@@ -94,7 +92,7 @@ class TenantCommands:
         if fields.get("run_as"):
             remedy = "a tenant has one user: give run_as, or system_user to have one made"
             raise InvalidRequest("run_as", fields["run_as"], remedy)
-        return await self._system_users.make(tenant_id)
+        return await self._run_as.accounts.make_for(tenant_id)
 
     async def _check_user(self, fields: Mapping[str, Any]) -> None:
         """In a thread: the list of users may be on another machine."""

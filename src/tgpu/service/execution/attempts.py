@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from tgpu.accounts.api import Account
 from tgpu.core.model import lifecycle
 from tgpu.core.model.cause import NO_EVIDENCE, Evidence
 from tgpu.core.model.events import Event, JobMoved, NodeSet
@@ -24,7 +25,6 @@ from tgpu.engines.api import (
     NO_LIMITS,
     AttemptKey,
     AttemptLimits,
-    Binding,
     Engine,
     EngineUnavailable,
     Launch,
@@ -41,7 +41,6 @@ from tgpu.service.execution.launch import inherited, launch_of
 from tgpu.service.execution.outcome import conclude
 from tgpu.service.execution.reconciler import beliefs, classify
 from tgpu.service.execution.strangers import Strangers
-from tgpu.service.identity.accounts import Account, account_of
 from tgpu.service.identity.run_as import NOT_SHARED, JobUsers, RunAsRules, UidsInUse, is_themselves
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
@@ -96,6 +95,7 @@ class Attempts:
         *,
         clock: Clock,
         settings: LaunchSettings,
+        run_as: JobUsers,
         receipts: Receipts,
         gpu_monitor: EndCheck | None = None,
         sealer: Sealer,
@@ -120,8 +120,9 @@ class Attempts:
         self._to_pause: dict[AttemptKey, bool] = {}  # False: to go on
         self._work = asyncio.Event()
         self._environments: dict[str, Mapping[str, str]] = {}
-        self._run_as = JobUsers(state, settings.run_as)
+        self._run_as = run_as
         self._uids = UidsInUse()
+        self.epoch = 0  # of this service, once it has taken the engine over
         self.trouble: str | None = None  # why the engine is out of reach
         self.strangers = Strangers(state, store)
         self._absences = Absences(settings.absent_seconds)
@@ -195,7 +196,7 @@ class Attempts:
         while self._to_stop:
             notice = next(iter(self._to_stop.values()))
             keys = [key for key, theirs in self._to_stop.items() if theirs == notice]
-            await self._engine.stop(keys, notice)
+            await self._engine.stop(keys, notice, epoch=self.epoch)
             for key in keys:
                 if self._to_stop.get(key) == notice:  # else it was cancelled meanwhile
                     self._to_stop.pop(key, None)
@@ -248,11 +249,11 @@ class Attempts:
         if mark != self._marked:
             await self._engine.mark(*mark)
             self._marked = mark
-        await self._engine.launch(launches)
+        await self._engine.launch(launches, epoch=self.epoch)
 
     async def _account(self, uid: int | None) -> Account | None:
         """In a thread: the list of users may be on another machine."""
-        return None if uid is None else await asyncio.to_thread(account_of, uid)
+        return None if uid is None else await asyncio.to_thread(self._run_as.accounts.by_uid, uid)
 
     def _hold_uid(self, stored: StoredJob) -> None:
         is_own = is_themselves(stored.detail)
@@ -277,7 +278,7 @@ class Attempts:
             multiplexer=self._settings.multiplexer,
             script_folders=self._settings.script_folders,
             log_limit_mib=self._settings.log_limit_mib,
-            is_bound_by_engine=self._engine.capabilities.binding is Binding.ENGINE,
+            binding=self._engine.capabilities.binding,
         )
         if fences is None or not self._engine.capabilities.local_processes:
             return launch

@@ -59,6 +59,10 @@ class GpuFences:
             self._way = self._look()
         return f"no: {self._way}" if isinstance(self._way, str) else str(self._way.kind)
 
+    def describe_for(self, hardware: Hardware) -> str:
+        """The same for one node; "" where it is another machine's, which nobody here fences."""
+        return self.describe() if hardware is self._hardware else ""
+
     async def of(self, progress: Progress) -> Fence | None:
         """For an attempt that is about to start; None for none. Raises CannotFence."""
         if self._mode is FenceMode.OFF or self._hardware.simulated:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tgpu.accounts.api import Account
 from tgpu.core.model.job import Detail, Job
 from tgpu.core.model.lifecycle import Progress
-from tgpu.core.model.node import Node
+from tgpu.core.model.node import Node, Part, Placement
 from tgpu.core.model.units import gpus_text
-from tgpu.engines.api import NO_LIMITS, AttemptLimits, Launch, RunAs
+from tgpu.engines.api import NO_LIMITS, AttemptLimits, Binding, Launch, RunAs
 from tgpu.service.attempt_key import attempt_key
-from tgpu.service.identity.accounts import Account
 from tgpu.service.identity.run_as import is_themselves
 from tgpu.text.masking import given_values, mask_argv, mask_values
 from tgpu.text.session_name import session_name
@@ -31,7 +31,7 @@ def launch_of(
     multiplexer: str = "",
     script_folders: tuple[str, ...] = (),
     log_limit_mib: int | None = None,
-    is_bound_by_engine: bool = False,
+    binding: Binding = Binding.EXACT,
 ) -> Launch:
     """`account` is the user that `detail.uid` names, if there is one; `nodes` those it is on.
 
@@ -46,7 +46,7 @@ def launch_of(
         base = {name: value for name, value in base.items() if name not in _OF_A_GANG}
     own = {**dict(detail.env), **dict(detail.secrets)}
     log_limit = log_limit_mib if detail.log_limit_mib is None else detail.log_limit_mib
-    placement = None if is_bound_by_engine else progress.placement
+    placement = _as_bound(progress.placement, binding)
     return Launch(
         key=attempt_key(job, progress.attempt),
         argv=detail.argv,
@@ -56,7 +56,7 @@ def launch_of(
         grace_ms=grace_ms,
         user=_run_as(detail.uid, account),
         limits=limits,
-        session="" if placement is None else session_of(job, detail, progress, multiplexer),
+        session=session_of(job, detail, progress, multiplexer) if binding is Binding.EXACT else "",
         multiplexer=_multiplexer(detail, multiplexer) or "screen",
         environment=detail.run_in,
         script_folders=script_folders,
@@ -71,6 +71,16 @@ def launch_of(
         tenant=job.tenant_id,
         account=detail.account,
     )
+
+
+def _as_bound(placement: Placement | None, binding: Binding) -> Placement | None:
+    """As far as we choose: to an engine that picks GPUs, ours are a count and none of its own."""
+    if placement is None or binding is Binding.ENGINE:
+        return None
+    if binding is Binding.EXACT:
+        return placement
+    others = tuple(Part(part.node_id, ()) for part in placement.others)
+    return Placement(placement.node_id, placement.gpu_type, (), others)
 
 
 def session_of(job: Job, detail: Detail, progress: Progress, multiplexer: str) -> str:

@@ -5,6 +5,7 @@ the two has a random name and keeps that of the other; an engine also keeps how 
 when it last launched something, which tells a database that was put back from a backup.
 """
 
+import contextlib
 import json
 import platform
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ import structlog
 
 from tgpu.core.errors import Unavailable
 from tgpu.core.model.lifecycle import PLACED
-from tgpu.engines.api import Engine, EngineUnavailable, Observation, Pairing
-from tgpu.store.api import LoadedState, Record, Store
+from tgpu.engines.api import Engine, EngineUnavailable, Observation, Overtaken, Pairing
+from tgpu.store.api import LoadedState, Record, Store, StoreUnavailable
 from tgpu.text.plurals import plural
 
 _log = structlog.get_logger("gpu_scheduler.pairing")
@@ -25,6 +26,7 @@ _log = structlog.get_logger("gpu_scheduler.pairing")
 KIND: Final = "pairing"  # documents
 _DATABASE: Final = "database"  # what this database is called
 _ENGINE: Final = "engine"  # the engine its attempts are given to
+_EPOCH: Final = "epoch"  # of the last service that took the engine over
 _SHOWN: Final = 5
 
 
@@ -97,6 +99,33 @@ async def check(store: Store, engine: Engine, loaded: LoadedState) -> int:
     if not sides.are_partners or sides.partner is None or _is_copy(found):
         await join(store, engine, sides, loaded.last_seq)
     return max(loaded.last_number, found.number)
+
+
+async def take_over(store: Store, engine: Engine) -> int:
+    """The epoch of this service, higher than that of any before it, on record and known to the
+    engine: whoever was here before and does not know it can start and stop nothing any more.
+
+    An engine that does not answer now learns it with the first launch or stop.
+    """
+    before = int((await store.documents(KIND)).get(_EPOCH, b"0"))
+    try:
+        epoch = await _record_epoch(store, before + 1)
+    except StoreUnavailable as error:
+        # A full disk must not keep a service from ending jobs: the store lets in one at a time.
+        _log.warning("this start cannot be recorded; going on as the last one", problem=str(error))
+        epoch = before
+    with contextlib.suppress(EngineUnavailable):
+        try:
+            await engine.launch([], epoch=epoch)
+        except Overtaken as error:  # the database was put back, or is another one
+            epoch = await _record_epoch(store, error.seen + 1)
+            await engine.launch([], epoch=epoch)
+    return epoch
+
+
+async def _record_epoch(store: Store, epoch: int) -> int:
+    await store.commit(Record([], documents={(KIND, _EPOCH): str(epoch).encode()}))
+    return epoch
 
 
 async def _pair_anew(store: Store, engine: Engine, sides: Sides) -> None:

@@ -43,12 +43,14 @@ class UrgentStops:
         engine: Engine,
         writer: Writer,
         record: Callable[[JobId], Awaitable[object]],
+        epoch: int = 0,
     ) -> None:
         """`record` puts a cancel on record, and raises StoreUnavailable while it cannot."""
         self._state = state
         self._engine = engine
         self._writer = writer
         self._record = record
+        self._epoch = epoch
         self._recording: dict[JobId, asyncio.Task[None]] = {}
 
     async def stop(self, job_id: JobId, problem: StoreUnavailable) -> Cancelled:
@@ -57,7 +59,8 @@ class UrgentStops:
         if entry is None or entry.progress.state not in PLACED or entry.job.options.lease:
             raise problem
         try:
-            await self._engine.stop([attempt_key(entry.job, entry.progress.attempt)])
+            key = attempt_key(entry.job, entry.progress.attempt)
+            await self._engine.stop([key], epoch=self._epoch)
         except EngineUnavailable as error:
             raise StoreUnavailable(
                 f"{problem}; and the engine cannot be told to end job {job_id}: {error}"

@@ -14,9 +14,9 @@ from tgpu.core.model.ids import NodeId
 from tgpu.core.model.node import gone
 from tgpu.core.model.units import CPU
 from tgpu.devices.api import Snapshot
+from tgpu.engines.node_processes import Who
 from tgpu.service.hardware.agents import Agent, Agents, Readings
 from tgpu.service.hardware.node_hardware import Hardware, HardwareRules
-from tgpu.service.hardware.processes import Who
 from tgpu.service.recording.audit import by_itself
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.observer import Observer
@@ -119,7 +119,6 @@ class AgentNodes:
                 said.memory_mib,
                 simulated=said.simulated,
                 rules=self._rules,
-                is_here=False,
             )
             await hardware.open(self._store)
             hardware = self._hardware.setdefault(said.name, hardware)

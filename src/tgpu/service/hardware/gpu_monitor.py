@@ -41,19 +41,24 @@ class GpuMonitor:
         grace_seconds: float = 10.0,
         others: Callable[[], Sequence[Hardware]] = list,
     ) -> None:
-        """The first machine is this one; `others` are read elsewhere and told to us.
+        """`machines` are read from here; `others` are read elsewhere and told to us.
 
         `grace_seconds` are what a process that outlives its job has between TERM and KILL.
         """
         self._state = state
         self._machines = machines
         self._others = others
-        self._hardware = machines[0].hardware
         self._writer = writer
         self._clock = clock
         self._observer = observer
-        self._sweeper = Sweeper(grace_seconds)
-        self.adoption = ProcessAdoption(self._hardware, writer, clock)
+        self._sweepers = [
+            (each, Sweeper(each.node_processes, grace_seconds))
+            for each in hardware_of(machines)
+            if each.node_processes is not None
+        ]
+        self.adoption = ProcessAdoption(
+            self.known_hardware, writer, clock, first=machines[0].hardware.node_id
+        )
         self.jobs = JobWatch(self.known_hardware, rules)
         self.memory_history = MemoryHistory(self.known_hardware)
 
@@ -70,7 +75,8 @@ class GpuMonitor:
     async def look(self) -> None:
         """Read the GPUs, record what has changed, and act on it."""
         await self._read_all()
-        self._sweeper.sweep(self._hardware.survivors())
+        for hardware, sweeper in self._sweepers:
+            await sweeper.sweep(hardware.survivors())
         await self.adoption.watch(self._state)
         self.jobs.adopted = self.adoption.job_ids
         await self.jobs.observe(self._state, self._writer, self._clock)
@@ -78,7 +84,7 @@ class GpuMonitor:
 
     def pause_seconds(self, usual: float) -> float:
         """How long until the next look."""
-        hurry = self._hardware.survivors() or self.adoption.job_ids
+        hurry = self.adoption.job_ids or any(each.survivors() for each, _ in self._sweepers)
         return min(usual, _SOON_SECONDS) if hurry else usual
 
     def problems(self) -> list[str]:

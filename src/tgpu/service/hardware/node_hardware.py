@@ -35,14 +35,16 @@ from tgpu.core.model.node import Gpu, GpuName, Node
 from tgpu.core.state.cluster_state import Entry, State
 from tgpu.devices.api import GpuReading, Snapshot
 from tgpu.engines.api import AttemptKey
+from tgpu.engines.node_processes import NodeProcesses, Who
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.commands.gpu_choice import chosen_gpu, gpu_word
-from tgpu.service.hardware.processes import Belongs, Claimed, Ownership, Who, is_same, look_up
+from tgpu.service.hardware.processes import Belongs, Claimed, Ownership
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
 from tgpu.store.api import Store
 
 _HEALTH = "gpu_health"  # documents: what is remembered of each GPU's errors, by UUID
+_OTHERS = "others of the cluster have it"
 _NAMED = 3  # processes that a sentence names
 
 
@@ -80,19 +82,24 @@ class Hardware:
         rules: HardwareRules | None = None,
         labels: tuple[tuple[str, str], ...] = (),
         engine: str = "local",
-        is_here: bool = True,
+        node_processes: NodeProcesses | None = None,
+        health_prefix: str | None = None,
     ) -> None:
         """Without `rules` no GPU is ever too hot, used by others or on probation. `engine` runs
-        jobs there, "" for none; `is_here`: this process runs there, and can see others there."""
+        jobs there, "" for none; without `node_processes` nobody can say whose processes are there.
+        `health_prefix` stands before the UUIDs in its documents, the node's name unless told:
+        simulated GPUs of two nodes have the same ones."""
         self.node_id = node_id
         self.simulated = simulated
         self.engine = engine
-        self.is_here = is_here
+        self.node_processes = node_processes
+        self._health_prefix = node_id if health_prefix is None else health_prefix
         self.cpu_millis = cpu_millis
         self.mem_mib = mem_mib
         self._labels = labels
         self.rules = rules or HardwareRules()
         self.ownership = Ownership()
+        self.held_by_others = 0  # of its GPUs, where an engine says so and not which
         self.snapshot: Snapshot | None = None
         self.processes: dict[int, GpuProcesses] = {}  # by GPU index
         self.slow: dict[int, str] = {}  # what to tell of GPUs that lag, by index
@@ -109,20 +116,14 @@ class Hardware:
             uuid: msgspec.json.decode(text, type=GpuHealth)
             for name, text in (await store.documents(_HEALTH)).items()
             for node_id, _, uuid in (name.rpartition(" "),)
-            if node_id == self._remembered_as
+            if node_id == self._health_prefix
         }
         # Errors are counted from each start of the driver's reader anew.
         self._recorded = dict(known)
         self._health = {uuid: replace(health, xid_seen=0) for uuid, health in known.items()}
 
-    @property
-    def _remembered_as(self) -> str:
-        """Before the UUIDs in its documents: simulated GPUs of two nodes have the same ones. Those
-        of the service's own machine have none, as in all versions."""
-        return "" if self.is_here else self.node_id
-
     def _document(self, uuid: str) -> tuple[str, str]:
-        return _HEALTH, f"{self._remembered_as} {uuid}".lstrip()
+        return _HEALTH, f"{self._health_prefix} {uuid}".lstrip()
 
     async def next_reading(self) -> Snapshot:
         """The next reading, when it comes. Who is busy then gets the one after."""
@@ -150,10 +151,10 @@ class Hardware:
         """
         pids = [process.pid for gpu in snapshot.gpus for process in gpu.processes]
         seen = {who.pid: who for there in self.processes.values() for who in there.whos}
-        if self.is_here:
-            whos = await asyncio.to_thread(look_up, pids, seen) if pids else {}
-        else:
+        if self.node_processes is None:
             whos = {pid: (told or {}).get(pid, Who(pid)) for pid in pids}
+        else:
+            whos = await self.node_processes.look_up(pids, seen) if pids else {}
         self.snapshot = snapshot
         self._measured.set()
         self._measured = asyncio.Event()
@@ -252,11 +253,15 @@ class Hardware:
         for gpu in use.node.gpus:
             there = self.processes.get(gpu.index, GpuProcesses())
             left = [who for who in there.whos if there.claimed[who.pid].key in over]
-            left = [who for who in left if is_same(who)]
+            left = [who for who in left if self.may_run(who)]
             if left and gpu.problem is None:
                 key = there.claimed[left[0].pid].key
                 changed[gpu.index] = replace(gpu, problem=_quarantined(left[0], key))
         return [NodeSet(now, _with_gpus(use.node, changed))] if changed else []
+
+    def may_run(self, who: Who) -> bool:
+        """Whether a process of this node may still run; what nobody can look at may."""
+        return self.node_processes is None or self.node_processes.may_run(who)
 
     def survivors(self) -> list[Who]:
         """Processes of attempts that are over, each once."""
@@ -282,7 +287,7 @@ class Hardware:
     def _claim(
         self, state: State, use: NodeUse | None, snapshot: Snapshot, whos: Mapping[int, Who]
     ) -> None:
-        self.ownership.begin(state, whos)
+        self.ownership.begin(state, self.node_id, whos)
         self.processes = {}
         for gpu in snapshot.gpus if use is not None else ():
             assert use is not None
@@ -320,7 +325,7 @@ class Hardware:
         )
         return Node(
             self.node_id,
-            gpus,
+            held_out(gpus, use, self.held_by_others),
             self.cpu_millis,
             self.mem_mib,
             self.simulated,
@@ -434,6 +439,20 @@ def _quarantined(who: Who, key: AttemptKey | None) -> str:
 
 def _with_gpus(node: Node, changed: Mapping[int, Gpu]) -> Node:
     return replace(node, gpus=tuple(changed.get(gpu.index, gpu) for gpu in node.gpus))
+
+
+def held_out(gpus: tuple[Gpu, ...], use: NodeUse | None, count: int) -> tuple[Gpu, ...]:
+    """The same with as many GPUs in other hands, of those that no job of ours has.
+
+    Which they are nobody knows, and nobody need: they are counted. The last ones, so that it stays
+    the same ones from look to look.
+    """
+    if not count:
+        return gpus
+    ours = {} if use is None else use.gpu_millis
+    free = [gpu.index for gpu in gpus if not ours.get(gpu.index, 0)]
+    taken = set(sorted(free)[-count:])
+    return tuple(replace(gpu, foreign=_OTHERS) if gpu.index in taken else gpu for gpu in gpus)
 
 
 def without_foreign(node: Node, indexes: Sequence[int]) -> Node:

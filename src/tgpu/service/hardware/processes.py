@@ -1,39 +1,15 @@
-"""Processes on GPUs: who they are, as the kernel tells, and whose they are."""
+"""Whose the processes on GPUs are."""
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import cache
-from pathlib import Path
-from signal import Signals
-from typing import Final
-
-import psutil
 
 from tgpu.core.capacity.ledger import NodeUse
-from tgpu.core.model.ids import JobId
-from tgpu.core.state.cluster_state import State
-from tgpu.engines.api import AttemptKey, JobMark
+from tgpu.core.model.ids import JobId, NodeId
+from tgpu.core.state.cluster_state import Entry, State
+from tgpu.engines.api import AttemptKey
+from tgpu.engines.node_processes import Who
 from tgpu.service.attempt_key import current_key
-
-_NOBODY: Final[Mapping[int, "Who"]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Who:
-    """A process. What the kernel does not tell us is None."""
-
-    pid: int
-    user: str | None = None
-    command: str | None = None
-    started_at: int | None = None  # ms since the epoch; None: we cannot see this process at all
-    ancestors: tuple[int, ...] = ()  # the nearest first
-    mark: JobMark | None = None
-
-    @property
-    def is_seen(self) -> bool:
-        return self.started_at is not None
 
 
 class Belongs(Enum):
@@ -51,49 +27,6 @@ class Claimed:
     key: AttemptKey | None = None
 
 
-def look_up(pids: Iterable[int], known: Mapping[int, Who] = _NOBODY) -> dict[int, Who]:
-    """Blocks for as long as /proc takes, some tenths of a millisecond each.
-
-    Where the kernel does not tell now, a process is who it was when it was `known` last.
-    """
-    return {pid: _who(pid, known.get(pid)) for pid in sorted(set(pids))}
-
-
-def is_same(who: Who) -> bool:
-    """Whether this very process may still run; one that only waits to be counted does not.
-
-    Only what is known to be gone is: else a GPU would be free because we could not look.
-    """
-    return _is_same(who) is not False
-
-
-def send(who: Who, number: Signals) -> bool:
-    """Signal exactly this process; False if it is gone or not ours to signal."""
-    if who.pid == os.getpid() or not _is_same(who):
-        return False
-    try:
-        psutil.Process(who.pid).send_signal(number)  # checks once more that it is the same
-    except (psutil.Error, OSError, ValueError):
-        return False
-    return True
-
-
-def _is_same(who: Who) -> bool | None:
-    """None where the kernel does not tell."""
-    try:
-        found = psutil.Process(who.pid)
-        return _started_at(found) == who.started_at and not _is_over(found)
-    except (psutil.NoSuchProcess, ValueError):
-        return False
-    except (psutil.Error, OSError):
-        return None
-
-
-def _is_over(process: psutil.Process) -> bool:
-    """A zombie, unless threads go on that outlived the first one."""
-    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
-
-
 @dataclass(slots=True)
 class Ownership:
     """Tells whose a process is, and remembers: one that outlives its job loses its ancestors."""
@@ -106,14 +39,14 @@ class Ownership:
     _seen: dict[tuple[int, int], AttemptKey] = field(default_factory=dict)
     _jobs: dict[int, tuple[AttemptKey, bool]] = field(default_factory=dict)  # by pid; if a lease
 
-    def begin(self, state: State, whos: Mapping[int, Who]) -> None:
-        """Before the processes of a reading are claimed."""
+    def begin(self, state: State, node_id: NodeId, whos: Mapping[int, Who]) -> None:
+        """Before the processes of a reading of this node are claimed."""
         there = {(who.pid, who.started_at) for who in whos.values()}
         self._seen = {name: key for name, key in self._seen.items() if name in there}
         self._jobs = {
             entry.progress.pid: (current_key(entry), entry.job.options.lease)
             for entry in (state.placed() if whos else ())
-            if entry.progress.pid is not None
+            if entry.progress.pid is not None and _is_on(entry, node_id)
         }
 
     def claim(self, state: State, use: NodeUse, gpu_index: int, who: Who) -> Claimed:
@@ -172,51 +105,7 @@ class Ownership:
         return None
 
 
-def _who(pid: int, known: Who | None) -> Who:
-    try:
-        found = psutil.Process(pid)
-        with found.oneshot():
-            if _is_over(found):
-                return Who(pid)
-            return Who(
-                pid,
-                user=found.username(),
-                command=found.name(),
-                started_at=_started_at(found),
-                ancestors=tuple(parent.pid for parent in found.parents()),
-                mark=_mark(found),
-            )
-    except (psutil.NoSuchProcess, ValueError):
-        return Who(pid)
-    except (psutil.Error, OSError):
-        return known or Who(pid)
-
-
-def _started_at(process: psutil.Process) -> int:
-    return booted_at() + _born_ms(process.pid)
-
-
-@cache
-def booted_at() -> int:
-    """Once and for all: it changes when the clock is set, and a process stays the same."""
-    return round(psutil.boot_time() * 1000)
-
-
-def _born_ms(pid: int) -> int:
-    """When the kernel made it, since the machine was started."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise psutil.NoSuchProcess(pid) from error
-    return int(stat.rpartition(b")")[2].split()[19]) * 1000 // os.sysconf("SC_CLK_TCK")
-
-
-def _mark(process: psutil.Process) -> JobMark | None:
-    try:
-        env = process.environ()
-        attempt = int(env["TGPU_ATTEMPT"])
-    except (psutil.Error, KeyError, ValueError):
-        return None  # not marked, or another user's: that is none of our business
-    job_id, log_dir = env.get("TGPU_JOB_ID", ""), env.get("TGPU_LOG_DIR", "")
-    key = AttemptKey(job_id, attempt, env.get("TGPU_JOB_UUID", ""))
-    return JobMark(key, log_dir) if job_id and log_dir else None
+def _is_on(entry: Entry, node_id: NodeId) -> bool:
+    """Whether its process is there: numbers of other nodes mean others."""
+    placement = entry.progress.placement
+    return placement is not None and placement.node_id == node_id

@@ -8,14 +8,9 @@ from typing import Final
 
 from tgpu.core.model.ids import DEFAULT_TENANT, TenantId
 from tgpu.core.state.cluster_state import State
+from tgpu.peers.users import Membership, membership_of, name_of
 from tgpu.service.identity.caller import Role
-from tgpu.service.identity.memberships import (
-    CACHE_SECONDS,
-    Membership,
-    Memberships,
-    membership_of,
-    name_of,
-)
+from tgpu.service.identity.memberships import CACHE_SECONDS, Memberships
 from tgpu.service.identity.user_map import NO_MAP, Mapped, UserMap
 
 

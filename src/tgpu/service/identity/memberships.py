@@ -6,9 +6,6 @@ comes there is no answer: nobody keeps rights because a list cannot be read.
 """
 
 import asyncio
-import grp
-import os
-import pwd
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ from typing import Final
 
 from tgpu.core.errors import Unavailable
 from tgpu.engines.file_reads import FileReads, ReadTimedOut
+from tgpu.peers.users import Membership, name_of
 
 CACHE_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 5.0
@@ -23,37 +21,7 @@ _THREADS: Final = 4
 _MOST_KEPT: Final = 10_000  # answers; those that are no longer believed go first
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
-    name: str
-    groups: frozenset[str] = frozenset()
-
-
 LookUp = Callable[[int], Membership]
-
-
-def name_of(uid: int) -> Membership:
-    """Without the groups, which cost more to ask for; its number where nobody has a name for it."""
-    try:
-        return Membership(pwd.getpwuid(uid).pw_name)
-    except (KeyError, OverflowError):
-        return Membership(str(uid))
-
-
-def membership_of(uid: int) -> Membership:
-    try:
-        found = pwd.getpwuid(uid)
-    except (KeyError, OverflowError):
-        return Membership(str(uid))
-    names = (_group_name(gid) for gid in os.getgrouplist(found.pw_name, found.pw_gid))
-    return Membership(found.pw_name, frozenset(name for name in names if name))
-
-
-def _group_name(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except (KeyError, OverflowError):
-        return ""
 
 
 @dataclass(frozen=True, slots=True)

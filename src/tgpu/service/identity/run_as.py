@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tgpu.accounts.api import Account, Accounts, NoAccounts
 from tgpu.core.errors import Conflict, InvalidRequest
 from tgpu.core.model.ids import DEFAULT_TENANT, TenantId
 from tgpu.core.model.job import Detail
 from tgpu.core.model.tenant import Tenant
 from tgpu.core.state.cluster_state import State
-from tgpu.service.identity.accounts import Account, account_named, account_of
 from tgpu.service.identity.caller import Principal
 from tgpu.service.identity.local_users import WITHOUT_MAP, LocalUsers, MapSettings
 
@@ -39,8 +39,10 @@ NOT_SHARED: Final = RunAsRules()
 
 
 class JobUsers:
-    def __init__(self, state: State, rules: RunAsRules) -> None:
+    def __init__(self, state: State, rules: RunAsRules, accounts: Accounts | None = None) -> None:
+        """Without `accounts` nobody is there whom jobs could run as but the service's own user."""
         self._state = state
+        self.accounts: Accounts = accounts or NoAccounts()
         self.rules = rules
         self.users = LocalUsers(state, self._claimant, rules.users)
 
@@ -80,7 +82,7 @@ class JobUsers:
         name = self.user_of(tenant_id)
         if not name:
             raise InvalidRequest("tenant_id", tenant_id, _no_user(tenant_id, rules.user))
-        account, problem = await asyncio.to_thread(_looked_up, name, rules.own_uid)
+        account, problem = await asyncio.to_thread(_looked_up, self.accounts, name, rules.own_uid)
         problem = problem or self._also_of(name, tenant_id)
         if problem is not None:
             remedy = f"its jobs run as {name}: {problem}; {_remedy(tenant_id)}"
@@ -88,7 +90,7 @@ class JobUsers:
         return account
 
     async def _account(self, uid: int | None) -> Account:
-        account = None if uid is None else await asyncio.to_thread(account_of, uid)
+        account = None if uid is None else await asyncio.to_thread(self.accounts.by_uid, uid)
         if account is None:
             raise InvalidRequest("user", uid, "there is no such user on this machine")
         return account
@@ -146,7 +148,7 @@ class JobUsers:
 
     def check_name(self, user: str) -> None:
         """Whether jobs of a tenant could run as that user. Looks into the system's lists."""
-        problem = unfit(user, self.rules.own_uid)
+        problem = unfit(self.accounts, user, self.rules.own_uid)
         if problem is not None:
             raise InvalidRequest("run_as", user, problem)
 
@@ -263,13 +265,13 @@ def shared_user(tenants: Iterable[Tenant], fallback: str) -> tuple[str, TenantId
     return None
 
 
-def unfit(name: str, own_uid: int) -> str | None:
+def unfit(accounts: Accounts, name: str, own_uid: int) -> str | None:
     """Why jobs of callers may not run as that user; None where they may."""
-    return _looked_up(name, own_uid)[1]
+    return _looked_up(accounts, name, own_uid)[1]
 
 
-def _looked_up(name: str, own_uid: int) -> tuple[Account | None, str | None]:
-    account = account_named(name)
+def _looked_up(accounts: Accounts, name: str, own_uid: int) -> tuple[Account | None, str | None]:
+    account = accounts.by_name(name)
     if account is None:
         return None, "there is no such user on this machine"
     problem = None

@@ -5,7 +5,6 @@ Nobody else in the service asks the system for the time of day where a duration 
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 
@@ -32,11 +31,6 @@ class WallClock:
 def boottime_ms() -> int:
     """Since the machine was started, also while it slept; nobody can set it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-def boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """Another one whenever the machine was started."""
-    return file.read_text().strip()
 
 
 class SteadyClock:

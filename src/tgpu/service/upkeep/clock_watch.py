@@ -20,7 +20,7 @@ from tgpu.core.state.cluster_state import State
 from tgpu.service.accounting.budget_enforcement import SPEND, user_documents
 from tgpu.service.accounting.metering import METER
 from tgpu.service.recording.audit import by_itself
-from tgpu.service.recording.clock import Clock, SteadyClock, boot_id, boottime_ms
+from tgpu.service.recording.clock import Clock, SteadyClock, boottime_ms
 from tgpu.service.recording.observer import Observer
 from tgpu.service.recording.writer import Decision, Writer
 from tgpu.store.api import Store, StoreUnavailable
@@ -55,7 +55,8 @@ class Follower(Protocol):
 
 
 class ClockWatch:
-    """Nothing to do on a clock that is set by hand."""
+    """Nothing to do on a clock that is set by hand. `boot` is another word whenever the machine was
+    started; where it tells none, each start counts as another."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class ClockWatch:
         observer: Observer,
         *,
         followers: Sequence[Follower] = (),
-        boot: Callable[[], str] = boot_id,
+        boot: Callable[[], str] = str,
         boottime: Callable[[], int] = boottime_ms,
     ) -> None:
         self._clock = clock if isinstance(clock, SteadyClock) else None
@@ -87,7 +88,7 @@ class ClockWatch:
         if seen is None:
             return
         self._saved = seen
-        if seen.boot == self._boot:
+        if seen.boot == self._boot != "":
             self._clock.follow(seen.offset_ms - self._clock.offset_ms)
         elif self._clock.now() < seen.at:
             # A machine that came up with a clock that is behind: no time passed, as far as anybody

@@ -14,6 +14,10 @@ from tgpu.engines.local.protocol import Key, Notice, Seen
 
 
 class _Nothing:
+    epoch = 0
+
+    def take_over(self, epoch: int) -> None: ...
+
     def launch(self, key: Key, grace_ms: int, time_limit_ms: int | None, line: bytes) -> None: ...
 
     def stop(self, keys: list[Key], notice: Notice | None) -> None: ...

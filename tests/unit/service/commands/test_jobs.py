@@ -430,7 +430,7 @@ async def test_what_has_processes_is_told_to_end_and_is_cancelled_when_it_has(
     assert (await box.service.job(job_id)).progress.stopping
     assert box.service.state.placed(), "its GPUs are its own until it has ended"
     box.engine.stops = True
-    await box.engine.stop(box.engine.stopped[:1])
+    await box.engine.stop(box.engine.stopped[:1], epoch=box.engine.epoch)
     await box.until(job_id, JobState.CANCELLED)
     assert (await box.service.job(job_id)).progress.cause == "cancelled by its owner"
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.builders import a_gpu, a_job, a_node, a_placement
+from tgpu.accounts.api import Account
 from tgpu.core.model.ids import NodeId
 from tgpu.core.model.job import Array, Detail
 from tgpu.core.model.lifecycle import PENDING, place
 from tgpu.core.model.node import Gpu, Node, Part, Placement, Share
-from tgpu.engines.api import AttemptKey, Launch
+from tgpu.engines.api import AttemptKey, Binding, Launch
 from tgpu.engines.placing import placed
 from tgpu.service.execution.launch import inherited, launch_of
-from tgpu.service.identity.accounts import Account
 
 ASSIGNED = (
     "CUDA_VISIBLE_DEVICES",
@@ -292,9 +292,29 @@ def test_an_engine_that_binds_is_given_the_request_and_no_place() -> None:
         grace_ms=1,
         home="/",
         nodes=[a_node()],
-        is_bound_by_engine=True,
+        binding=Binding.ENGINE,
     )
     assert (launch.request, launch.image, launch.tenant) == (job.request, "train:1", "vision")
     assert (launch.account, launch.placement, launch.nodes) == ("ann", None, ())
     assert launch.session == ""
     assert launch.env.keys().isdisjoint({"CUDA_VISIBLE_DEVICES", "TGPU_GPUS", "TGPU_GPU_TYPE"})
+
+
+def test_an_engine_that_picks_gpus_is_given_the_nodes_alone() -> None:
+    job = a_job("j", gpus=1, workers=2)
+    others = (Part(NodeId("n1"), (Share(3, 1000),)),)
+    chosen = Placement(NodeId("n0"), "A100", (Share(0, 1000),), others)
+    launch = launch_of(
+        job,
+        Detail(argv=("t",)),
+        place(job.job_id, PENDING, chosen, at=5),
+        {},
+        grace_ms=1,
+        home="/",
+        nodes=[a_node("n0"), a_node("n1")],
+        binding=Binding.NODE,
+    )
+    assert launch.placement == Placement(NodeId("n0"), "A100", (), (Part(NodeId("n1"), ()),))
+    told = placed(launch)
+    assert told.env["MASTER_ADDR"] == "n0"
+    assert told.env.keys().isdisjoint({"CUDA_VISIBLE_DEVICES", "TGPU_GPUS"})

@@ -7,7 +7,7 @@ from tests.unit.service.world import FailingStore, a_box, a_submission
 from tgpu.core.model.lifecycle import JobState
 from tgpu.engines.api import Pairing
 from tgpu.engines.fake import FakeEngine
-from tgpu.service.execution.pairing import NotPaired
+from tgpu.service.execution.pairing import NotPaired, take_over
 from tgpu.store.api import StoreChanged
 from tgpu.store.memory import MemoryStore
 
@@ -108,3 +108,39 @@ async def test_a_service_that_is_not_the_writer_any_more_launches_nothing() -> N
         await box.tick()
         await eventually(lambda: box.service.problems() != [], "the trouble to be seen")
         assert engine.launched == []
+
+
+async def test_each_start_has_the_next_epoch_on_record_before_it_acts() -> None:
+    store, engine = LastingStore(), an_engine()
+    for epoch in (1, 2, 3):
+        async with a_box(store=store, engine=engine):
+            assert engine.epoch == epoch
+            assert (await store.documents("pairing"))["epoch"] == str(epoch).encode()
+
+
+async def test_a_database_that_is_behind_its_engine_goes_on_above_it() -> None:
+    store, engine = LastingStore(), an_engine()
+    await engine.open()
+    await engine.launch([], epoch=40)
+    async with a_box(store=store, engine=engine) as box:
+        assert (engine.epoch, (await store.documents("pairing"))["epoch"]) == (41, b"41")
+        await box.submit(a_submission("true", job_id="j"))
+        await box.run("j")
+
+
+async def test_a_service_that_was_overtaken_starts_nothing_and_says_so() -> None:
+    engine = an_engine()
+    async with a_box(store=LastingStore(), engine=engine) as box:
+        await box.submit(a_submission("true", job_id="j"))
+        await engine.launch([], epoch=99)
+        await box.tick(1)
+        await eventually(lambda: "taken this engine over" in " ".join(box.service.problems()))
+        assert engine.launched == []
+
+
+async def test_a_start_that_cannot_be_recorded_goes_on_as_the_last_one() -> None:
+    store, engine = LastingStore(), an_engine()
+    async with a_box(store=store, engine=engine):
+        pass
+    store.broken = "no room"
+    assert await take_over(store, engine) == 1

@@ -50,7 +50,7 @@ async def test_where_the_engine_is_away_too_the_caller_is_told_both(
         await box.run("j")
         store.broken = "the disk is full"
 
-        async def away(*_: object) -> None:
+        async def away(*_: object, epoch: int = 0) -> None:
             raise EngineUnavailable("the supervisor does not answer")
 
         monkeypatch.setattr(box.engine, "stop", away)

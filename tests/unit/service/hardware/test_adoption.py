@@ -1,6 +1,8 @@
 """Processes that were started by hand become leases, for as long as they run."""
 
 import os
+from collections.abc import Iterable, Mapping
+from signal import Signals
 
 import psutil
 import pytest
@@ -9,19 +11,23 @@ from tests.unit.service.processes import a_process
 from tests.unit.service.world import NODE, Box, a_box, a_submission
 from tgpu.core.errors import Conflict, InvalidRequest, NotFound
 from tgpu.core.hardware.external_use import ExternalUseRules
-from tgpu.core.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId
+from tgpu.core.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, JobId, NodeId
 from tgpu.core.model.lifecycle import JobState
 from tgpu.devices.api import GpuProcess
 from tgpu.devices.simulated import SimulatedProvider
+from tgpu.engines.api import AttemptKey, JobMark
+from tgpu.engines.local.node_processes import LocalProcesses, booted_at
+from tgpu.engines.node_processes import Boot, Who
 from tgpu.service.hardware.node_hardware import HardwareRules
-from tgpu.service.hardware.processes import booted_at
 from tgpu.store.memory import MemoryStore
 
 RULES = HardwareRules(foreign=ExternalUseRules())
 
 
-async def adopt(box: Box, pid: int) -> JobId:
-    return await box.service.adopt(pid, tenant_id=DEFAULT_TENANT, queue=DEFAULT_QUEUE, name="")
+async def adopt(box: Box, pid: int, node: str | None = None) -> JobId:
+    return await box.service.adopt(
+        pid, tenant_id=DEFAULT_TENANT, queue=DEFAULT_QUEUE, name="", node=node
+    )
 
 
 def foreign(box: Box) -> list[bool]:
@@ -119,3 +125,83 @@ async def test_what_cannot_be_adopted_is_refused_with_the_reason() -> None:
             box.gpus.set(1, processes=[GpuProcess(process.pid, 10)])
             with pytest.raises(Conflict):
                 await adopt(box, process.pid)
+
+
+class FarProcesses(LocalProcesses):
+    """A node elsewhere: its numbers are processes of its own."""
+
+    def __init__(self, *there: Who) -> None:
+        self.there = {who.pid: who for who in there}
+        self.sent: list[tuple[int, Signals]] = []
+
+    async def look_up(
+        self, pids: Iterable[int], known: Mapping[int, Who] | None = None
+    ) -> dict[int, Who]:
+        return {pid: self.there.get(pid, Who(pid)) for pid in pids}
+
+    def may_run(self, who: Who) -> bool:
+        return who.pid in self.there
+
+    async def send(self, who: Who, number: Signals) -> bool:
+        self.sent.append((who.pid, number))
+        return True
+
+    async def boot(self) -> Boot:
+        return Boot("far", 5)
+
+
+def on(box: Box, name: str, index: int, *pids: int) -> None:
+    box.gpus_of[NodeId(name)].set(index, processes=[GpuProcess(pid, 70_000) for pid in pids])
+
+
+async def test_a_process_of_another_node_is_adopted_where_it_can_be_seen() -> None:
+    store, far = MemoryStore(), FarProcesses(Who(4711, "ada", "train", started_at=7))
+    nodes = {"far": "sim:1xA100", "dark": "sim:1xA100"}
+    async with a_box(
+        store=store, gpus="sim:1xA100", nodes=nodes, node_processes={"far": far}
+    ) as box:
+        on(box, "far", 0, 4711)
+        job_id = await adopt(box, 4711)
+        stored = await box.service.job(job_id)
+        assert stored.progress.placement is not None
+        assert stored.progress.placement.node_id == "far"
+        assert stored.detail.user == "ada"
+    far.there.clear()
+    async with a_box(
+        store=store, gpus="sim:1xA100", nodes=nodes, node_processes={"far": far}
+    ) as again:
+        assert await again.state_of(job_id) is JobState.COMPLETED
+
+
+async def test_a_node_whose_processes_nobody_sees_says_so() -> None:
+    async with a_box(gpus="sim:1xA100", nodes={"dark": "sim:1xA100"}) as box:
+        on(box, "dark", 0, 4711)
+        with pytest.raises(Conflict, match="the processes of node dark cannot be seen from here"):
+            await adopt(box, 4711, node="dark")
+        with pytest.raises(NotFound, match="there are: "):
+            await adopt(box, 4711, node="nowhere")
+
+
+async def test_a_number_of_two_nodes_needs_the_node() -> None:
+    nodes = {"a": "sim:1xA100", "b": "sim:1xA100"}
+    seen = {name: FarProcesses(Who(4711, name, "train", started_at=7)) for name in nodes}
+    async with a_box(gpus="sim:1xA100", nodes=nodes, node_processes=seen) as box:
+        on(box, "a", 0, 4711)
+        on(box, "b", 0, 4711)
+        with pytest.raises(Conflict, match="say on which node it runs"):
+            await adopt(box, 4711)
+        job_id = await adopt(box, 4711, node="b")
+        assert (await box.service.job(job_id)).detail.user == "b"
+
+
+async def test_what_outlives_its_job_is_ended_on_its_own_node() -> None:
+    mark = JobMark(AttemptKey("gone", 1), "/logs/gone/1")
+    far = FarProcesses(Who(4711, "ada", "train", started_at=7, mark=mark))
+    async with a_box(
+        gpus="sim:1xA100", nodes={"far": "sim:1xA100"}, node_processes={"far": far}
+    ) as box:
+        for each in box.service.machines:
+            each.hardware.ownership.log_dir = lambda key: f"/logs/{key.job_id}/{key.attempt}"
+        on(box, "far", 0, 4711)
+        await box.service.gpu_monitor.look()
+        assert far.sent == [(4711, Signals.SIGTERM)]

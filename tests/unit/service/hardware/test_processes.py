@@ -1,29 +1,15 @@
 """Whose a process on a GPU is."""
 
-import errno
-import os
-from signal import SIGTERM
 from typing import Any
 
-import psutil
-import pytest
-
 from tests.builders import a_job, a_node, a_state, end, entry_of, move, start
-from tests.unit.service.processes import a_process
 from tgpu.core.model import lifecycle
 from tgpu.core.model.ids import JobId, NodeId
 from tgpu.core.model.lifecycle import JobState, Move
 from tgpu.core.state.cluster_state import State
 from tgpu.engines.api import AttemptKey, JobMark
-from tgpu.service.hardware.processes import (
-    Belongs,
-    Claimed,
-    Ownership,
-    Who,
-    is_same,
-    look_up,
-    send,
-)
+from tgpu.engines.node_processes import Who
+from tgpu.service.hardware.processes import Belongs, Claimed, Ownership
 
 NODE = NodeId("n0")
 KEY = AttemptKey("j1", 1)
@@ -47,7 +33,7 @@ def a_who(pid: int, **facts: Any) -> Who:
 
 
 def claim(ownership: Ownership, state: State, who: Who, gpu: int = 0) -> Claimed:
-    ownership.begin(state, {who.pid: who})
+    ownership.begin(state, NODE, {who.pid: who})
     return ownership.claim(state, state.ledger.nodes[NODE], gpu, who)
 
 
@@ -95,44 +81,16 @@ def test_anybody_else_is_foreign_and_who_cannot_be_seen_unseen() -> None:
     assert claim(ownership, state, Who(300)) == Claimed(Belongs.UNSEEN)
 
 
-def test_the_kernel_tells_who_a_process_is() -> None:
-    mark = {"TGPU_JOB_ID": "j1", "TGPU_ATTEMPT": "1", "TGPU_LOG_DIR": "/logs/j1/1"}
-    with a_process(mark) as process:
-        who = look_up([process.pid])[process.pid]
-        assert who.user
-        assert (who.command or "").startswith("python")
-        assert os.getpid() in who.ancestors
-        assert who.mark == JobMark(KEY, "/logs/j1/1")
-        assert is_same(who)
-    assert not is_same(who)
-    assert look_up([process.pid])[process.pid] == Who(process.pid)
-
-
-def test_a_signal_reaches_only_the_process_that_was_meant() -> None:
-    with a_process() as process:
-        who = look_up([process.pid])[process.pid]
-        assert not send(Who(process.pid, started_at=1), SIGTERM)
-        assert process.poll() is None
-        assert send(who, SIGTERM)
-        assert process.wait(20) == -15
-        assert not send(who, SIGTERM)
-
-
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES])
-def test_a_process_that_cannot_be_looked_at_is_still_who_it_was(
-    monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    with a_process() as process:
-        pid = process.pid
-        known = look_up([pid])
-        assert known[pid].is_seen
-
-        def fail(*_: object) -> None:
-            raise OSError(number, os.strerror(number))
-
-        monkeypatch.setattr(psutil, "Process", fail)
-        assert is_same(known[pid])
-        assert look_up([pid], known) == known
-        assert not send(known[pid], SIGTERM)  # it may be another one by now
-        monkeypatch.undo()
-    assert not is_same(known[pid])
+def test_the_number_of_a_job_s_process_means_another_one_on_another_node() -> None:
+    state = a_state(a_job("j1"), nodes=[a_node("n0", gpus=2), a_node("n1", gpus=2)])
+    start(state, "j1", 0)
+    running = lifecycle.run(JobId("j1"), entry_of(state, "j1").progress, 0, pid=100)
+    move(state, "j1", Move.RUN, running)
+    ownership, who = an_ownership(), a_who(100)
+    placement = entry_of(state, "j1").progress.placement
+    assert placement is not None
+    for name in ("n0", "n1"):
+        ownership.begin(state, NodeId(name), {100: who})
+        found = ownership.claim(state, state.ledger.nodes[NodeId(name)], 0, who)
+        assert found.key == (KEY if placement.node_id == name else None)
+        ownership = an_ownership()

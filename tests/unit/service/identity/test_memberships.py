@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.service.eventually import eventually
 from tgpu.core.errors import Unavailable
-from tgpu.service.identity.memberships import Membership, Memberships, membership_of, name_of
+from tgpu.peers.users import Membership, membership_of, name_of
+from tgpu.service.identity.memberships import Memberships
 
 GAMES = pwd.getpwnam("games")
 

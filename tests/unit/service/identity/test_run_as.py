@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tgpu.accounts.system import SystemAccounts, account_named, account_of
 from tgpu.core.errors import Conflict, InvalidRequest
 from tgpu.core.model.events import TenantSet
 from tgpu.core.model.ids import JobId, TenantId
@@ -14,7 +15,6 @@ from tgpu.core.model.tenant import Tenant
 from tgpu.core.model.units import GPU
 from tgpu.core.state.cluster_state import State
 from tgpu.service.commands.rerun import is_owner, rerun_detail
-from tgpu.service.identity.accounts import account_named, account_of
 from tgpu.service.identity.caller import LOCAL, Principal, Role
 from tgpu.service.identity.local_users import MapSettings
 from tgpu.service.identity.run_as import JobUsers, RunAsRules, UidsInUse, as_account, users_of
@@ -33,7 +33,7 @@ def a_run_as(rules: RunAsRules, *tenants: Tenant) -> JobUsers:
     state = State()
     for tenant in tenants:
         state.apply(TenantSet(0, tenant))
-    return JobUsers(state, rules)
+    return JobUsers(state, rules, SystemAccounts())
 
 
 def local(name: str, tenant: TenantId) -> Principal:

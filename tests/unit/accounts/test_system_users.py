@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from tgpu.accounts import system_users
+from tgpu.accounts.system_users import SystemUsers, system_user_name
 from tgpu.core.errors import Conflict, InvalidRequest
 from tgpu.core.model.ids import TenantId
-from tgpu.service.identity import system_users
-from tgpu.service.identity.system_users import SystemUsers, system_user_name
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tgpu.service.identity.accounts import account_of
-from tgpu.service.identity.user_files import read_as
+from tgpu.accounts.system import account_of
+from tgpu.accounts.user_files import read_as
 
 _NOBODY = 65534
 

@@ -7,7 +7,7 @@ Blocks, for a bounded time: to be called in a thread.
 import subprocess
 from typing import Final
 
-from tgpu.service.identity.accounts import Account
+from tgpu.accounts.api import Account
 
 _SECONDS: Final = 10.0
 _NOT_THERE: Final = 3
@@ -21,10 +21,7 @@ exec head -c "$2" < "$1"
 
 
 def read_as(account: Account | None, path: str, most: int) -> bytes | None:
-    """The beginning of a plain file; nothing where it cannot be read now, None if there is none.
-
-    As `account`, or as who runs the service where that is None.
-    """
+    """See `Accounts.read_as`."""
     user: dict[str, object] = {}
     if account is not None:
         user = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tgpu.cli.sessions.job_process import surroundings
+from tgpu.host.job_process import surroundings
 
 
 class Proc:
