@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from tgpu import __version__
-from tgpu.api.rest.convert import submission_of
+from tgpu.api.translate.submissions import submission_of
 from tgpu.app import make_notices, make_service
 from tgpu.core.model.events import Event, JobMoved
 from tgpu.core.model.ids import DEFAULT_TENANT, JobId, TenantId

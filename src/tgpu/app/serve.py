@@ -21,13 +21,13 @@ from fastapi import FastAPI
 
 from tgpu import __version__
 from tgpu.api.auth.authenticator import Authenticator
-from tgpu.api.auth.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.tls import BadCertificate, Certificate, certificate_of
 from tgpu.api.auth.tokens import BadAuthSettings, tokens_of
 from tgpu.api.auth.web_pages import WebPages
 from tgpu.api.limits import BodyLimits, TokenBuckets
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.streams import Streams
 from tgpu.app.compose import make_notices, make_service
 from tgpu.app.disk_words import with_disk
@@ -277,7 +277,7 @@ async def _answering_grpc(
         yield
         return
     # Imported here: a service that has no such port starts faster without.
-    from tgpu.api.auth.grpc_gate import GrpcGate
+    from tgpu.api.grpc.gate import GrpcGate
     from tgpu.api.grpc.server import CannotListen, GrpcServer
 
     limits = settings.limits

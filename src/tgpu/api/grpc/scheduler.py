@@ -5,21 +5,21 @@ from typing import Final
 
 from google.protobuf.json_format import ParseDict
 
-from tgpu.api.auth.grpc_gate import grpc_caller
+from tgpu.api.access.visible import checked_submission, looking, visible_job
+from tgpu.api.grpc.gate import grpc_caller
 from tgpu.api.grpc.messages import check_bounds, fields_of, fill, submit_fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
-from tgpu.api.nodes import node_models
-from tgpu.api.rest.access import checked_submission, looking, visible_job
-from tgpu.api.rest.cluster import cluster_model, visible_status
-from tgpu.api.rest.convert import submission_of
-from tgpu.api.rest.job_page import count_rows, read_rows
-from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
-from tgpu.api.rest.pausing import pause_named
-from tgpu.api.rest.prediction import predicted_job_model
-from tgpu.api.rest.tenants import core_fields, tenant_model
-from tgpu.api.rest.user_limits import users_change
-from tgpu.api.rest.view import folded_model, iso
+from tgpu.api.operations.job_page import count_rows, read_rows
+from tgpu.api.operations.pausing import pause_named
+from tgpu.api.rest.routes.cluster import cluster_model, visible_status
+from tgpu.api.rest.routes.jobs import cancel_named, states_of, submit_answer
+from tgpu.api.rest.routes.tenants import core_fields, tenant_model
+from tgpu.api.rest.routes.user_limits import users_change
 from tgpu.api.streams import Streams
+from tgpu.api.translate.jobs import folded_model, iso
+from tgpu.api.translate.nodes import node_models
+from tgpu.api.translate.prediction import predicted_job_model
+from tgpu.api.translate.submissions import submission_of
 from tgpu.core.errors import InvalidRequest, Unavailable
 from tgpu.core.model.ids import TenantId
 from tgpu.service.commands.tenants import tenant_use
