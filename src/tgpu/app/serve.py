@@ -25,8 +25,9 @@ from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.tls import BadCertificate, Certificate, certificate_of
 from tgpu.api.auth.tokens import BadAuthSettings, tokens_of
 from tgpu.api.auth.web_pages import WebPages
-from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.body_limits import BodyLimits
 from tgpu.api.rest.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.streams import Streams
 from tgpu.app.compose import make_notices, make_service

@@ -13,8 +13,9 @@ from tests.unit.service.world import Box, a_box
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
 from tgpu.api.auth.tokens import TokenRules, Tokens
-from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.body_limits import BodyLimits
 from tgpu.api.rest.gate import AuthGate
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import Tenant

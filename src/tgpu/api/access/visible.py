@@ -1,4 +1,4 @@
-"""How a request reaches the service, and only what its caller may see of it.
+"""What a caller may see of the service, and what they may ask of it.
 
 What belongs to a tenant outside the caller's scope is answered exactly like what does not exist.
 """
@@ -6,12 +6,8 @@ What belongs to a tenant outside the caller's scope is answered exactly like wha
 from collections.abc import Iterator
 from dataclasses import replace
 
-from starlette.requests import HTTPConnection
-
 from tgpu.api.access.claims import check_priority
 from tgpu.api.auth.doors import user_name
-from tgpu.api.rest.problem import ApiProblem
-from tgpu.api.rest.rules import principal_of
 from tgpu.core.capacity.ledger import TenantUse
 from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.model.ids import JobId, TenantId
@@ -29,20 +25,6 @@ from tgpu.service.identity.tenant_choice import chosen_tenant
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob, StoreUnavailable
-
-
-def service_of(request: HTTPConnection) -> Service:
-    """The service of this app; 503 until it has loaded what it knows."""
-    service = request.app.state.service
-    if not isinstance(service, Service):
-        raise ApiProblem(
-            503, "SERVICE_NOT_READY", "the service is still starting; try again in a moment"
-        )
-    return service
-
-
-def caller_of(request: HTTPConnection) -> Principal:
-    return principal_of(request)
 
 
 async def visible_job(

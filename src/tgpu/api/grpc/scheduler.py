@@ -5,21 +5,23 @@ from typing import Final
 
 from google.protobuf.json_format import ParseDict
 
-from tgpu.api.access.visible import checked_submission, looking, visible_job
+from tgpu.api.access.visible import checked_submission, looking, visible_job, waiting_reason
 from tgpu.api.grpc.gate import grpc_caller
 from tgpu.api.grpc.messages import check_bounds, fields_of, fill, submit_fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
+from tgpu.api.operations.cancelling import cancel_named
+from tgpu.api.operations.cluster_status import visible_status
 from tgpu.api.operations.job_page import count_rows, read_rows
 from tgpu.api.operations.pausing import pause_named
-from tgpu.api.rest.routes.cluster import cluster_model, visible_status
-from tgpu.api.rest.routes.jobs import cancel_named, states_of, submit_answer
-from tgpu.api.rest.routes.tenants import core_fields, tenant_model
-from tgpu.api.rest.routes.user_limits import users_change
 from tgpu.api.streams import Streams
+from tgpu.api.translate.cluster import cluster_model
+from tgpu.api.translate.job_answers import states_of, submit_answer
 from tgpu.api.translate.jobs import folded_model, iso
 from tgpu.api.translate.nodes import node_models
 from tgpu.api.translate.prediction import predicted_job_model
 from tgpu.api.translate.submissions import submission_of
+from tgpu.api.translate.tenants import core_fields, tenant_model
+from tgpu.api.translate.user_limits import users_change
 from tgpu.core.errors import InvalidRequest, Unavailable
 from tgpu.core.model.ids import TenantId
 from tgpu.service.commands.tenants import tenant_use
@@ -87,7 +89,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         await service.look_ahead()
-        return fill(pb.Job(), predicted_job_model(service, grpc_caller(), stored))
+        waits = waiting_reason(service, grpc_caller(), stored)
+        return fill(pb.Job(), predicted_job_model(service, stored, waits))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:

@@ -14,12 +14,7 @@ from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.store.api import StoredJob
 from tgpu.text.plurals import plural
-from tgpu.wire.selection_v1 import (
-    LeftAloneModel,
-    RerunModel,
-    SelectionAnswer,
-    SelectionRequest,
-)
+from tgpu.wire.selection_v1 import LeftAloneModel, RerunModel, SelectionAnswer, SelectionRequest
 
 _TOLD = 3  # new arrays and jobs that the sentence names
 

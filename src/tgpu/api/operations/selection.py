@@ -1,14 +1,12 @@
-"""/api/v1/jobs/select: many jobs changed by one command and one commit."""
+"""Many jobs changed by one command and one commit."""
 
 from typing import Final
 
-from fastapi import Request, Response
 from pydantic import ValidationError
 
 from tgpu.api.access.claims import check_priority
-from tgpu.api.access.visible import caller_of, newest_of, service_of
+from tgpu.api.access.visible import newest_of
 from tgpu.api.operations.rerunning import rerun_selection
-from tgpu.api.rest.route import Router
 from tgpu.api.translate.selection_words import (
     counts_of,
     left_alone,
@@ -29,17 +27,6 @@ from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.wire.selection_v1 import ChangeName, SelectionAnswer, SelectionRequest
 from tgpu.wire.v1 import ActionAnswer
-
-router = Router(prefix="/api/v1/jobs", tags=["jobs"])
-
-
-@router.post("/select")
-async def select(request: Request, response: Response, body: SelectionRequest) -> SelectionAnswer:
-    """Cancel, hold, release, reprioritise, pause, resume or rerun jobs: all at once or none."""
-    service, caller = service_of(request), caller_of(request)
-    answer = await change_selection(service, caller, body)
-    response.status_code = 200 if answer.recorded else 202
-    return answer
 
 
 async def change_selection(

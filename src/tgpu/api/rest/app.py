@@ -12,7 +12,6 @@ from tgpu import __version__
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
 from tgpu.api.errors import body, http_error
-from tgpu.api.operations import selection
 from tgpu.api.rest import pages
 from tgpu.api.rest.description import DescribedApi
 from tgpu.api.rest.parameters import check_parameters
@@ -37,6 +36,7 @@ from tgpu.api.rest.routes import (
     receipt,
     reservations,
     root,
+    selection,
     share,
     sizes,
     tenants,

@@ -16,7 +16,8 @@ from tgpu.api.auth.open_calls import OpenCalls
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.web_pages import WebPages, host_name
 from tgpu.api.errors import body, http_error
-from tgpu.api.limits import BodyLimits, TokenBuckets, limited, refusal_of, too_large
+from tgpu.api.limits import TokenBuckets
+from tgpu.api.rest.body_limits import BodyLimits, limited, refusal_of, too_large
 from tgpu.api.rest.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from tgpu.api.rest.unfinished import Unfinished
 from tgpu.core.errors import (

@@ -3,7 +3,8 @@
 import pytest
 from starlette.exceptions import HTTPException
 
-from tgpu.api.limits import BodyLimits, TokenBuckets, limited
+from tgpu.api.limits import TokenBuckets
+from tgpu.api.rest.body_limits import BodyLimits, limited
 
 
 class Clock:

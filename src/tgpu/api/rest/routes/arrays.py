@@ -5,7 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from tgpu.api.access.visible import caller_of, newest_of, service_of, visible_query
+from tgpu.api.access.visible import newest_of, visible_query
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.array_tally import ArrayTally
 from tgpu.core.errors import NotFound

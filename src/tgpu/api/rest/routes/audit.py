@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from tgpu.api.access.visible import service_of
+from tgpu.api.rest.context import service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.jobs import iso
 from tgpu.core.model.ids import TenantId

@@ -4,12 +4,8 @@ from decimal import Decimal
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import (
-    caller_of,
-    service_of,
-    visible_tenant,
-    visible_tenants,
-)
+from tgpu.api.access.visible import visible_tenant, visible_tenants
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.jobs import iso
 from tgpu.core.accounting.budget import runs_out_at, window_end, window_start

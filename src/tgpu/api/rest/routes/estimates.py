@@ -4,7 +4,8 @@ from typing import Annotated, Final
 
 from fastapi import Query, Request
 
-from tgpu.api.access.visible import caller_of, checked_submission, service_of
+from tgpu.api.access.visible import checked_submission
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.translate.jobs import estimate_model, iso

@@ -11,10 +11,12 @@ from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 from starlette.requests import HTTPConnection
 
-from tgpu.api.access.visible import caller_of, looking, service_of, visible_job
+from tgpu.api.access.visible import looking, visible_job
 from tgpu.api.errors import body, http_error
+from tgpu.api.rest.context import caller_of, service_of
+from tgpu.api.rest.held_stream import HeldStream, streams_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.streams import HeldStream, Streams, streams_of
+from tgpu.api.streams import Streams
 from tgpu.api.translate.jobs import iso
 from tgpu.core.errors import InvalidRequest, SchedulerError
 from tgpu.core.model.ids import JobId, NodeId

@@ -7,37 +7,30 @@ from fastapi import Query, Request, Response
 from tgpu.api.access.claims import highest_priority
 from tgpu.api.access.visible import (
     as_seen,
-    caller_of,
     checked_submission,
-    live_job_id,
-    service_of,
     sight,
     visible_job,
     visible_job_id,
     waiting_reason,
 )
+from tgpu.api.operations.cancelling import cancel_named
 from tgpu.api.operations.editing import edit_named
 from tgpu.api.operations.job_page import job_page
 from tgpu.api.operations.pausing import pause_named
-from tgpu.api.operations.selection import cancel_array
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.logs import read_log
 from tgpu.api.rest.parameters import Name, Words
 from tgpu.api.rest.route import Router
 from tgpu.api.translate.fate import fate_of
+from tgpu.api.translate.job_answers import states_of, submit_answer
 from tgpu.api.translate.jobs import gpu_text, job_model, shown_cause
 from tgpu.api.translate.prediction import predicted_job_model
 from tgpu.api.translate.submissions import submission_of
 from tgpu.api.translate.why import why_answer
-from tgpu.core.errors import InvalidRequest, NotFound
-from tgpu.core.model.ids import JobId, TenantId
-from tgpu.core.model.lifecycle import JobState
-from tgpu.service.commands.jobs import Submitted
+from tgpu.core.model.ids import TenantId
 from tgpu.service.commands.rerun import rerun_detail
-from tgpu.service.execution.urgent_stops import Cancelled
-from tgpu.service.identity.caller import Principal
 from tgpu.service.identity.ownership import Action, permits
 from tgpu.service.recording.audit import concerns
-from tgpu.service.service import Service
 from tgpu.store.api import JobQuery
 from tgpu.wire.job_change_v1 import JobChange
 from tgpu.wire.v1 import (
@@ -112,7 +105,7 @@ async def get_job(
     await service.look_ahead()
     caller = caller_of(request)
     stored = await visible_job(service, caller, job, Action[to.upper()])
-    return predicted_job_model(service, caller, stored)
+    return predicted_job_model(service, stored, waiting_reason(service, caller, stored))
 
 
 @router.delete("/{job}")
@@ -264,49 +257,4 @@ async def logs(
             "X-Log-Left-Out": str(piece.left_out),
             "X-Log-Complete": "true" if read.complete else "false",
         },
-    )
-
-
-def states_of(text: str) -> tuple[JobState, ...]:
-    states = []
-    for name in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            states.append(JobState(name))
-        except ValueError:
-            known = ", ".join(JobState)
-            raise InvalidRequest("state", name, f"there are: {known}") from None
-    return tuple(states)
-
-
-async def cancel_named(service: Service, caller: Principal, name: str) -> ActionAnswer:
-    """A job, or all that is left of an array or sweep."""
-    try:
-        job_id = await live_job_id(service, caller, name, Action.CANCEL)
-        return cancel_answer(job_id, await service.cancel(job_id))
-    except NotFound:
-        return await cancel_array(service, caller, name)
-
-
-def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:
-    state = cancelled.state
-    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being ended"
-    if cancelled.unrecorded is not None:
-        message = (
-            f"Job is being ended, and that is not on record yet: {cancelled.unrecorded}. It will "
-            "be recorded as soon as the store works"
-        )
-    recorded = cancelled.unrecorded is None
-    return ActionAnswer(job_id=job_id, status=state, message=message, recorded=recorded)
-
-
-def submit_answer(submitted: Submitted) -> SubmitAnswer:
-    message = "Job submitted successfully"
-    if submitted.repeated:
-        message = "Job was submitted before with the same content"
-    many = len(submitted.job_ids) > 1 or submitted.job_ids[0] != submitted.base_id
-    return SubmitAnswer(
-        job_id=submitted.base_id,
-        message=message,
-        job_ids=list(submitted.job_ids) if many else [],
-        warnings=list(submitted.notes),
     )

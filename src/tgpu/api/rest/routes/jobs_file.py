@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import service_of
+from tgpu.api.rest.context import service_of
 from tgpu.core.model.ids import JobId
 from tgpu.service.service import Service
 from tgpu.text.masking import mask_text

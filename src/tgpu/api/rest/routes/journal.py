@@ -7,8 +7,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from tgpu.api.access.visible import caller_of, service_of
-from tgpu.api.streams import HeldStream, streams_of
+from tgpu.api.rest.context import caller_of, service_of
+from tgpu.api.rest.held_stream import HeldStream, streams_of
 from tgpu.journal.lines import end_line, header_line, row_line
 from tgpu.service.service import Service
 from tgpu.store import codec

@@ -2,9 +2,10 @@
 
 from fastapi import Request
 
-from tgpu.api.access.visible import caller_of, no_tenant_advice, service_of
+from tgpu.api.access.visible import no_tenant_advice
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.keys import ApiKey, KeyRing
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.translate.jobs import iso

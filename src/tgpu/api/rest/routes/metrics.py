@@ -5,13 +5,8 @@ from statistics import fmean, median
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import (
-    caller_of,
-    service_of,
-    sight,
-    visible_counts,
-    visible_query,
-)
+from tgpu.api.access.visible import sight, visible_counts, visible_query
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.translate.nodes import job_nodes
 from tgpu.core.model.lifecycle import TERMINAL, JobState
 from tgpu.core.model.units import SECOND

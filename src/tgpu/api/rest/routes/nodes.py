@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from tgpu.api.access.visible import service_of
+from tgpu.api.rest.context import service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.nodes import node_model, node_models, refuse_own
 from tgpu.wire.nodes_v1 import NodeList, NodeModel

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import service_of
+from tgpu.api.rest.context import service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.notices.delivery import Delivery
 from tgpu.notices.dispatch import Dispatch

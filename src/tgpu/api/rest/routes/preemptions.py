@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from tgpu.api.access.visible import caller_of, service_of, sight
+from tgpu.api.access.visible import sight
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.jobs import iso
 from tgpu.core.model.units import GPU, SECOND

@@ -5,18 +5,13 @@ import math
 from fastapi import Request, Response
 
 from tgpu.api.access.claims import check_queue_priority
-from tgpu.api.access.visible import (
-    caller_of,
-    service_of,
-    tenant_for,
-    visible_counts,
-    visible_tenant,
-)
+from tgpu.api.access.visible import sight, tenant_for, visible_counts, visible_tenant
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
-from tgpu.api.rest.routes.tenants import core_fields
-from tgpu.api.rest.routes.user_limits import user_list
 from tgpu.api.translate.jobs import iso
+from tgpu.api.translate.tenants import core_fields
+from tgpu.api.translate.user_limits import user_list
 from tgpu.core.admission.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest, NotFound, quoted
 from tgpu.core.model.ids import TenantId
@@ -242,7 +237,7 @@ def _quota_model(service: Service, caller: Principal, tenant_id: TenantId) -> Qu
     cpu = _parts(quota.cpu_quota, quota.used_cpu)
     memory = _parts(quota.memory_quota, quota.used_memory)
     gpu = _parts(quota.gpu_quota, quota.used_gpu)
-    users = user_list(service, caller, tenant_id)
+    users = user_list(service, sight(service, caller), tenant_id)
     return QuotaModel(
         project_id=tenant_id,
         cpu_quota=quota.cpu_quota,

@@ -4,7 +4,8 @@ from decimal import Decimal
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import caller_of, service_of, visible_job
+from tgpu.api.access.visible import visible_job
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.jobs import gpus_text, iso, shown_cause
 from tgpu.api.translate.shown import shown_detail

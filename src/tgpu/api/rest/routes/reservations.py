@@ -2,7 +2,8 @@
 
 from fastapi import Request
 
-from tgpu.api.access.visible import caller_of, service_of, shown_name, sight, tenant_for
+from tgpu.api.access.visible import shown_name, sight, tenant_for
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
 from tgpu.api.translate.jobs import iso
@@ -14,11 +15,7 @@ from tgpu.service.commands.reservations import ReservationWish, bookings_of, nam
 from tgpu.service.identity.ownership import Sight, check_booking
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
-from tgpu.wire.reservations_v1 import (
-    ReservationCreate,
-    ReservationList,
-    ReservationModel,
-)
+from tgpu.wire.reservations_v1 import ReservationCreate, ReservationList, ReservationModel
 
 router = Router(tags=["reservations"])
 

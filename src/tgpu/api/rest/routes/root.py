@@ -8,9 +8,7 @@ from fastapi.responses import Response
 
 from tgpu.api.access.claims import as_claimed
 from tgpu.api.access.visible import (
-    caller_of,
     check_tenant,
-    service_of,
     shown_name,
     sight,
     visible_counts,
@@ -19,6 +17,7 @@ from tgpu.api.access.visible import (
     visible_tenants,
 )
 from tgpu.api.errors import http_error
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.loading.batch import ListItems
 from tgpu.api.rest.loading.bulk import items_of, load
 from tgpu.api.rest.loading.ingest import reader_for

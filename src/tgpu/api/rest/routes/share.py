@@ -4,10 +4,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from tgpu.api.access.visible import caller_of, service_of, sight, visible_tenant
+from tgpu.api.access.visible import sight, visible_tenant
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.rest.routes.user_limits import user_models
 from tgpu.api.translate.jobs import iso
+from tgpu.api.translate.user_limits import user_models
 from tgpu.core.explain.share import MILLION, TenantShare, UsageShare, shares
 from tgpu.core.model.units import GPU
 from tgpu.service.identity.ownership import Sight

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from tgpu.api.access.visible import caller_of, service_of
+from tgpu.api.rest.context import caller_of, service_of
 from tgpu.core.model.units import GPU
 from tgpu.core.prediction.model_size import Size
 from tgpu.wire.sizes_v1 import RunModel, SizeAnswer, SizeModel
