@@ -228,8 +228,8 @@ async def _serve(
             await notices.close()
             await service.close()
             _log.info("stopped; running jobs go on")
-    if service.ended.is_set() and service.writer.apart is not None:
-        raise EndedItself(service.writer.apart.cause)
+    if service.ended_because is not None:
+        raise EndedItself(service.ended_because)
 
 
 async def _end_when_apart(service: Service, server: uvicorn.Server) -> None:
@@ -361,7 +361,7 @@ async def _open(
         version=__version__,
         listening=listening.url or str(listening.path),
         store=service.store.name,
-        jobs=service.state.live_count(),
+        jobs=service.reads.live_count(),
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from tgpu.core.errors import InvalidRequest
-from tgpu.core.model.ids import TenantId
 from tgpu.core.model.job import Job
 from tgpu.core.model.tenant import TIER_PRIORITY
 from tgpu.core.model.units import SECOND
@@ -26,13 +25,13 @@ def highest_priority(service: Service, caller: Principal, tenant_id: str) -> int
     """The highest that the caller may give a job of this tenant; None: any."""
     if caller.may(Permission.SEE_CLUSTER):
         return None
-    use = service.state.ledger.tenants.get(TenantId(tenant_id))
-    if use is not None and use.tenant.max_priority is not None:
-        return use.tenant.max_priority
+    tenant = service.reads.find_tenant(tenant_id)
+    if tenant is not None and tenant.max_priority is not None:
+        return tenant.max_priority
     most = service.settings.max_priority
-    if most is None or use is None:
+    if most is None or tenant is None:
         return most
-    return max(most, TIER_PRIORITY[use.tenant.tier])  # what its jobs have unasked is theirs to ask
+    return max(most, TIER_PRIORITY[tenant.tier])  # what its jobs have unasked is theirs to ask
 
 
 def check_priority(

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 from tgpu.api.access.claims import check_priority
 from tgpu.api.auth.doors import user_name
-from tgpu.core.capacity.ledger import TenantUse
 from tgpu.core.errors import Forbidden, NotFound
 from tgpu.core.model.ids import JobId, TenantId
 from tgpu.core.model.job import name_of
 from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.reasons import Reason
-from tgpu.core.state.cluster_state import State
+from tgpu.core.model.tenant import Tenant
 from tgpu.service.commands.jobs import not_found
 from tgpu.service.commands.submission import Submission
-from tgpu.service.commands.tenants import no_tenant, queues_of, tenant_use, usage_total
 from tgpu.service.identity.caller import Permission, Principal, Role
-from tgpu.service.identity.ownership import SEES_ALL, Action, Look, Sight, check, permits, sight_of
+from tgpu.service.identity.ownership import SEES_ALL, Action, Look, Sight
 from tgpu.service.identity.run_as import as_account
 from tgpu.service.identity.tenant_choice import chosen_tenant
+from tgpu.service.reads.cluster_reads import ClusterReads
+from tgpu.service.reads.tenants import no_tenant
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob, StoreUnavailable
@@ -40,7 +40,7 @@ async def visible_job(
     if stored is None:
         raise await _no_single_job(service, caller, job_id)
     try:
-        check(service.state, caller, action, stored.job)
+        service.reads.check(caller, action, stored.job)
     except Forbidden:
         concerns(job_id, stored.job.tenant_id)  # who tried it is on record with what
         raise
@@ -50,32 +50,32 @@ async def visible_job(
 def as_seen(service: Service, caller: Principal, stored: StoredJob) -> StoredJob:
     """As a list or an answer shows it to this caller."""
     has_variables = stored.detail.env or stored.detail.secrets
-    if not has_variables or permits(service.state, caller, Action.ENVIRONMENT, stored.job):
+    if not has_variables or service.reads.permits(caller, Action.ENVIRONMENT, stored.job):
         return stored
     return replace(stored, detail=replace(stored.detail, env=(), secrets=()))
 
 
 def sight(service: Service, caller: Principal) -> Sight:
-    return sight_of(service.state, caller)
+    return service.reads.sight(caller)
 
 
 def looking(service: Service, caller: Principal, *tenant_ids: str) -> Look:
     """The same for streams, of these tenants only where some are named."""
     if _looks_after_all(caller) and not tenant_ids:
         return lambda: SEES_ALL
-    return lambda: sight_of(service.state, caller).within(*tenant_ids)
+    return lambda: service.reads.sight(caller).within(*tenant_ids)
 
 
 def visible_query(service: Service, caller: Principal, query: JobQuery) -> JobQuery:
     """The same question, about the jobs that the caller sees."""
-    return sight_of(service.state, caller).narrowed(query)
+    return service.reads.sight(caller).narrowed(query)
 
 
 def waiting_reason(service: Service, caller: Principal, stored: StoredJob) -> Reason | None:
     """Why it waits, if it does, with as many names as the caller may see."""
     if stored.progress.state is not JobState.PENDING:
         return None  # as it was read: by now it may be something else
-    return service.reason(stored.job.job_id, sight_of(service.state, caller))
+    return service.reason(stored.job.job_id, service.reads.sight(caller))
 
 
 async def visible_job_id(service: Service, caller: Principal, name: str, action: Action) -> JobId:
@@ -93,27 +93,23 @@ async def live_job_id(service: Service, caller: Principal, name: str, action: Ac
     try:
         return await visible_job_id(service, caller, name, action)
     except StoreUnavailable:
-        entry = service.state.entry(JobId(name))
-        if entry is None or not permits(service.state, caller, action, entry.job):
+        live = service.reads.job(JobId(name))
+        if live is None or not service.reads.permits(caller, action, live.job):
             raise
-        concerns(name, entry.job.tenant_id)
-        return entry.job.job_id
+        concerns(name, live.job.tenant_id)
+        return live.job.job_id
 
 
-def visible_tenant(service: Service, caller: Principal, tenant_id: str) -> TenantUse:
+def visible_tenant(service: Service, caller: Principal, tenant_id: str) -> Tenant:
     """NotFound where it is not one of the caller's."""
     if not caller.sees(tenant_id):
         raise no_tenant(tenant_id)
-    return tenant_use(service.state, TenantId(tenant_id))
+    return service.reads.tenant(tenant_id)
 
 
-def visible_tenants(service: Service, caller: Principal) -> list[TenantUse]:
+def visible_tenants(service: Service, caller: Principal) -> list[Tenant]:
     """By id."""
-    uses = service.state.ledger.tenants.values()
-    return sorted(
-        (use for use in uses if caller.sees(use.tenant.tenant_id)),
-        key=lambda use: use.tenant.tenant_id,
-    )
+    return [tenant for tenant in service.reads.tenants() if caller.sees(tenant.tenant_id)]
 
 
 def visible_counts(service: Service, caller: Principal) -> dict[JobState, int]:
@@ -121,39 +117,39 @@ def visible_counts(service: Service, caller: Principal) -> dict[JobState, int]:
 
     What is over is counted for the whole tenant, as its usage is, which members may read.
     """
-    state = service.state
+    reads = service.reads
     if _looks_after_all(caller):
-        return {name: state.counts[name] for name in JobState}
+        return reads.job_counts()
     counts = dict.fromkeys(JobState, 0)
-    seen = sight_of(state, caller)
-    for entry in state.placed():
-        if seen.sees_job(entry.job):
-            counts[entry.progress.state] += 1
+    seen = reads.sight(caller)
+    for job, progress in reads.placed_jobs():
+        if seen.sees_job(job):
+            counts[progress.state] += 1
     placed = sum(counts.values())
-    for use in visible_tenants(service, caller):
-        used = usage_total(state, use.tenant.tenant_id)
+    for tenant in visible_tenants(service, caller):
+        used = reads.usage(tenant.tenant_id)
         counts[JobState.COMPLETED] += used.completed
         counts[JobState.FAILED] += used.failed
         counts[JobState.CANCELLED] += used.cancelled
-    counts[JobState.PENDING] += sum(_live(state, seen)) - placed
+    counts[JobState.PENDING] += sum(_live(reads, seen)) - placed
     return counts
 
 
-def _live(state: State, seen: Sight) -> Iterator[int]:
+def _live(reads: ClusterReads, seen: Sight) -> Iterator[int]:
     """Jobs that are not over, of each queue; of each class where not all of them are seen."""
-    for queue in queues_of(state, None):
+    for queue in reads.queues():
         if queue.tenant_id not in seen.own_only and seen.sees(queue.tenant_id, ""):
-            yield state.waiting.members(queue.tenant_id, queue.name)
+            yield reads.queue_count(queue.tenant_id, queue.name).live
     if seen.own_only:
-        for line in state.waiting.all_classes():
-            tenant_id = line.job_class.tenant_id
-            if tenant_id in seen.own_only and seen.sees(tenant_id, line.job_class.user):
-                yield line.members
+        for job_class, jobs in reads.class_counts():
+            tenant_id = job_class.tenant_id
+            if tenant_id in seen.own_only and seen.sees(tenant_id, job_class.user):
+                yield jobs
 
 
 def check_tenant(service: Service, caller: Principal, tenant_id: str) -> None:
     """Before a job is queued: InvalidRequest names the tenants there are, for this caller."""
-    is_there = caller.sees(tenant_id) and tenant_id in service.state.ledger.tenants
+    is_there = caller.sees(tenant_id) and tenant_id in service.reads.tenant_ids
     if caller.tenants is not None and not is_there:
         tenant_for(service, caller, tenant_id)
 
@@ -163,10 +159,11 @@ def tenant_for(service: Service, caller: Principal, said: str | None) -> TenantI
 
     Raises InvalidRequest or Forbidden, with those that the caller may use.
     """
-    tenants = service.state.ledger.tenants
     if said is not None and caller.tenants is None:
         return TenantId(said)  # who sees all is told by those who look for it
-    return chosen_tenant(caller, said, tenants, lambda: no_tenant_advice(service, caller))
+    return chosen_tenant(
+        caller, said, service.reads.tenant_ids, lambda: no_tenant_advice(service, caller)
+    )
 
 
 def no_tenant_advice(service: Service, caller: Principal) -> str:

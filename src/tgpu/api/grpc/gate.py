@@ -22,11 +22,9 @@ from tgpu.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tgpu.core.state.cluster_state import State
 from tgpu.peers.peer import NOWHERE, Origin
 from tgpu.service.identity.caller import LOCAL, Permission, Principal, Role
 from tgpu.service.recording.audit import OK, Trail, following
-from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
 
 _SCHEDULER: Final = "SchedulerService"
@@ -217,14 +215,11 @@ class GrpcGate(grpc.aio.ServerInterceptor):
         if row is None:
             return
 
-        def decide(_: State) -> Decision[None]:
-            return Decision(None, audit=[row])
-
         service = self._service()
         if service is None:
             return
         try:
-            await service.writer.do(decide, ())
+            await service.recorder.add_audit_row(row)
         except Unavailable:
             return  # the store's own trouble is told elsewhere
 

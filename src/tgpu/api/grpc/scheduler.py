@@ -24,7 +24,6 @@ from tgpu.api.translate.tenants import core_fields, tenant_model
 from tgpu.api.translate.user_limits import users_change
 from tgpu.core.errors import InvalidRequest, Unavailable
 from tgpu.core.model.ids import TenantId
-from tgpu.service.commands.tenants import tenant_use
 from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery
@@ -124,20 +123,22 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         users = users_change(given)
         changes = core_fields(given, price)
         await service.tenants.change(tenant_id, changes, system_user=patch.system_user, users=users)
-        return fill(pb.Tenant(), tenant_model(service, tenant_use(service.state, tenant_id)))
+        return fill(pb.Tenant(), tenant_model(service, tenant_id))
 
     @answering
     async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.Metrics:
         service = self._service()
         status = cluster_model(service, self._data_dir)
-        uses = sorted(service.state.ledger.tenants.values(), key=lambda use: use.tenant.tenant_id)
         return pb.Metrics(
             jobs_by_state=status.jobs_by_state,
             queue_size=status.pending_jobs,
             running_jobs=status.running_jobs,
             available_gpus=status.available_gpus,
             last_seq=service.feed.last_seq,
-            tenants=[fill(pb.Tenant(), tenant_model(service, use)) for use in uses],
+            tenants=[
+                fill(pb.Tenant(), tenant_model(service, tenant.tenant_id))
+                for tenant in service.reads.tenants()
+            ],
             nodes=[fill(pb.Node(), node) for node in node_models(service)],
         )
 

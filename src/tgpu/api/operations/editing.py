@@ -15,7 +15,7 @@ from tgpu.service.commands.editing import Edit, Edited
 from tgpu.service.commands.job_fields import job_fields
 from tgpu.service.commands.submission import Submission
 from tgpu.service.identity.caller import Principal
-from tgpu.service.identity.ownership import Action, check
+from tgpu.service.identity.ownership import Action
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob
@@ -72,7 +72,7 @@ async def _found(service: Service, caller: Principal, name: str) -> tuple[Stored
             visible_query(service, caller, JobQuery(array_id=name, before=before, limit=_PAGE))
         ):
             for each in page:
-                check(service.state, caller, Action.EDIT, each.job)
+                service.reads.check(caller, Action.EDIT, each.job)
             elements += page
             before = page[-1].number
         if not elements:

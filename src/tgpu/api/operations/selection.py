@@ -19,10 +19,10 @@ from tgpu.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Sche
 from tgpu.core.model.ids import JobId, TenantId
 from tgpu.core.model.job import Job
 from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState
-from tgpu.service.commands.selection import Picked, Selection, pick
+from tgpu.service.commands.selection import Picked, Selection
 from tgpu.service.commands.selection_commands import Changed, SelectionChange
 from tgpu.service.identity.caller import LOCAL, Principal
-from tgpu.service.identity.ownership import Action, check, no_job
+from tgpu.service.identity.ownership import Action, no_job
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.wire.selection_v1 import ChangeName, SelectionAnswer, SelectionRequest
@@ -47,7 +47,7 @@ async def change_selection(
         return await rerun_selection(service, caller, body, selection, refused)
     _check_for_live(body)
     change = SelectionChange(body.action)
-    picked = await pick(service.state, service.store, selection, refused)
+    picked = await service.selections.pick(selection, refused)
     for tenant_id in sorted(picked.tenants):
         check_priority(service, caller, tenant_id, body.priority)
     if selection.only_name is not None and not picked.arrays:
@@ -112,7 +112,7 @@ async def _change_one(
 def refusal(service: Service, caller: Principal, action: str, job: Job) -> SchedulerError | None:
     """Why the caller may not do that to the job, as the paths of one job would say it."""
     try:
-        check(service.state, caller, _ACTIONS[action], job)
+        service.reads.check(caller, _ACTIONS[action], job)
     except (Forbidden, NotFound) as error:
         return error
     return None

@@ -27,11 +27,9 @@ from tgpu.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tgpu.core.state.cluster_state import State
 from tgpu.peers.protocol import origin_of
 from tgpu.service.identity.caller import LOCAL, Permission, Principal
 from tgpu.service.recording.audit import OK, Trail, following
-from tgpu.service.recording.writer import Decision
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 
@@ -213,13 +211,10 @@ class AuthGate:
             return
         trail.recorded = True
 
-        def decide(_: State) -> Decision[None]:
-            return Decision(None, audit=[row])
-
         service = self._app.state.service
         try:
             if service is not None:
-                await service.writer.do(decide, ())
+                await service.recorder.add_audit_row(row)
         except Unavailable as error:
             _log.warning("cannot record a refused call", problem=error.message, row=str(row))
 

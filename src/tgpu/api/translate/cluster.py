@@ -2,32 +2,31 @@
 
 from tgpu import __version__
 from tgpu.api.translate.nodes import is_online
-from tgpu.core.model.lifecycle import PLACED, JobState
+from tgpu.core.model.lifecycle import PLACED
 from tgpu.core.model.units import GPU
 from tgpu.service.service import Service
 from tgpu.wire.v1 import ClusterStatus
 
 
 def cluster_model(service: Service, data_dir: str | None) -> ClusterStatus:
-    state = service.state
-    uses = list(state.ledger.nodes.values())
-    agents = [a for a in service.agents.all() if a.registration.name not in state.ledger.nodes]
+    reads = service.reads
+    held = reads.node_allocations()
+    agents = [a for a in service.agents.all() if not reads.has_node(a.registration.name)]
     snapshot = service.hardware.snapshot
-    counts = {str(name): state.counts[name] for name in JobState}
-    running = sum(state.counts[name] for name in PLACED)
+    counts = reads.job_counts()
     return ClusterStatus(
-        total_nodes=len(uses) + len(agents),
-        online_nodes=sum(is_online(service, use.node.node_id) for use in uses)
+        total_nodes=len(held) + len(agents),
+        online_nodes=sum(is_online(service, each.node.node_id) for each in held)
         + sum(map(service.agents.is_online, agents)),
-        total_gpus=sum(len(use.node.gpus) for use in uses)
+        total_gpus=sum(len(each.node.gpus) for each in held)
         + sum(len(agent.registration.gpus) for agent in agents),
         # Of those that jobs can have: the GPUs of agents are only shown.
-        available_gpus=sum(use.free_millis(gpu) for use in uses for gpu in use.node.gpus) / GPU,
-        used_gpus=sum(sum(use.gpu_millis.values()) for use in uses) / GPU,
+        available_gpus=sum(each.free_millis(gpu) for each in held for gpu in each.node.gpus) / GPU,
+        used_gpus=sum(sum(each.gpu_millis.values()) for each in held) / GPU,
         total_jobs=sum(counts.values()),
-        running_jobs=running,
-        pending_jobs=state.pending_count(),
-        jobs_by_state=counts,
+        running_jobs=sum(counts[name] for name in PLACED),
+        pending_jobs=reads.pending_count(),
+        jobs_by_state={str(name): count for name, count in counts.items()},
         simulated=service.hardware.simulated,
         provider=snapshot.provider if snapshot is not None else "",
         problem="; ".join(service.problems()) or None,

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.nodes import job_nodes
-from tgpu.core.capacity.ledger import NodeUse
 from tgpu.core.model.heat import Heat
 from tgpu.core.model.node import Gpu, GpuName
 from tgpu.core.model.units import GPU
 from tgpu.devices.api import GpuProcess, GpuReading
-from tgpu.service.commands.reservations import bookings_of
 from tgpu.service.hardware.node_hardware import GpuProcesses, Hardware
 from tgpu.service.hardware.processes import Who
+from tgpu.service.reads.values import NodeAllocation
 from tgpu.service.service import Service
 from tgpu.text.gpu_names import gpu_name
 from tgpu.text.masking import mask_text
@@ -29,22 +28,22 @@ def gpu_list(service: Service) -> GpuList:
         gpus=[
             model
             for node in job_nodes(service)
-            for model in _gpu_models(service, service.state.ledger.node(node.node_id), jobs)
+            for model in _gpu_models(service, service.reads.node_allocation(node.node_id), jobs)
         ],
     )
 
 
 def _jobs_by_gpu(service: Service) -> dict[GpuName, list[str]]:
     found: dict[GpuName, list[str]] = {}
-    for entry in service.state.placed():
-        placement = entry.progress.placement
+    for job, progress in service.reads.placed_jobs():
+        placement = progress.placement
         for name in placement.gpus() if placement is not None else ():
-            found.setdefault(name, []).append(entry.job.job_id)
+            found.setdefault(name, []).append(job.job_id)
     return found
 
 
 def _gpu_models(
-    service: Service, use: NodeUse, jobs: Mapping[GpuName, list[str]]
+    service: Service, use: NodeAllocation, jobs: Mapping[GpuName, list[str]]
 ) -> Iterator[GpuModel]:
     node_id = use.node.node_id
     hardware = service.hardware_of(node_id)
@@ -56,9 +55,9 @@ def _gpu_models(
 
 
 def _gpu_model(
-    service: Service, use: NodeUse, gpu: Gpu, reading: GpuReading | None, jobs: list[str]
+    service: Service, use: NodeAllocation, gpu: Gpu, reading: GpuReading | None, jobs: list[str]
 ) -> GpuModel:
-    taken = use.gpu_millis.get(gpu.index, 0)
+    taken = use.taken_millis(gpu)
     hardware = service.hardware_of(use.node.node_id)
     return GpuModel(
         index=gpu.index,
@@ -87,7 +86,7 @@ def _gpu_model(
     )
 
 
-def _reservations(service: Service, use: NodeUse, gpu: Gpu) -> list[GpuReservationModel]:
+def _reservations(service: Service, use: NodeAllocation, gpu: Gpu) -> list[GpuReservationModel]:
     return [
         GpuReservationModel(
             id=booking.booking_id,
@@ -95,7 +94,7 @@ def _reservations(service: Service, use: NodeUse, gpu: Gpu) -> list[GpuReservati
             starts_at=iso(booking.starts_at),
             ends_at=iso(booking.ends_at),
         )
-        for booking in bookings_of(service.state)
+        for booking in service.reads.reservations()
         if booking.node_id == use.node.node_id and gpu.index in booking.gpus
     ]
 

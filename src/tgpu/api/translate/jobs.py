@@ -18,7 +18,6 @@ from tgpu.core.projection.estimate import Estimate
 from tgpu.service.attempt_key import attempt_key
 from tgpu.service.execution.launch import session_of
 from tgpu.service.execution.outcome import place_of
-from tgpu.service.identity.ownership import members_see
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
 from tgpu.text.gpu_names import as_word, gpu_name, names_text
@@ -136,7 +135,7 @@ def shown_cause(service: Service, stored: StoredJob) -> str | None:
         return shown_text(cause, service.sealer.readable(stored.detail))
     receipt = service.receipts.of(stored.job.job_id, stored.progress.attempt)
     is_own = receipt is not None and receipt.to_tenant_id == stored.job.tenant_id
-    is_hidden = members_see(service.state, stored.job.tenant_id) is MembersSee.NOTHING
+    is_hidden = service.reads.members_see(stored.job.tenant_id) is MembersSee.NOTHING
     return cause if is_own and not is_hidden else without_names(cause)
 
 
@@ -167,7 +166,7 @@ def gpu_text(service: Service, placement: Placement | None) -> str:
 
 
 def gpus_text(service: Service, gpus: Iterable[GpuName]) -> str:
-    return names_text(gpus, several_nodes=service.state.ledger.has_several_nodes)
+    return names_text(gpus, several_nodes=service.reads.has_several_nodes)
 
 
 def _placements(placement: Placement) -> list[PlacementModel]:

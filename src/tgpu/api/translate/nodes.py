@@ -34,11 +34,8 @@ def node_model(service: Service, name: str) -> NodeModel:
 
 def job_nodes(service: Service) -> list[Node]:
     """Those that jobs can be on: the service's own machine first, then by name."""
-    own, ledger = service.hardware.node_id, service.state.ledger
-    return sorted(
-        (use.node for use in ledger.nodes.values()),
-        key=lambda node: (node.node_id != own, node.node_id),
-    )
+    own = service.hardware.node_id
+    return sorted(service.reads.nodes(), key=lambda node: (node.node_id != own, node.node_id))
 
 
 def is_online(service: Service, name: str) -> bool:
@@ -118,7 +115,7 @@ def _agent_model(service: Service, agent: Agent) -> NodeModel:
 
 def _own_model(service: Service, hardware: Hardware) -> NodeModel:
     snapshot = hardware.snapshot
-    node = service.state.ledger.known_node(hardware.node_id)
+    node = service.reads.known_node(hardware.node_id)
     gpus = snapshot.gpus if snapshot is not None else ()
     return NodeModel(
         name=hardware.node_id,

@@ -5,13 +5,10 @@ from typing import Any
 
 from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.user_limits import limits_model
-from tgpu.core.admission.cohort import borrowed, lent
-from tgpu.core.capacity.ledger import TenantUse
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.model.tenant import Budget, MembersSee, OverBudget, Tier, Window
 from tgpu.core.model.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.core.model.usage import GpuTimeUsage
-from tgpu.service.commands.tenants import usage_total
 from tgpu.service.service import Service
 from tgpu.wire.bounds import WIDEST
 from tgpu.wire.tenants_v1 import BudgetModel, TenantModel, UsageModel
@@ -57,7 +54,9 @@ def core_fields(body: dict[str, Any], price: float = 0) -> dict[str, Any]:
     return fields
 
 
-def tenant_model(service: Service, use: TenantUse) -> TenantModel:
+def tenant_model(service: Service, tenant_id: str) -> TenantModel:
+    """NotFound where there is none."""
+    use = service.reads.tenant_allocation(tenant_id)
     tenant = use.tenant
     return TenantModel(
         id=tenant.tenant_id,
@@ -84,8 +83,8 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         active=tenant.active,
         created_at=iso(tenant.created_at),
         current_gpus=use.gpu_millis / GPU,
-        borrowed_gpus=borrowed(service.state.ledger, tenant.tenant_id) / GPU,
-        lent_gpus=lent(service.state.ledger, tenant.tenant_id) / GPU,
+        borrowed_gpus=use.borrowed_millis / GPU,
+        lent_gpus=use.lent_millis / GPU,
         current_gpus_by_type={
             name: millis / GPU for name, millis in sorted(use.gpu_millis_by_type.items())
         },
@@ -93,7 +92,7 @@ def tenant_model(service: Service, use: TenantUse) -> TenantModel:
         current_cpu_cores=use.cpu_millis / CPU,
         current_memory_mb=use.mem_mib,
         current_jobs=use.jobs,
-        usage=usage_model(service, usage_total(service.state, tenant.tenant_id)),
+        usage=usage_model(service, service.reads.usage(tenant.tenant_id)),
     )
 
 

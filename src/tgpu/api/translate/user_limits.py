@@ -8,7 +8,7 @@ from tgpu.core.errors import InvalidRequest
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import UserLimits
 from tgpu.core.model.units import GPU, GPU_HOUR, GPU_STEP
-from tgpu.service.accounting.user_limits import UserLimitsChange, UserUse, user_uses
+from tgpu.service.accounting.user_limits import UserLimitsChange, UserUse
 from tgpu.service.identity.ownership import Sight
 from tgpu.service.service import Service
 from tgpu.wire.user_limits_v1 import UserLimitsModel, UserUseList, UserUseModel
@@ -28,7 +28,7 @@ def users_change(given: dict[str, Any]) -> UserLimitsChange | None:
 
 def user_list(service: Service, seen: Sight, tenant_id: TenantId) -> UserUseList:
     """As far as the reader sees the users' jobs."""
-    tenant = service.state.ledger.tenant(tenant_id).tenant
+    tenant = service.reads.tenant(tenant_id)
     return UserUseList(
         tenant_id=tenant_id,
         user_limits=limits_model(tenant.user_limits),
@@ -38,7 +38,7 @@ def user_list(service: Service, seen: Sight, tenant_id: TenantId) -> UserUseList
 
 def user_models(service: Service, tenant_id: TenantId) -> list[UserUseModel]:
     """All of them."""
-    return [_use_model(u) for u in user_uses(service.state, tenant_id, service.clock.now())]
+    return [_use_model(u) for u in service.reads.user_uses(tenant_id, service.clock.now())]
 
 
 def limits_model(limits: UserLimits) -> UserLimitsModel:

@@ -50,7 +50,7 @@ def why_answer(
 
 def _blocker(service: Service, one: Blocker, sight: Sight) -> BlockerModel:
     visible = sight.sees(one.tenant_id, one.user)
-    entry = service.state.entry(one.job_id)
+    live = service.reads.job(one.job_id)
     return BlockerModel(
         job_id=one.job_id if visible else None,
         tenant_id=one.tenant_id if visible else None,
@@ -60,13 +60,13 @@ def _blocker(service: Service, one: Blocker, sight: Sight) -> BlockerModel:
         gpus=list(one.gpus),
         gpu_names=[gpu_name(*gpu) for gpu in one.held],
         ends_by=None if one.ends_by is None else iso(one.ends_by),
-        paused=entry is not None and entry.progress.paused_at is not None,
+        paused=live is not None and live.progress.paused_at is not None,
     )
 
 
 def _ahead(service: Service, ahead: Ahead, sight: Sight) -> AheadModel:
-    entries = [service.state.entry(job_id) for job_id in ahead.first]
-    visible = [e.job.job_id for e in entries if e is not None and sight.sees_job(e.job)]
+    found = [service.reads.job(job_id) for job_id in ahead.first]
+    visible = [live.job.job_id for live in found if live is not None and sight.sees_job(live.job)]
     return AheadModel(count=ahead.jobs, first=list(visible))
 
 
@@ -78,7 +78,7 @@ def _change(
     if theirs and stored.job.array is None:  # an element of an array cannot be submitted alone
         detail = shown_detail(stored.detail)
         env = {name: value for name, value in detail.env if MASK not in value}
-        tenant = service.state.ledger.tenant(stored.job.tenant_id).tenant
+        tenant = service.reads.tenant(stored.job.tenant_id)
         command = resubmit_command(
             stored.job.job_id, change.job, detail, env, tenant.usual_priority
         )

@@ -22,22 +22,23 @@ async def budgets(request: Request, *, tenant_id: Name | None = None) -> BudgetL
     """What tenants spent of their budgets in the present window, by tenant."""
     service, caller = service_of(request), caller_of(request)
     if tenant_id is None:
-        uses = visible_tenants(service, caller)
+        tenants = visible_tenants(service, caller)
     else:
-        uses = [visible_tenant(service, caller, tenant_id)]
+        tenants = [visible_tenant(service, caller, tenant_id)]
     return BudgetList(
         budgets=[
-            budget_status(service, use.tenant, use.tenant.budget)
-            for use in uses
-            if use.tenant.budget is not None
+            budget_status(service, tenant, tenant.budget)
+            for tenant in tenants
+            if tenant.budget is not None
         ]
     )
 
 
 def budget_status(service: Service, tenant: Tenant, budget: Budget) -> BudgetStatus:
     # Time that an event brought may be ahead of a clock that was set back.
-    now = max(service.clock.now(), service.state.budgets.spend(tenant.tenant_id).at)
-    spend = service.state.budgets.spend(tenant.tenant_id).upto(now)
+    known = service.reads.spend(tenant.tenant_id)
+    now = max(service.clock.now(), known.at)
+    spend = known.upto(now)
     spent, whole = spend.spent(budget.window), budget.gpu_millis_ms
     ends_at, out_at = window_end(budget.window, now), runs_out_at(budget, spend, now)
     is_total = budget.window is Window.TOTAL

@@ -66,7 +66,7 @@ async def gpus(request: Request) -> GpuList:
 
 def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuModel:
     """Without the jobs and processes of others; that the GPU is busy is no secret."""
-    entries = {job_id: service.state.entry(JobId(job_id)) for job_id in gpu.jobs}
+    entries = {job_id: service.reads.job(JobId(job_id)) for job_id in gpu.jobs}
     seen = sight(service, caller)
     own = {j for j, entry in entries.items() if entry and seen.sees_job(entry.job)}
     return gpu.model_copy(

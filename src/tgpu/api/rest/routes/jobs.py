@@ -29,7 +29,7 @@ from tgpu.api.translate.submissions import submission_of
 from tgpu.api.translate.why import why_answer
 from tgpu.core.model.ids import TenantId
 from tgpu.service.commands.rerun import rerun_detail
-from tgpu.service.identity.ownership import Action, permits
+from tgpu.service.identity.ownership import Action
 from tgpu.service.recording.audit import concerns
 from tgpu.store.api import JobQuery
 from tgpu.wire.job_change_v1 import JobChange
@@ -224,7 +224,7 @@ async def why(request: Request, job: Name) -> WhyAnswer:
                 service.place_of(job_id),
             ),
         )
-    theirs = permits(service.state, caller, Action.CANCEL, stored.job)
+    theirs = service.reads.permits(caller, Action.CANCEL, stored.job)
     return why_answer(service, stored, told, seen, theirs=theirs)
 
 

@@ -39,8 +39,8 @@ async def jobs_file(request: Request) -> JobsFileAnswer:
 async def _state(service: Service, job_id: JobId | None) -> str | None:
     if job_id is None:
         return None
-    entry = service.state.entry(job_id)
-    if entry is not None:
-        return entry.progress.state
+    live = service.reads.job(job_id)
+    if live is not None:
+        return live.progress.state
     stored = await service.store.job(job_id)
     return None if stored is None else stored.progress.state

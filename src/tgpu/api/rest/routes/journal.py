@@ -44,14 +44,13 @@ async def journal(
 async def _lines(
     service: Service, after: int, commands: bool, last_seq: int
 ) -> AsyncIterator[bytes]:
-    ledger = service.state.ledger
     yield header_line(
         exported_at=service.clock.now(),
         last_seq=last_seq,
         after=after,
         settings=service.settings.recorded or None,
-        nodes=[codec.node_text(node) for node in ledger.known_nodes()],
-        tenants=[codec.tenant_text(ledger.tenants[key].tenant) for key in sorted(ledger.tenants)],
+        nodes=[codec.node_text(node) for node in service.reads.known_nodes()],
+        tenants=[codec.tenant_text(tenant) for tenant in service.reads.tenants()],
     )
     seq, count = after, 0
     while seq < last_seq:

@@ -59,7 +59,7 @@ async def revoke(request: Request, key_id: Name) -> KeyModel:
 async def whoami(request: Request) -> WhoAmI:
     """Who the service takes you for."""
     service, caller = service_of(request), caller_of(request)
-    there_are = service.state.ledger.tenants
+    there_are = service.reads.tenant_ids
     is_nowhere = caller.tenants is not None and not tenants_of(caller, there_are)
     return WhoAmI(
         name=caller.name,

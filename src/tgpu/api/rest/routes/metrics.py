@@ -42,12 +42,12 @@ async def metrics(request: Request) -> MetricsAnswer:
 def waiting(service: Service, caller: Principal) -> WaitingModel:
     """Of the caller's jobs that are not over, those that have no GPUs. Costs what classes cost."""
     found, seen = {"high": 0, "normal": 0, "low": 0}, sight(service, caller)
-    for queue in service.state.waiting.all_classes():
-        if seen.sees(queue.job_class.tenant_id, queue.job_class.user):
-            found[_rank(queue.job_class.priority)] += queue.members
-    for entry in service.state.placed():
-        if seen.sees_job(entry.job):
-            found[_rank(entry.job.priority)] -= 1
+    for job_class, jobs in service.reads.class_counts():
+        if seen.sees(job_class.tenant_id, job_class.user):
+            found[_rank(job_class.priority)] += jobs
+    for job, _ in service.reads.placed_jobs():
+        if seen.sees_job(job):
+            found[_rank(job.priority)] -= 1
     return WaitingModel(**found)
 
 

@@ -12,15 +12,12 @@ from tgpu.api.rest.route import Router
 from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.tenants import core_fields
 from tgpu.api.translate.user_limits import user_list
-from tgpu.core.admission.cohort import borrowed, lent
 from tgpu.core.errors import InvalidRequest, NotFound, quoted
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.tenant import TenantQueue
 from tgpu.core.model.units import GPU, SECOND
 from tgpu.core.policies import QUEUE_NAMES
-from tgpu.service.accounting.quota_gate import quota_info
-from tgpu.service.commands.tenants import queue_of, queues_of, tenant_use, usage_total
 from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
 from tgpu.wire.tenants_v1 import (
@@ -47,7 +44,7 @@ async def list_queues(request: Request, project_id: Name | None = None) -> list[
     caller = caller_of(request)
     if owner is not None:
         visible_tenant(service, caller, owner)
-    found = queues_of(service.state, owner)
+    found = service.reads.queues(owner)
     return [_queue_model(service, queue) for queue in found if caller.sees(queue.tenant_id)]
 
 
@@ -109,7 +106,7 @@ async def sync_quota(request: Request, project_id: Name) -> QuotaModel:
 async def get_queue(request: Request, queue_id: Name) -> QueueModel:
     """A queue by its id, `project:name`."""
     service = service_of(request)
-    return _queue_model(service, queue_of(service.state, *_visible(request, queue_id)))
+    return _queue_model(service, service.reads.queue(*_visible(request, queue_id)))
 
 
 @router.patch("/api/v1/queues/{queue_id}")
@@ -141,9 +138,7 @@ async def scheduler_info(request: Request) -> SchedulerInfo:
     service = service_of(request)
     caller = caller_of(request)
     enabled = [
-        queue
-        for queue in queues_of(service.state, None)
-        if queue.enabled and caller.sees(queue.tenant_id)
+        queue for queue in service.reads.queues() if queue.enabled and caller.sees(queue.tenant_id)
     ]
     return SchedulerInfo(
         policy=service.settings.scheduling.policy.name,
@@ -159,14 +154,15 @@ async def trigger(request: Request, body: TriggerRequest | None = None) -> Trigg
     service = service_of(request)
     owner = None if body is None or body.project_id is None else TenantId(body.project_id)
     if owner is not None:
-        tenant_use(service.state, owner)
+        service.reads.tenant(owner)  # NotFound where there is none
     plan = await service.trigger()
-    entries = [service.state.entry(start.job_id) for start in plan.starts]
-    mine = [e for e in entries if e is not None and owner in (None, e.job.tenant_id)]
+    started = [service.reads.job(start.job_id) for start in plan.starts]
+    mine = [live for live in started if live is not None and owner in (None, live.job.tenant_id)]
     return TriggerAnswer(
         scheduled_count=len(mine),
         remaining_pending=sum(
-            _pending(service, queue) for queue in queues_of(service.state, owner)
+            service.reads.queue_count(queue.tenant_id, queue.name).pending
+            for queue in service.reads.queues(owner)
         ),
     )
 
@@ -185,9 +181,8 @@ def _split(queue_id: str) -> tuple[TenantId, str]:
 
 
 def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
-    live = service.state.waiting.members(queue.tenant_id, queue.name)
-    running = _running(service, queue)
-    ended = usage_total(service.state, queue.tenant_id, queue.name).ended
+    count = service.reads.queue_count(queue.tenant_id, queue.name)
+    ended = service.reads.usage(queue.tenant_id, queue.name).ended
     return QueueModel(
         id=f"{queue.tenant_id}:{queue.name}",
         project_id=queue.tenant_id,
@@ -198,9 +193,9 @@ def _queue_model(service: Service, queue: TenantQueue) -> QueueModel:
         policy=queue.policy,
         wait_target_seconds=None if queue.wait_target_ms is None else queue.wait_target_ms / SECOND,
         idle_action=queue.idle_action,
-        running_jobs=running,
-        pending_jobs=live - running,
-        total_jobs=live + ended,
+        running_jobs=count.running,
+        pending_jobs=count.pending,
+        total_jobs=count.live + ended,
     )
 
 
@@ -215,25 +210,10 @@ def _wait_target(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * SECOND))
 
 
-def _running(service: Service, queue: TenantQueue) -> int:
-    use = service.state.ledger.queue(queue.tenant_id, queue.name)
-    if use is not None:
-        return use.running
-    return sum(
-        (entry.job.tenant_id, entry.job.queue) == (queue.tenant_id, queue.name)
-        for entry in service.state.placed()
-    )
-
-
-def _pending(service: Service, queue: TenantQueue) -> int:
-    live = service.state.waiting.members(queue.tenant_id, queue.name)
-    return live - _running(service, queue)
-
-
 def _quota_model(service: Service, caller: Principal, tenant_id: TenantId) -> QuotaModel:
     """As the provider has it; where that knows nothing of the project, as our own books have it."""
-    local = quota_info(tenant_use(service.state, tenant_id))
-    quota = service.gate.quota(tenant_id) or local
+    held = service.reads.tenant_allocation(tenant_id)
+    quota = service.gate.quota(tenant_id) or service.reads.quota(tenant_id)
     cpu = _parts(quota.cpu_quota, quota.used_cpu)
     memory = _parts(quota.memory_quota, quota.used_memory)
     gpu = _parts(quota.gpu_quota, quota.used_gpu)
@@ -252,8 +232,8 @@ def _quota_model(service: Service, caller: Principal, tenant_id: TenantId) -> Qu
         used_gpu=quota.used_gpu,
         available_gpu=gpu[0],
         gpu_usage_percent=gpu[1],
-        borrowed_gpu=borrowed(service.state.ledger, tenant_id) / GPU,
-        lent_gpu=lent(service.state.ledger, tenant_id) / GPU,
+        borrowed_gpu=held.borrowed_millis / GPU,
+        lent_gpu=held.lent_millis / GPU,
         enforce_quota=quota.enforce_quota,
         provider=service.gate.name,
         synced_at=iso(service.clock.now()),

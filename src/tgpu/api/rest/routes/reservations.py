@@ -10,9 +10,9 @@ from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.submissions import instant
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.ids import NodeId
-from tgpu.core.reservations.advance_reservations import broken
-from tgpu.service.commands.reservations import ReservationWish, bookings_of, named, no_booking
+from tgpu.service.commands.reservations import ReservationWish
 from tgpu.service.identity.ownership import Sight, check_booking
+from tgpu.service.reads.reservations import no_booking
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
 from tgpu.wire.reservations_v1 import ReservationCreate, ReservationList, ReservationModel
@@ -28,7 +28,7 @@ async def list_reservations(request: Request, tenant_id: Name | None = None) -> 
     service, caller = service_of(request), caller_of(request)
     found = [
         booking
-        for booking in bookings_of(service.state)
+        for booking in service.reads.reservations()
         if tenant_id in (None, booking.tenant_id) and caller.sees(booking.tenant_id)
     ]
     seen = sight(service, caller)
@@ -83,7 +83,7 @@ async def cancel_reservation(request: Request, reservation_id: Name) -> Reservat
 
 def _visible(request: Request, reservation_id: str) -> AdvanceReservation:
     """NotFound where it is not of one of the caller's tenants."""
-    found = named(service_of(request).state, reservation_id, caller_of(request).scope)
+    found = service_of(request).reads.reservation(reservation_id, caller_of(request).scope)
     if found is None:
         raise no_booking(reservation_id)
     return found
@@ -105,16 +105,10 @@ def _model(service: Service, booking: AdvanceReservation, seen: Sight) -> Reserv
         used=booking.used,
         unused_minutes=None if unused is None else unused / _MINUTE,
         jobs=_jobs(service, booking, seen),
-        problem=dict(broken(service.state, now)).get(booking.booking_id),
+        problem=service.reads.reservation_problems(now).get(booking.booking_id),
     )
 
 
 def _jobs(service: Service, booking: AdvanceReservation, seen: Sight) -> list[str]:
-    classes = service.state.waiting.all_classes()
-    if not any(queue.job_class.booking == booking.booking_id for queue in classes):
-        return []  # the usual case, without a look at every job there is
-    return sorted(
-        entry.job.job_id
-        for entry in service.state.entries()
-        if entry.job.options.booking == booking.booking_id and seen.sees_job(entry.job)
-    )
+    found = service.reads.reserved_jobs(booking.booking_id)
+    return sorted(job.job_id for job in found if seen.sees_job(job))

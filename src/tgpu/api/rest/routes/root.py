@@ -146,7 +146,7 @@ async def tick(request: Request, now: int = Query(ge=-_FARTHEST, le=_FARTHEST)) 
     plan = await service.tick(now * SECOND)
     return {
         "started": [start.job_id for start in plan.starts],
-        "waiting": service.state.pending_count(),
+        "waiting": service.reads.pending_count(),
     }
 
 
@@ -197,16 +197,14 @@ async def stats(request: Request) -> dict[str, Any]:
     return {
         "total_jobs": sum(counts.values()),
         "jobs": counts,
-        "running": [
-            entry.job.job_id for entry in service.state.placed() if seen.sees_job(entry.job)
-        ],
+        "running": [job.job_id for job, _ in service.reads.placed_jobs() if seen.sees_job(job)],
         "waiting": by_state[JobState.PENDING],
         "capacity": _capacity(service),
         "tenant_quotas": {
-            use.tenant.tenant_id: {
-                gpu_type: _count(millis) for gpu_type, millis in use.tenant.max_gpu_millis_by_type
+            tenant.tenant_id: {
+                gpu_type: _count(millis) for gpu_type, millis in tenant.max_gpu_millis_by_type
             }
-            for use in visible_tenants(service, caller)
+            for tenant in visible_tenants(service, caller)
         },
     }
 
@@ -214,11 +212,10 @@ async def stats(request: Request) -> dict[str, Any]:
 def _capacity(service: Service) -> dict[str, dict[str, int | float]]:
     total: dict[str, int] = {}
     used: dict[str, int] = {}
-    for use in service.state.ledger.nodes.values():
-        for gpu in use.node.gpus:
+    for held in service.reads.node_allocations():
+        for gpu in held.node.gpus:
             total[gpu.gpu_type] = total.get(gpu.gpu_type, 0) + GPU
-            taken = use.gpu_millis.get(gpu.index, 0)
-            used[gpu.gpu_type] = used.get(gpu.gpu_type, 0) + taken
+            used[gpu.gpu_type] = used.get(gpu.gpu_type, 0) + held.taken_millis(gpu)
     available = {name: total[name] - used[name] for name in total}
     named = {"total": total, "used": used, "available": available}
     return {

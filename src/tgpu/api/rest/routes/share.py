@@ -9,7 +9,7 @@ from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.user_limits import user_models
-from tgpu.core.explain.share import MILLION, TenantShare, UsageShare, shares
+from tgpu.core.explain.share import MILLION, TenantShare, UsageShare
 from tgpu.core.model.units import GPU
 from tgpu.service.identity.ownership import Sight
 from tgpu.service.service import Service
@@ -30,12 +30,12 @@ async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
     now, seen = service.clock.now(), sight(service, caller)
     found = [
         _tenant_model(service, seen, each, now)
-        for each in shares(service.state, now)
+        for each in service.reads.shares(now)
         if caller.sees(each.tenant_id) and tenant_id in (None, each.tenant_id)
     ]
     return ShareList(
         policy=service.settings.scheduling.policy.name,
-        half_life_hours=service.state.meters.half_life_ms / _HOUR_MS,
+        half_life_hours=service.reads.half_life_ms / _HOUR_MS,
         at=iso(now),
         tenants=found,
     )

@@ -13,7 +13,6 @@ from tgpu.api.translate.tenants import core_fields, tenant_model, usage_model
 from tgpu.api.translate.user_limits import users_change
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.usage import NO_USAGE, GpuTimeUsage
-from tgpu.service.commands.tenants import tenant_use, usage_total
 from tgpu.wire.tenants_v1 import (
     DailyUsageModel,
     TenantCreate,
@@ -39,22 +38,23 @@ async def create(request: Request, body: TenantCreate) -> TenantModel:
     tenant = await service.tenants.create(
         tenant_id, system_user=body.system_user, users=users, **fields
     )
-    return tenant_model(service, tenant_use(service.state, tenant.tenant_id))
+    return tenant_model(service, tenant.tenant_id)
 
 
 @router.get("")
 async def list_tenants(request: Request) -> TenantList:
     """All tenants, by id."""
     service = service_of(request)
-    uses = visible_tenants(service, caller_of(request))
-    return TenantList(tenants=[tenant_model(service, use) for use in uses])
+    found = visible_tenants(service, caller_of(request))
+    return TenantList(tenants=[tenant_model(service, tenant.tenant_id) for tenant in found])
 
 
 @router.get("/{tenant_id}")
 async def get(request: Request, tenant_id: Name) -> TenantModel:
     """A tenant, its limits, and what it has and had."""
     service = service_of(request)
-    return tenant_model(service, visible_tenant(service, caller_of(request), tenant_id))
+    visible_tenant(service, caller_of(request), tenant_id)
+    return tenant_model(service, tenant_id)
 
 
 @router.patch("/{tenant_id}")
@@ -67,7 +67,7 @@ async def change(request: Request, tenant_id: Name, body: TenantPatch) -> Tenant
     await service.tenants.change(
         TenantId(tenant_id), changes, system_user=body.system_user, users=users
     )
-    return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
+    return tenant_model(service, tenant_id)
 
 
 @router.delete("/{tenant_id}")
@@ -75,7 +75,7 @@ async def deactivate(request: Request, tenant_id: Name) -> TenantModel:
     """Deactivate a tenant: it takes and starts no more jobs. What runs goes on; history stays."""
     service = service_of(request)
     await service.tenants.change(TenantId(tenant_id), {"active": False})
-    return tenant_model(service, tenant_use(service.state, TenantId(tenant_id)))
+    return tenant_model(service, tenant_id)
 
 
 @router.get("/{tenant_id}/usage")
@@ -84,14 +84,14 @@ async def usage(
 ) -> TenantUsage:
     """What a tenant used up, in all and by day."""
     service = service_of(request)
-    owner = visible_tenant(service, caller_of(request), tenant_id).tenant.tenant_id
+    owner = visible_tenant(service, caller_of(request), tenant_id).tenant_id
     today = service.clock.now() // _DAY_MS
     by_day: dict[int, GpuTimeUsage] = {}
     for row in await service.store.usage(today - days + 1, owner):
         by_day[row.day] = by_day.get(row.day, NO_USAGE) + row.usage
     return TenantUsage(
         tenant_id=owner,
-        total=usage_model(service, usage_total(service.state, owner)),
+        total=usage_model(service, service.reads.usage(owner)),
         days=[
             DailyUsageModel(date=_date(day), **usage_model(service, used).model_dump())
             for day, used in sorted(by_day.items())
