@@ -139,7 +139,7 @@ def _live(reads: ClusterReads, seen: Sight) -> Iterator[int]:
     """Jobs that are not over, of each queue; of each class where not all of them are seen."""
     for queue in reads.queues():
         if queue.tenant_id not in seen.own_only and seen.sees(queue.tenant_id, ""):
-            yield reads.queue_count(queue.tenant_id, queue.name).live
+            yield reads.queue_live_count(queue.tenant_id, queue.name)
     if seen.own_only:
         for job_class, jobs in reads.class_counts():
             tenant_id = job_class.tenant_id

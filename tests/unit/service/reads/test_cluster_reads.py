@@ -69,6 +69,7 @@ def test_counts_by_state_class_and_queue(reads: ClusterReads) -> None:
     assert counts == {JobState.PENDING: 2, JobState.SCHEDULED: 1, JobState.COMPLETED: 1}
     assert sum(jobs for _, jobs in reads.class_counts()) == 3
     night, default = reads.queue_count(RED, "night"), reads.queue_count(RED, "default")
+    assert reads.queue_live_count(RED, "night") == 1
     assert (night.live, night.running, night.pending) == (1, 0, 1)
     assert (default.live, default.running, default.pending) == (1, 1, 0)  # nobody has made it
 
@@ -179,6 +180,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "queues": (None,),
     "made_queue": (RED, "night"),
     "queue_count": (RED, "night"),
+    "queue_live_count": (RED, "night"),
     "usage": (RED,),
     "spend": (RED,),
     "shares": (0,),
