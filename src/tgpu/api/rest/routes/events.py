@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
@@ -17,16 +17,13 @@ from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.held_stream import HeldStream, streams_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.streams import Streams
-from tgpu.api.translate.jobs import iso
+from tgpu.api.translate.events import EventText, event_model, event_text, reading_model, text_of
 from tgpu.core.errors import InvalidRequest, SchedulerError
-from tgpu.core.model.ids import JobId, NodeId
-from tgpu.devices.api import Snapshot
+from tgpu.core.model.ids import JobId
 from tgpu.service.feed.feed import SlowReader, Subscription
-from tgpu.service.feed.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.identity.caller import Permission
 from tgpu.service.service import Service
-from tgpu.text.gpu_names import gpu_name
-from tgpu.wire.events_v1 import EventList, EventModel
+from tgpu.wire.events_v1 import EventList
 
 router = APIRouter(tags=["events"])
 
@@ -44,14 +41,7 @@ _WIDEST = 10**16 - 1
 _LONGEST = 512  # characters of a name to filter by
 
 
-class _Text(NamedTuple):
-    """An event as it is sent, by either way."""
-
-    json: str
-    sse: bytes
-
-
-Send = Callable[[Sequence[_Text]], Awaitable[None]]
+Send = Callable[[Sequence[EventText]], Awaitable[None]]
 
 
 @router.websocket("/api/v1/events")
@@ -121,7 +111,7 @@ async def history(
     job_id = (await visible_job(service, caller, job)).job.job_id
     found = await service.feed.history(job_id, after, limit, looking(service, caller))
     return EventList(
-        events=[_model(event) for event in found],
+        events=[event_model(event) for event in found],
         next_after=found[-1].seq if len(found) == limit else None,
     )
 
@@ -181,14 +171,14 @@ class _Telling:
         while True:
             found = await newest.after(position)
             position = newest.position
-            await send([_text(_reading(self.service, *each)) for each in found])
+            await send([text_of(reading_model(self.service, *each)) for each in found])
 
 
 async def _lines(telling: _Telling, subscription: Subscription) -> AsyncIterator[bytes]:
     lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
     begin = subscription.position
 
-    async def send(texts: Sequence[_Text]) -> None:
+    async def send(texts: Sequence[EventText]) -> None:
         await lines.put(b"".join(text.sse for text in texts))
 
     async def produce() -> None:
@@ -230,7 +220,7 @@ def _error_text(errors: BaseExceptionGroup[SchedulerError]) -> str:
 
 
 def _sender(websocket: WebSocket) -> Send:
-    async def send(texts: Sequence[_Text]) -> None:
+    async def send(texts: Sequence[EventText]) -> None:
         for text in texts:
             await websocket.send_text(text.json)
 
@@ -259,57 +249,3 @@ async def _until_gone(websocket: WebSocket) -> AsyncIterator[None]:
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:
     with contextlib.suppress(RuntimeError):
         await websocket.close(code, reason[:120])  # a close frame holds 123 bytes
-
-
-_UNNUMBERED = ("gpu_reading", ESTIMATED)
-
-
-def event_text(event: FeedEvent) -> _Text:
-    """Made once: the feed gives the same event to all who see it whole."""
-    text: _Text | None = event.written.get("text")
-    if text is None:
-        text = event.written["text"] = _text(_model(event))
-    return text
-
-
-def _text(event: EventModel) -> _Text:
-    content = event.model_dump_json()
-    # What is not recorded has no number of its own: nobody can go on from it.
-    id_line = f"id: {event.seq}\n" if event.kind not in _UNNUMBERED else ""
-    return _Text(content, f"{id_line}event: {event.kind}\ndata: {content}\n\n".encode())
-
-
-def _model(event: FeedEvent) -> EventModel:
-    return EventModel(
-        seq=event.seq,
-        at=iso(event.at),
-        kind=event.kind,
-        job_id=event.job_id,
-        tenant_id=event.tenant_id,
-        state=event.state,
-        data=dict(event.data),
-        job_ids=[ref.job_id for ref in event.jobs],
-        decision=None if event.decision is None else event.decision.number,
-        decided_by=None if event.decision is None else event.decision.by,
-    )
-
-
-def _reading(service: Service, node_id: NodeId, snapshot: Snapshot) -> EventModel:
-    gpus = [
-        {
-            "index": gpu.index,
-            "gpu_name": gpu_name(node_id, gpu.index),
-            "uuid": gpu.uuid,
-            "temperature_c": gpu.temperature_c,
-            "utilisation_percent": gpu.utilisation_percent,
-            "memory_used_mb": gpu.memory_used_mib,
-            "problem": gpu.problem,
-        }
-        for gpu in snapshot.gpus
-    ]
-    return EventModel(
-        seq=service.feed.last_seq,
-        at=iso(service.clock.now()),
-        kind="gpu_reading",
-        data={"node": node_id, "gpus": gpus, "problem": snapshot.problem},
-    )
