@@ -26,12 +26,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from tgpu import __version__
-from tgpu.api.rest.convert import submission_of
+from tgpu.api.translate.submissions import submission_of
 from tgpu.app import make_notices, make_service
 from tgpu.core.model.events import Event, JobMoved
 from tgpu.core.model.ids import DEFAULT_TENANT, JobId, TenantId
 from tgpu.core.model.job import Detail
-from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.plan import Plan
 from tgpu.devices.api import GPUProvider
 from tgpu.devices.detect import Detected, detect
@@ -301,20 +300,19 @@ class Scheduler:
 
 
 async def _status(service: Service) -> dict[str, Any]:
-    state = service.state
     problems = service.problems()
     gpus = [
         {
             "index": gpu.index,
-            "node": use.node.node_id,
-            "gpu_name": gpu_name(use.node.node_id, gpu.index),
+            "node": held.node.node_id,
+            "gpu_name": gpu_name(held.node.node_id, gpu.index),
             "gpu_type": gpu.gpu_type,
-            "allocated": use.gpu_millis.get(gpu.index, 0) / 1000,
+            "allocated": held.taken_millis(gpu) / 1000,
             "paused": gpu.paused,
             "problem": gpu.problem,
         }
-        for use in state.ledger.nodes.values()
-        for gpu in use.node.gpus
+        for held in service.reads.node_allocations()
+        for gpu in held.node.gpus
     ]
     return {
         "version": __version__,
@@ -322,7 +320,7 @@ async def _status(service: Service) -> dict[str, Any]:
         "uptime_seconds": service.uptime_seconds(),
         "healthy": not problems,
         "problems": problems,
-        "jobs": {str(name): state.counts[name] for name in JobState},
+        "jobs": {str(name): count for name, count in service.reads.job_counts().items()},
         "resources": gpus,
     }
 

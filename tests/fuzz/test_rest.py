@@ -14,8 +14,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.fuzz.target import BOUND, CALLERS, CANARY, STRANGERS, Target
-from tgpu.api.auth.rules import PUBLIC_PATHS
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.rules import PUBLIC_PATHS
 
 pytestmark = pytest.mark.external
 

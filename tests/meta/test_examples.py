@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.meta.repository import ROOT
-from tgpu.api.rest.ingest import reader_for
-from tgpu.api.rest.plain import decode
+from tgpu.api.rest.loading.ingest import reader_for
+from tgpu.api.rest.loading.plain import decode
 from tgpu.cli.main import build_command
 from tgpu.cli.submit.job_file import read_job_file
 from tgpu.core.model.tenant import Tenant

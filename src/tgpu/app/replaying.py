@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tgpu import __version__
-from tgpu.api.rest.view import iso
-from tgpu.api.sentences import reason_model
+from tgpu.api.translate.jobs import iso
+from tgpu.api.translate.sentences import reason_model
 from tgpu.app.refusal import CannotServe
 from tgpu.app.scheduling import (
     as_of_today,

@@ -21,13 +21,14 @@ from fastapi import FastAPI
 
 from tgpu import __version__
 from tgpu.api.auth.authenticator import Authenticator
-from tgpu.api.auth.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.tls import BadCertificate, Certificate, certificate_of
 from tgpu.api.auth.tokens import BadAuthSettings, tokens_of
 from tgpu.api.auth.web_pages import WebPages
-from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.body_limits import BodyLimits
+from tgpu.api.rest.gate import AuthGate, Entrance, ForOperators
 from tgpu.api.streams import Streams
 from tgpu.app.compose import make_notices, make_service
 from tgpu.app.disk_words import with_disk
@@ -227,8 +228,8 @@ async def _serve(
             await notices.close()
             await service.close()
             _log.info("stopped; running jobs go on")
-    if service.ended.is_set() and service.writer.apart is not None:
-        raise EndedItself(service.writer.apart.cause)
+    if service.ended_because is not None:
+        raise EndedItself(service.ended_because)
 
 
 async def _end_when_apart(service: Service, server: uvicorn.Server) -> None:
@@ -277,7 +278,7 @@ async def _answering_grpc(
         yield
         return
     # Imported here: a service that has no such port starts faster without.
-    from tgpu.api.auth.grpc_gate import GrpcGate
+    from tgpu.api.grpc.gate import GrpcGate
     from tgpu.api.grpc.server import CannotListen, GrpcServer
 
     limits = settings.limits
@@ -360,7 +361,7 @@ async def _open(
         version=__version__,
         listening=listening.url or str(listening.path),
         store=service.store.name,
-        jobs=service.state.live_count(),
+        jobs=service.reads.live_count(),
     )
 
 

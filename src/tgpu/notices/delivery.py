@@ -29,7 +29,6 @@ from tgpu.notices.words import (
 from tgpu.service.accounting.budget_enforcement import BudgetNotice
 from tgpu.service.feed.feed import EventsGone, SlowReader, Subscription
 from tgpu.service.feed.feed_event import FeedEvent
-from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery, StoredJob
 
@@ -132,9 +131,7 @@ class Delivery:
         content = encode_mark(mark)
         documents = {(MARK, self.rule.name): content}
         try:
-            await self._service.writer.do(
-                lambda _: Decision(None, (), documents=documents), touches=()
-            )
+            await self._service.recorder.put_documents(documents)
         except Unavailable as error:
             _log.debug("cannot record how far the notices are", problem=error.message)
             return
@@ -150,13 +147,12 @@ class Delivery:
 
     def _now(self) -> DeliveryMark:
         """Whoever begins here is told nothing of what was before."""
-        nodes = self._service.state.ledger.nodes
         return DeliveryMark(
             self._service.feed.last_seq,
             {
-                node_id: problems
-                for node_id, use in nodes.items()
-                if (problems := {str(g.index): g.problem for g in use.node.gpus if g.problem})
+                node.node_id: problems
+                for node in self._service.reads.nodes()
+                if (problems := {str(g.index): g.problem for g in node.gpus if g.problem})
             },
             dict(self._service.notices.given),
         )

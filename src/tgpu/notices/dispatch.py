@@ -11,7 +11,6 @@ import structlog
 from tgpu.core.errors import NotFound
 from tgpu.notices.delivery import MARK, Delivery, decode_mark
 from tgpu.notices.words import trial_notice
-from tgpu.service.recording.writer import Decision
 from tgpu.service.service import Service
 from tgpu.store.api import StoreUnavailable
 
@@ -82,9 +81,7 @@ class Dispatch:
 
     async def _forget(self, documents: dict[tuple[str, str], bytes | None]) -> None:
         try:
-            await self._service.writer.do(
-                lambda _: Decision(None, (), documents=documents), touches=()
-            )
+            await self._service.recorder.put_documents(documents)
         except StoreUnavailable as error:
             _log.warning("cannot forget notices that are gone", problem=str(error))
 

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
-
 from tgpu.notices.dispatch import Dispatch
-from tgpu.telemetry.families import counter, gauge
+from tgpu.telemetry.families import Collector, Metric, counter, gauge
 
 
 class NoticeMetrics(Collector):

@@ -89,9 +89,11 @@ from tgpu.service.hardware.node_hardware import Hardware
 from tgpu.service.identity.ownership import Sight
 from tgpu.service.identity.run_as import JobUsers
 from tgpu.service.prepare import Preparation
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.service.recording.by_whom import CANCELLED
 from tgpu.service.recording.clock import Clock, ManualClock
 from tgpu.service.recording.observer import Observer, Observers
+from tgpu.service.recording.recorder import Recorder
 from tgpu.service.recording.writer import Decision, StateApart, Writer
 from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
 from tgpu.service.secrets.sealing_key import key_is_recorded
@@ -176,6 +178,7 @@ class Service:
         GPUs are read from here; `accounts` are the users that jobs can run as."""
         self.state = State()
         settings.scheduling.set_up(self.state)
+        self.reads = ClusterReads(self.state)
         self.store = store
         self.engine = engine
         self.hardware = hardware
@@ -237,7 +240,7 @@ class Service:
         self._waiters: dict[JobId, list[asyncio.Future[None]]] = {}
         self._reconciled = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.ended = asyncio.Event()  # by itself: state and store are apart, see `writer.apart`
+        self.ended = asyncio.Event()  # by itself: see `ended_because`
         self._attempts: Attempts | None = None
         self.sealer = settings.sealer or Sealer([secrets.token_bytes(KEY_BYTES)])
         self.run_as = JobUsers(self.state, settings.launch.run_as, accounts)
@@ -310,6 +313,10 @@ class Service:
         )
 
     @cached_property
+    def recorder(self) -> Recorder:
+        return Recorder(self.writer)
+
+    @cached_property
     def engine_nodes(self) -> EngineNodes:
         """The nodes that the engine itself knows of, where it does."""
         return EngineNodes(
@@ -333,7 +340,7 @@ class Service:
 
     async def open(self) -> None:
         """Load, look at the hardware, take back what runs. Raises what makes a start senseless."""
-        self._observer.opening(self.state)
+        self._observer.opening(self.reads)
         loaded = await self.store.open()
         loaded = replace(loaded, last_number=await last_number(self.store, loaded))
         last = await self._find_partner(loaded)
@@ -609,6 +616,12 @@ class Service:
         """One cycle right now, for those who will not wait for the next."""
         return await self._in_time(self._cycle(self.clock.now()))
 
+    @property
+    def ended_because(self) -> str | None:
+        """Why it ended by itself: state and store are apart. None: it did not."""
+        apart = self.writer.apart
+        return apart.cause if self.ended.is_set() and apart is not None else None
+
     async def _in_time(self, cycle: Coroutine[Any, Any, Plan]) -> Plan:
         """Somebody waits for this one. It goes on where they cannot be kept any longer."""
         task = asyncio.create_task(cycle)
@@ -642,7 +655,7 @@ class Service:
 
     @property
     def selections(self) -> SelectionCommands:
-        return SelectionCommands(self.writer, self.clock)
+        return SelectionCommands(self.state, self.store, self.writer, self.clock)
 
     async def cancel_selected(
         self,

@@ -19,8 +19,8 @@ from tgpu.core.model.lifecycle import TERMINAL, JobState, Move
 from tgpu.core.model.plan import Plan
 from tgpu.core.model.units import SECOND
 from tgpu.core.projection.estimate import Announced
-from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import Snapshot
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.service.recording.observer import Observer
 from tgpu.store.api import DecisionId
 from tgpu.telemetry.promises import broken_promise
@@ -75,7 +75,7 @@ class Counts(Observer):
         self._clock = clock
         self._began = clock()
         self._cycled_at = self._began
-        self.state = State()  # an empty one, until the service opens
+        self.reads = ClusterReads()  # of nothing, until the service opens
         self.snapshots: dict[NodeId, Snapshot] = {}
         self.entered: Counter[JobState] = Counter()  # jobs that came into each state
         self.preemptions = 0
@@ -106,8 +106,8 @@ class Counts(Observer):
 
     # -- what the service tells ------------------------------------------------------------------
 
-    def opening(self, state: State) -> None:
-        self.state = state
+    def opening(self, reads: ClusterReads) -> None:
+        self.reads = reads
 
     def committed(
         self,
@@ -157,7 +157,7 @@ class Counts(Observer):
         self.entered[progress.state] += 1
         if progress.fault is not None and event.move in _FAILED:
             self.failures[progress.fault] += 1
-        if (promise := broken_promise(self.state, event)) is not None:
+        if (promise := broken_promise(self.reads, event)) is not None:
             self.broken[promise] += 1
         if event.move is Move.START:
             if progress.attempt == 1:  # a retry waited for its back-off, not for room
@@ -170,12 +170,12 @@ class Counts(Observer):
             self.preemptions += 1
 
     def _started(self, event: JobMoved) -> None:
-        entry = self.state.entry(event.job_id)
-        if entry is None:
+        live = self.reads.job(event.job_id)
+        if live is None:
             return
-        waited = max(0, event.at - entry.job.submitted_at) / SECOND
+        waited = max(0, event.at - live.job.submitted_at) / SECOND
         self.waits.add(waited)
-        tenant_id = entry.job.tenant_id
+        tenant_id = live.job.tenant_id
         tally = self.waits_of.get(tenant_id)
         if tally is None:
             tally = self.waits_of[tenant_id] = HistogramTally(())

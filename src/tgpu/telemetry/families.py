@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 from tgpu.telemetry.counts import HistogramTally
+
+# The first two are for those who have figures of their own: the library's name stays in here.
+__all__ = ["Collector", "Labels", "Metric", "counter", "gauge", "histogram"]
 
 PREFIX = "gpu_scheduler_"
 

@@ -11,7 +11,8 @@ from tgpu.core.accounting.sla import Promise
 from tgpu.core.model.events import Event, JobChanged, JobMoved, JobsSubmitted, NodeSet
 from tgpu.core.model.lifecycle import TERMINAL, Move, Progress
 from tgpu.core.model.units import GPU, SECOND
-from tgpu.core.state.cluster_state import Entry, State
+from tgpu.service.reads.cluster_reads import ClusterReads
+from tgpu.service.reads.values import LiveJob
 from tgpu.service.recording.observer import Observer
 from tgpu.store.api import DecisionId
 from tgpu.telemetry.promises import broken_promise
@@ -48,10 +49,10 @@ _BROKEN: Final = {
 
 class JobLog(Observer):
     def __init__(self) -> None:
-        self._state = State()
+        self._reads = ClusterReads()
 
-    def opening(self, state: State) -> None:
-        self._state = state
+    def opening(self, reads: ClusterReads) -> None:
+        self._reads = reads
 
     def committed(
         self,
@@ -81,19 +82,19 @@ class JobLog(Observer):
         _log.info(message, **submitted_fields(event), **origin)
 
     def _moved(self, event: JobMoved, origin: Mapping[str, Any]) -> None:
-        entry = self._state.entry(event.job_id)
-        if entry is None:
+        live = self._reads.job(event.job_id)
+        if live is None:
             return
         # That the engine confirmed a start is the one step that nobody misses.
         level = logging.DEBUG if event.move is Move.RUN else logging.INFO
         if _levels.isEnabledFor(level):
-            _log.log(level, _MESSAGES[event.move], **moved_fields(entry, event), **origin)
-        promise = broken_promise(self._state, event)
+            _log.log(level, _MESSAGES[event.move], **moved_fields(live, event), **origin)
+        promise = broken_promise(self._reads, event)
         if promise is not None:
-            _log.warning(_BROKEN[promise], **missed_fields(entry, event), **origin)
+            _log.warning(_BROKEN[promise], **missed_fields(live, event), **origin)
 
     def _gpus_changed(self, event: NodeSet, origin: Mapping[str, Any]) -> None:
-        known = self._state.ledger.known_node(event.node.node_id)
+        known = self._reads.known_node(event.node.node_id)
         before = {} if known is None else {gpu.uuid: gpu for gpu in known.gpus}
         for gpu in event.node.gpus:
             old = before.get(gpu.uuid)
@@ -136,9 +137,9 @@ def submitted_fields(event: JobsSubmitted) -> dict[str, Any]:
     }
 
 
-def moved_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
+def moved_fields(live: LiveJob, event: JobMoved) -> dict[str, Any]:
     """Who and which attempt, then what there is to say of this step."""
-    job, progress = entry.job, event.progress
+    job, progress = live.job, event.progress
     fields: dict[str, Any] = {
         "job_id": job.job_id,
         "tenant": job.tenant_id,
@@ -160,8 +161,8 @@ def moved_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
     return fields
 
 
-def missed_fields(entry: Entry, event: JobMoved) -> dict[str, Any]:
-    job = entry.job
+def missed_fields(live: LiveJob, event: JobMoved) -> dict[str, Any]:
+    job = live.job
     fields: dict[str, Any] = {"job_id": job.job_id, "tenant": job.tenant_id, "queue": job.queue}
     deadline_at = job.options.deadline_at
     if event.move is Move.START:

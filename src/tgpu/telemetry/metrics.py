@@ -16,14 +16,13 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from tgpu import __version__
 from tgpu.core.accounting.sla import Promise
-from tgpu.core.admission.cohort import borrowed
-from tgpu.core.capacity.ledger import NodeUse
 from tgpu.core.hardware.slowness import HARMFUL_THROTTLES
 from tgpu.core.model.cause import Fault
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.lifecycle import TERMINAL, JobState
 from tgpu.core.model.units import GPU, SECOND
 from tgpu.devices.api import GpuReading
+from tgpu.service.reads.values import NodeAllocation
 from tgpu.telemetry.counts import WITHIN, Counts
 from tgpu.telemetry.families import Labels, counter, gauge, histogram
 
@@ -68,8 +67,8 @@ class Metrics(Collector):
             "current_jobs",
             "Jobs that are in each state and not over.",
             {
-                (state.value,): counts.state.counts[state]
-                for state in JobState
+                (state.value,): count
+                for state, count in counts.reads.job_counts().items()
                 if state not in TERMINAL
             },
             ("state",),
@@ -122,15 +121,15 @@ class Metrics(Collector):
 
     def _waiting(self) -> dict[TenantId, int]:
         # Every cycle goes through the classes too, and does more for each.
-        state = self._counts.state
-        waiting = {tenant_id: -use.jobs for tenant_id, use in state.ledger.tenants.items()}
-        for queue in state.waiting.all_classes():
-            waiting[queue.job_class.tenant_id] += queue.members
+        reads = self._counts.reads
+        waiting = {held.tenant.tenant_id: -held.jobs for held in reads.tenant_allocations()}
+        for job_class, jobs in reads.class_counts():
+            waiting[job_class.tenant_id] += jobs
         return waiting
 
     def _tenants(self) -> Iterator[Metric]:
-        state, counts = self._counts.state, self._counts
-        uses = state.ledger.tenants
+        reads, counts = self._counts.reads, self._counts
+        uses = {held.tenant.tenant_id: held for held in reads.tenant_allocations()}
         quotas = {i: use.tenant for i, use in uses.items() if use.tenant.enforce_quota}
         yield gauge(
             "tenant_gpus",
@@ -188,7 +187,8 @@ class Metrics(Collector):
             "tenant_gpu_seconds",
             "GPU time used up by attempts that are over, of all time.",
             self._summed(
-                (i, used.gpu_millis_ms / (GPU * SECOND)) for (i, _), used in state.usage.items()
+                (i, used.gpu_millis_ms / (GPU * SECOND))
+                for (i, _), used in reads.usage_by_queue().items()
             ),
             ("tenant",),
         )
@@ -196,7 +196,7 @@ class Metrics(Collector):
         yield gauge(
             "tenant_borrowed_gpus",
             "GPUs that a tenant has beyond its own quota, from its cohort.",
-            self._summed((i, borrowed(state.ledger, i) / GPU) for i in uses),
+            self._summed((i, use.borrowed_millis / GPU) for i, use in uses.items()),
             ("tenant",),
         )
         waits = SummaryMetricFamily(
@@ -211,8 +211,8 @@ class Metrics(Collector):
         yield waits
 
     def _budgets(self) -> Iterator[Metric]:
-        state = self._counts.state
-        budgets = [(t.tenant_id, t.budget) for t in state.budgets.budgeted() if t.budget]
+        reads = self._counts.reads
+        budgets = [(t.tenant_id, t.budget) for t in reads.budgeted() if t.budget]
         yield gauge(
             "tenant_budget_gpu_seconds",
             "GPU time that a tenant may use in each window; absent without a budget.",
@@ -225,7 +225,7 @@ class Metrics(Collector):
             self._named(
                 (
                     (i,),
-                    state.budgets.spend(i).upto(state.now).spent(budget.window) / (GPU * SECOND),
+                    reads.spend(i).upto(reads.now).spent(budget.window) / (GPU * SECOND),
                 )
                 for i, budget in budgets
             ),
@@ -258,7 +258,7 @@ class Metrics(Collector):
         return {labels: amount for labels, amount in amounts if labels[0] in shown}
 
     def _shown(self) -> set[TenantId]:
-        return set(islice(self._counts.state.ledger.tenants, MAX_TENANTS))
+        return set(islice(self._counts.reads.tenant_ids, MAX_TENANTS))
 
     def _gpus(self) -> Iterator[Metric]:
         readings = list(self._readings())
@@ -318,16 +318,15 @@ class Metrics(Collector):
         )
 
     def _books_of_gpus(self) -> Iterator[Metric]:
-        nodes = self._counts.state.ledger.nodes
         gpus = [
             (_labels(use, gpu.index, gpu.gpu_type), use, gpu)
-            for use in nodes.values()
+            for use in self._counts.reads.node_allocations()
             for gpu in use.node.gpus
         ]
         yield gauge(
             "gpu_allocated",
             "Share of the GPU that jobs have, 0 to 1.",
-            {labels: use.gpu_millis.get(gpu.index, 0) / GPU for labels, use, gpu in gpus},
+            {labels: use.taken_millis(gpu) / GPU for labels, use, gpu in gpus},
             _GPU_LABELS,
         )
         yield gauge(
@@ -400,7 +399,7 @@ class Metrics(Collector):
         )
 
 
-def _labels(use: NodeUse, index: int, gpu_type: str) -> Labels:
+def _labels(use: NodeAllocation, index: int, gpu_type: str) -> Labels:
     return (use.node.node_id, str(index), gpu_type)
 
 

@@ -2,14 +2,13 @@
 
 from tgpu.core.accounting.sla import Promise, broken_by
 from tgpu.core.model.events import JobMoved
-from tgpu.core.state.cluster_state import State
+from tgpu.service.reads.cluster_reads import ClusterReads
 
 
-def broken_promise(state: State, event: JobMoved) -> Promise | None:
-    """Asked before the event is applied: the state still has the job."""
-    entry = state.entry(event.job_id)
-    if entry is None:
+def broken_promise(reads: ClusterReads, event: JobMoved) -> Promise | None:
+    """Asked before the event is applied: the job is still there."""
+    live = reads.job(event.job_id)
+    if live is None:
         return None
-    use = state.ledger.queue(entry.job.tenant_id, entry.job.queue)
-    queue = None if use is None else use.queue
-    return broken_by(event.move, queue, entry.job, event.progress)
+    queue = reads.made_queue(live.job.tenant_id, live.job.queue)
+    return broken_by(event.move, queue, live.job, event.progress)

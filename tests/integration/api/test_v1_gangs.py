@@ -63,9 +63,9 @@ async def test_its_events_name_all_gpus(api: Api, gang: str) -> None:
 
 
 async def test_the_job_log_names_all_gpus(api: Api, gang: str) -> None:
-    entry = api.box.service.state.entry(JobId(gang))
-    assert entry is not None
-    fields = moved_fields(entry, JobMoved(0, entry.job.job_id, Move.START, entry.progress))
+    live = api.box.service.reads.job(JobId(gang))
+    assert live is not None
+    fields = moved_fields(live, JobMoved(0, live.job.job_id, Move.START, live.progress))
     assert sorted(fields["gpu_names"]) == ALL
     assert fields["gpu_ids"] == [0, 1]
 

@@ -9,9 +9,9 @@ from fastapi.routing import APIRoute
 
 from tests.integration.api.http import Api, an_api, error_of
 from tests.unit.service.world import DEFAULT
-from tgpu.api.auth.rules import RULES
-from tgpu.api.rest.events import router
 from tgpu.api.rest.parameters import parameters_of
+from tgpu.api.rest.routes.events import router
+from tgpu.api.rest.rules import RULES
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import Tenant
 from tgpu.store.sqlite import SqliteStore

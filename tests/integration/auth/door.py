@@ -12,10 +12,11 @@ import jwt
 from tests.unit.service.world import Box, a_box
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
-from tgpu.api.auth.gate import AuthGate
 from tgpu.api.auth.tokens import TokenRules, Tokens
-from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.body_limits import BodyLimits
+from tgpu.api.rest.gate import AuthGate
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import Tenant
 from tgpu.peers.peer import Origin, Peer

@@ -20,7 +20,7 @@ from tests.integration.auth.test_every_route import HTTP
 from tests.integration.auth.test_streams import listening
 from tests.real_service import free_port
 from tests.unit.service.eventually import eventually
-from tgpu.api.auth.grpc_gate import GrpcGate
+from tgpu.api.grpc.gate import GrpcGate
 from tgpu.api.grpc.server import GrpcServer
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.lifecycle import JobState

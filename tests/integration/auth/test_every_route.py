@@ -8,8 +8,8 @@ import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
-from tgpu.api.auth.rules import RULES
 from tgpu.api.rest.app import make_app
+from tgpu.api.rest.rules import RULES
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import MembersSee, Tenant
 from tgpu.service.identity.caller import Permission

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_role
 from tests.real_service import free_port
-from tgpu.api.auth.grpc_gate import RULES, GrpcGate
+from tgpu.api.grpc.gate import RULES, GrpcGate
 from tgpu.api.grpc.server import GrpcServer
 from tgpu.api.limits import TokenBuckets
 from tgpu.wire import scheduler_pb2 as pb

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tgpu.api.rest.journal import _lines as journal_lines
+from tgpu.api.rest.routes.journal import _lines as journal_lines
 from tgpu.app import make_service
 from tgpu.core.errors import SchedulerError
 from tgpu.core.model.ids import JobId, TenantId

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.cli.builders import NOW_MS, a_job
-from tgpu.api.sentences import reason_model
+from tgpu.api.translate.sentences import reason_model
 from tgpu.cli.render.grid import lay_out
 from tgpu.cli.render.job_table import job_grid
 from tgpu.cli.render.jobs import job_facts

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from tgpu.api.sentences import reason_model
+from tgpu.api.translate.sentences import reason_model
 from tgpu.cli.main import build_command
 from tgpu.core.model.reasons import Reason, ReasonCode
 

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from tests.builders import a_job
-from tgpu.api.rest.convert import submission_of
-from tgpu.api.rest.resubmit import resubmit_command
+from tgpu.api.translate.resubmit import resubmit_command
+from tgpu.api.translate.submissions import submission_of
 from tgpu.core.model.job import Detail, Job
 from tgpu.wire.v1 import SubmitRequest
 

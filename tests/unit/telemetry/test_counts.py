@@ -13,6 +13,7 @@ from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
 from tgpu.core.model.plan import Plan, Start
 from tgpu.core.projection.estimate import Announced
 from tgpu.devices.api import Snapshot
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.telemetry.counts import Counts, HistogramTally
 
 J1 = JobId("j1")
@@ -21,7 +22,7 @@ J1 = JobId("j1")
 @pytest.fixture
 def counts() -> Counts:
     counts = Counts()
-    counts.opening(a_state(a_job("j1", submitted_at=1000)))
+    counts.opening(ClusterReads(a_state(a_job("j1", submitted_at=1000))))
     return counts
 
 
@@ -129,7 +130,9 @@ def test_the_newest_reading_of_each_node_is_kept(counts):
 
 def test_missed_deadlines_and_wait_targets_are_counted(counts):
     queue = a_queue("default", wait_target_ms=2000)
-    counts.opening(a_state(a_job("j1", submitted_at=1000, deadline_at=8000), queues=[queue]))
+    counts.opening(
+        ClusterReads(a_state(a_job("j1", submitted_at=1000, deadline_at=8000), queues=[queue]))
+    )
     counts.committed([started(at=3000), ended(at=8000)], [], 0.01)
     assert not counts.broken
     counts.committed([started(at=3001), started(at=4000, attempt=2), ended(at=8001)], [], 0.01)

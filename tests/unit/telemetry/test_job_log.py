@@ -8,6 +8,7 @@ from tgpu.core.model import lifecycle
 from tgpu.core.model.events import JobMoved, JobsSubmitted, NodeSet, TenantSet
 from tgpu.core.model.ids import JobId
 from tgpu.core.model.lifecycle import PENDING, JobState, Move, Progress
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.settings.model import LoggingSettings
 from tgpu.store.api import Decider, DecisionId
 from tgpu.telemetry.job_log import JobLog
@@ -23,7 +24,7 @@ def said(tmp_path, request):
     settings = {"format": "json", "level": getattr(request, "param", "INFO")}
     path = tmp_path / "log"
     job_log = JobLog()
-    job_log.opening(a_state(a_job("j1", gpus=1.5, submitted_at=1000)))
+    job_log.opening(ClusterReads(a_state(a_job("j1", gpus=1.5, submitted_at=1000))))
     with log_lines(path, LoggingSettings.model_validate({**settings, "file": path})) as lines:
 
         def say(*events, causes=(), decisions=()):
@@ -168,7 +169,9 @@ def test_a_gpu_that_is_well_leaves_no_line(said):
 def test_a_missed_deadline_and_a_late_start_have_a_warning_each(tmp_path):
     job_log = JobLog()
     queue = a_queue("default", wait_target_ms=30_000)
-    job_log.opening(a_state(a_job("j1", submitted_at=1000, deadline_at=62_000), queues=[queue]))
+    job_log.opening(
+        ClusterReads(a_state(a_job("j1", submitted_at=1000, deadline_at=62_000), queues=[queue]))
+    )
     over = lifecycle.end(J1, RUNNING, JobState.COMPLETED, 64_500)
     settings = LoggingSettings.model_validate({"format": "json", "file": tmp_path / "log"})
     with log_lines(tmp_path / "log", settings) as lines:

@@ -9,7 +9,9 @@ from tgpu.core.model.events import TimePassed, UsageAdded
 from tgpu.core.model.ids import NodeId, TenantId
 from tgpu.core.model.tenant import Budget, Window
 from tgpu.core.model.usage import GpuTimeUsage
+from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import GpuReading, Snapshot
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.telemetry import metrics
 from tgpu.telemetry.counts import Counts
 from tgpu.telemetry.metrics import OTHER_TENANTS, make_registry
@@ -40,10 +42,17 @@ def samples(counts: Counts, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def watching(*jobs, **world) -> Counts:
-    counts = Counts()
-    counts.opening(a_state(*jobs, **world))
-    return counts
+class Watching(Counts):
+    """Counts of a service with this state."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.state = state
+        self.opening(ClusterReads(state))
+
+
+def watching(*jobs, **world) -> Watching:
+    return Watching(a_state(*jobs, **world))
 
 
 @pytest.mark.parametrize(("name", "kind"), SEEDED.items())

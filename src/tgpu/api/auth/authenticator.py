@@ -96,7 +96,7 @@ class Authenticator:
     def keys(self) -> KeyRing:
         service = self._opened()
         if self._ring is None or self._ring[0] is not service:
-            self._ring = service, KeyRing(service.store, service.writer)
+            self._ring = service, KeyRing(service.store, service.recorder)
         return self._ring[1]
 
     def _opened(self) -> Service:

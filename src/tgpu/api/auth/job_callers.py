@@ -87,9 +87,9 @@ def _traced(engine: Engine, pids: Iterable[int]) -> list[Traced]:
 
 def _placed(service: Service) -> dict[int, AttemptKey]:
     return {
-        entry.progress.pid: AttemptKey(entry.job.job_id, entry.progress.attempt)
-        for entry in service.state.placed()
-        if entry.progress.pid is not None and not entry.job.options.lease
+        progress.pid: AttemptKey(job.job_id, progress.attempt)
+        for job, progress in service.reads.placed_jobs()
+        if progress.pid is not None and not job.options.lease
     }
 
 

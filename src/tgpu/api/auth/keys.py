@@ -15,11 +15,10 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from tgpu.core.errors import InvalidRequest, NotFound, Unauthenticated, Unavailable
 from tgpu.core.model.ids import TenantId
-from tgpu.core.state.cluster_state import State
 from tgpu.service.identity.caller import Principal, Role, scope_of
 from tgpu.service.recording.audit import concerns
 from tgpu.service.recording.clock import WallClock
-from tgpu.service.recording.writer import Decision, Writer
+from tgpu.service.recording.recorder import Recorder
 from tgpu.store.api import Store
 
 PREFIX: Final = "tgpu"
@@ -64,9 +63,9 @@ _decoder: Final = msgspec.json.Decoder(ApiKey)
 class KeyRing:
     """The keys of one service. There is one writer, so what is in memory is what is stored."""
 
-    def __init__(self, store: Store, writer: Writer) -> None:
+    def __init__(self, store: Store, recorder: Recorder) -> None:
         self._store = store
-        self._writer = writer
+        self._recorder = recorder
         self._keys: dict[str, ApiKey] | None = None
         self._verified: dict[bytes, str] = {}  # digests of keys that were checked, and their ids
         self._changing = asyncio.Lock()
@@ -186,11 +185,11 @@ class KeyRing:
                 verified = self._verified.items()
                 self._verified = {d: owner for d, owner in verified if owner != key.key_id}
 
-        def decide(_: State) -> Decision[None]:
-            document = {(_KIND, key.key_id): msgspec.json.encode(key)}
-            return Decision(None, documents=document, applied=applied)
-
-        await self._writer.do(decide, [f"{_KIND}:{key.key_id}"])
+        await self._recorder.put_documents(
+            {(_KIND, key.key_id): msgspec.json.encode(key)},
+            touches=[f"{_KIND}:{key.key_id}"],
+            applied=applied,
+        )
 
     async def _loaded(self) -> dict[str, ApiKey]:
         if self._keys is None:

@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
-
 from tgpu.service.recording.audit import Trail
 from tgpu.store.api import AuditRow
-from tgpu.telemetry.families import counter
+from tgpu.telemetry.families import Collector, Metric, counter
 from tgpu.text.plurals import plural
 
 _SECONDS: Final = 60.0  # between two rows about strangers, whoever they are

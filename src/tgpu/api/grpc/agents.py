@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from tgpu.api.grpc.decoding import decoded
 from tgpu.api.grpc.messages import fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
-from tgpu.api.nodes import readings_of, registration_of
-from tgpu.api.rest.view import iso
+from tgpu.api.translate.jobs import iso
+from tgpu.api.translate.nodes import readings_of, registration_of
 from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
 from tgpu.wire import scheduler_pb2 as pb

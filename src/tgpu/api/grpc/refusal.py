@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tgpu.api.errors import body, http_error
 from tgpu.api.grpc.decoding import decoded
-from tgpu.api.rest.wording import complaints, sentence
+from tgpu.api.translate.wording import complaints, sentence
 from tgpu.core.errors import SchedulerError
 from tgpu.text.masking import mask_text
 

@@ -5,24 +5,25 @@ from typing import Final
 
 from google.protobuf.json_format import ParseDict
 
-from tgpu.api.auth.grpc_gate import grpc_caller
+from tgpu.api.access.visible import checked_submission, looking, visible_job, waiting_reason
+from tgpu.api.grpc.gate import grpc_caller
 from tgpu.api.grpc.messages import check_bounds, fields_of, fill, submit_fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
-from tgpu.api.nodes import node_models
-from tgpu.api.rest.access import checked_submission, looking, visible_job
-from tgpu.api.rest.cluster import cluster_model, visible_status
-from tgpu.api.rest.convert import submission_of
-from tgpu.api.rest.job_page import count_rows, read_rows
-from tgpu.api.rest.jobs import cancel_named, states_of, submit_answer
-from tgpu.api.rest.pausing import pause_named
-from tgpu.api.rest.prediction import predicted_job_model
-from tgpu.api.rest.tenants import core_fields, tenant_model
-from tgpu.api.rest.user_limits import users_change
-from tgpu.api.rest.view import folded_model, iso
+from tgpu.api.operations.cancelling import cancel_named
+from tgpu.api.operations.cluster_status import visible_status
+from tgpu.api.operations.job_page import count_rows, read_rows
+from tgpu.api.operations.pausing import pause_named
 from tgpu.api.streams import Streams
+from tgpu.api.translate.cluster import cluster_model
+from tgpu.api.translate.job_answers import states_of, submit_answer
+from tgpu.api.translate.jobs import folded_model, iso
+from tgpu.api.translate.nodes import node_models
+from tgpu.api.translate.prediction import predicted_job_model
+from tgpu.api.translate.submissions import submission_of
+from tgpu.api.translate.tenants import core_fields, tenant_model
+from tgpu.api.translate.user_limits import users_change
 from tgpu.core.errors import InvalidRequest, Unavailable
 from tgpu.core.model.ids import TenantId
-from tgpu.service.commands.tenants import tenant_use
 from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery
@@ -87,7 +88,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         service = self._service()
         stored = await visible_job(service, grpc_caller(), _job_name(request.job_id))
         await service.look_ahead()
-        return fill(pb.Job(), predicted_job_model(service, grpc_caller(), stored))
+        waits = waiting_reason(service, grpc_caller(), stored)
+        return fill(pb.Job(), predicted_job_model(service, stored, waits))
 
     @answering
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsReply:
@@ -121,20 +123,22 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         users = users_change(given)
         changes = core_fields(given, price)
         await service.tenants.change(tenant_id, changes, system_user=patch.system_user, users=users)
-        return fill(pb.Tenant(), tenant_model(service, tenant_use(service.state, tenant_id)))
+        return fill(pb.Tenant(), tenant_model(service, tenant_id))
 
     @answering
     async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.Metrics:
         service = self._service()
         status = cluster_model(service, self._data_dir)
-        uses = sorted(service.state.ledger.tenants.values(), key=lambda use: use.tenant.tenant_id)
         return pb.Metrics(
             jobs_by_state=status.jobs_by_state,
             queue_size=status.pending_jobs,
             running_jobs=status.running_jobs,
             available_gpus=status.available_gpus,
             last_seq=service.feed.last_seq,
-            tenants=[fill(pb.Tenant(), tenant_model(service, use)) for use in uses],
+            tenants=[
+                fill(pb.Tenant(), tenant_model(service, tenant.tenant_id))
+                for tenant in service.reads.tenants()
+            ],
             nodes=[fill(pb.Node(), node) for node in node_models(service)],
         )
 

@@ -11,9 +11,13 @@ from starlette.exceptions import HTTPException
 from tgpu import __version__
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
-from tgpu.api.auth.rules import check_role
 from tgpu.api.errors import body, http_error
-from tgpu.api.rest import (
+from tgpu.api.rest import pages
+from tgpu.api.rest.description import DescribedApi
+from tgpu.api.rest.parameters import check_parameters
+from tgpu.api.rest.problem import ApiProblem
+from tgpu.api.rest.route import BadJson, Turnstile
+from tgpu.api.rest.routes import (
     arrays,
     audit,
     budgets,
@@ -27,7 +31,6 @@ from tgpu.api.rest import (
     metrics,
     nodes,
     notices,
-    pages,
     preemptions,
     queues,
     receipt,
@@ -39,12 +42,9 @@ from tgpu.api.rest import (
     tenants,
     user_limits,
 )
-from tgpu.api.rest.description import DescribedApi
-from tgpu.api.rest.parameters import check_parameters
-from tgpu.api.rest.problem import ApiProblem
-from tgpu.api.rest.route import BadJson, Turnstile
-from tgpu.api.rest.wording import complaints, sentence
+from tgpu.api.rest.rules import check_role
 from tgpu.api.streams import Streams
+from tgpu.api.translate.wording import complaints, sentence
 from tgpu.core.errors import RateLimited, SchedulerError, Unavailable
 from tgpu.telemetry.exposition import Exposition
 

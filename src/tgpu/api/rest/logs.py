@@ -90,8 +90,8 @@ def _attempt(service: Service, stored: StoredJob, attempt: int | None) -> Attemp
 
 
 def _is_over(service: Service, stored: StoredJob, number: int) -> bool:
-    entry = service.state.entry(stored.job.job_id)
-    if entry is None:
+    live = service.reads.job(stored.job.job_id)
+    if live is None:
         return True
-    progress = entry.progress
+    progress = live.progress
     return number < progress.attempt or progress.placement is None

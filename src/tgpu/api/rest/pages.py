@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from tgpu import __version__
 from tgpu.api.auth.doors import NOBODY
-from tgpu.api.auth.rules import principal_of
 from tgpu.api.rest.problem import ApiProblem
+from tgpu.api.rest.rules import principal_of
 from tgpu.api.rest.start_page import start_page, start_policy
 
 _PACKAGE: Final = "fastapi_swagger"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
-from tgpu.api.rest.wording import of_bad_json
+from tgpu.api.translate.wording import of_bad_json
 
 # Values and names of one body: more than all fields together may have, since the commas in texts
 # count as well.

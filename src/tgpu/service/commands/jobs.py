@@ -42,7 +42,6 @@ from tgpu.service.commands.job_changes import (
 )
 from tgpu.service.commands.job_fields import with_edits
 from tgpu.service.commands.job_numbers import JobNumbers
-from tgpu.service.commands.reservations import named
 from tgpu.service.commands.sealed_once import SealedOnce
 from tgpu.service.commands.submission import (
     MAX_CHARACTERS,
@@ -51,8 +50,9 @@ from tgpu.service.commands.submission import (
     Submission,
     unfold,
 )
-from tgpu.service.commands.tenants import queues_of
 from tgpu.service.identity.ownership import Sight, no_job
+from tgpu.service.reads.reservations import named
+from tgpu.service.reads.tenants import queues_of
 from tgpu.service.recording.by_whom import CANCELLED
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decide, Decision, StateApart, Writer

@@ -5,7 +5,7 @@ that ever happened.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,6 @@ import msgspec
 from tgpu.core.errors import (
     Conflict,
     InvalidRequest,
-    NotFound,
     QuotaExceeded,
     SchedulerError,
     Unavailable,
@@ -31,6 +30,7 @@ from tgpu.core.reservations.advance_reservations import (
 )
 from tgpu.core.state.cluster_state import State
 from tgpu.service.commands.tenants import NAME_RULE
+from tgpu.service.reads.reservations import booking_of
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
 from tgpu.store.api import Store
@@ -212,33 +212,6 @@ class BookingCommands:
 def _whose(wish: ReservationWish) -> str:
     """Which numbers are counted; the colon keeps a tenant called `last` apart."""
     return f"{wish.tenant_id}:" if wish.of_tenant else _BY_NO_TENANT
-
-
-def named(state: State, name: str, tenants: Iterable[TenantId] | None) -> AdvanceReservation | None:
-    """The booking of that id, or of that name of one of these tenants; None: those of all."""
-    booking = state.ledger.bookings.get(name)
-    if tenants is None:
-        return booking
-    if booking is not None and booking.tenant_id in tenants:
-        return booking
-    found = (state.ledger.bookings.get(f"{tenant_id}:{name}") for tenant_id in tenants)
-    return next((own for own in found if own is not None), None)
-
-
-def booking_of(state: State, booking_id: str) -> AdvanceReservation:
-    booking = state.ledger.bookings.get(booking_id)
-    if booking is None:
-        raise no_booking(booking_id)
-    return booking
-
-
-def no_booking(booking_id: str) -> NotFound:
-    return NotFound("reservation", booking_id, "it may be over: `tgpu reservations` shows the rest")
-
-
-def bookings_of(state: State) -> list[AdvanceReservation]:
-    """By start, then id."""
-    return sorted(state.ledger.bookings.values(), key=lambda b: (b.starts_at, b.booking_id))
 
 
 def document(booking: AdvanceReservation) -> Mapping[tuple[str, str], bytes | None]:

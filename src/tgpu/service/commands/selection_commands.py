@@ -19,10 +19,11 @@ from tgpu.service.commands.job_changes import (
     rerank_job,
     resume_job,
 )
-from tgpu.service.commands.selection import Selection
+from tgpu.service.commands.selection import Picked, Refusal, Selection, pick
 from tgpu.service.recording import audit
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
+from tgpu.store.api import Store
 from tgpu.text.plurals import plural
 
 
@@ -64,9 +65,15 @@ class Changed:
 
 
 class SelectionCommands:
-    def __init__(self, writer: Writer, clock: Clock) -> None:
+    def __init__(self, state: State, store: Store, writer: Writer, clock: Clock) -> None:
+        self._state = state
+        self._store = store
         self._writer = writer
         self._clock = clock
+
+    async def pick(self, selection: Selection, refusal: Refusal) -> Picked:
+        """The jobs that it means: see `selection.pick`."""
+        return await pick(self._state, self._store, selection, refusal)
 
     async def change(
         self,

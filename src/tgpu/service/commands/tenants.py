@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from tgpu.core.capacity.ledger import TenantUse
-from tgpu.core.errors import Conflict, InvalidRequest, NotFound
+from tgpu.core.errors import Conflict, InvalidRequest
 from tgpu.core.model.events import QueueRemoved, QueueSet, TenantSet
 from tgpu.core.model.ids import DEFAULT_QUEUE, TenantId
 from tgpu.core.model.tenant import Tenant, TenantQueue
-from tgpu.core.model.usage import NO_USAGE, GpuTimeUsage
 from tgpu.core.policies import QUEUE_NAMES
 from tgpu.core.state.cluster_state import State
 from tgpu.service.accounting.user_limits import UserLimitsChange
 from tgpu.service.identity.run_as import JobUsers
+from tgpu.service.reads.tenants import queue_of, tenant_use
 from tgpu.service.recording.clock import Clock
 from tgpu.service.recording.writer import Decision, Writer
 from tgpu.text.plurals import plural
@@ -144,47 +143,6 @@ class TenantCommands:
 
 def _taken(tenant_id: str) -> Conflict:
     return Conflict(f"tenant {tenant_id} already exists", [{"tenant_id": tenant_id}])
-
-
-def tenant_use(state: State, tenant_id: TenantId) -> TenantUse:
-    use = state.ledger.tenants.get(tenant_id)
-    if use is None:
-        raise no_tenant(tenant_id)
-    return use
-
-
-def no_tenant(tenant_id: str) -> NotFound:
-    return NotFound("tenant", tenant_id, "`tgpu tenants list` shows those there are")
-
-
-def queue_of(state: State, tenant_id: TenantId, name: str) -> TenantQueue:
-    """A tenant's queue; the default one is there without having been made."""
-    tenant_use(state, tenant_id)
-    use = state.ledger.queue(tenant_id, name)
-    if use is not None:
-        return use.queue
-    if name == DEFAULT_QUEUE:
-        return TenantQueue(tenant_id, name)
-    raise NotFound("queue", f"{tenant_id}:{name}", "`tgpu queues list` shows those there are")
-
-
-def queues_of(state: State, tenant_id: TenantId | None) -> list[TenantQueue]:
-    """All queues of a tenant, or of all, higher ones first."""
-    tenants = state.ledger.tenants if tenant_id is None else {tenant_id: None}
-    names = {(owner, DEFAULT_QUEUE) for owner in tenants} | {
-        key for key in state.ledger.queues if key[0] in tenants
-    }
-    found = [queue_of(state, owner, name) for owner, name in names]
-    return sorted(found, key=lambda queue: (-queue.priority, queue.tenant_id, queue.name))
-
-
-def usage_total(state: State, tenant_id: TenantId, queue: str | None = None) -> GpuTimeUsage:
-    """What a tenant, or one of its queues, has used up so far."""
-    used = NO_USAGE
-    for (owner, name), usage in state.usage.items():
-        if owner == tenant_id and queue in (None, name):
-            used += usage
-    return used
 
 
 def _with(tenant: Tenant, users: UserLimitsChange | None) -> Tenant:

@@ -26,7 +26,7 @@ from tgpu.core.prediction.runtimes import (
     facts_of,
     runtime_ms,
 )
-from tgpu.core.state.cluster_state import State
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.service.recording.observer import Observer
 from tgpu.store.api import DecisionId, JobQuery, Store, StoredJob, StoreUnavailable
 
@@ -50,7 +50,7 @@ class Predictions(Observer):
         self._nearby_submissions = NearbySubmissions()
         # For the order `quickest`.
         self.run_times = NearbyRunTimes(self._forecast, self._nearby_submissions)
-        self._state: State | None = None
+        self._reads = ClusterReads()  # of nothing, until the service opens
         self._is_loaded = False
         self._early: list[tuple[Job, int, int]] = []  # ended while the store was being read
         self._ended: list[JobId] = []
@@ -90,8 +90,8 @@ class Predictions(Observer):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def opening(self, state: State) -> None:
-        self._state = state
+    def opening(self, reads: ClusterReads) -> None:
+        self._reads = reads
 
     def committed(
         self,
@@ -103,14 +103,14 @@ class Predictions(Observer):
         for event in events:
             if not isinstance(event, JobMoved):
                 continue
-            entry = None if self._state is None else self._state.entry(event.job_id)
+            entry = self._reads.job(event.job_id)
             if entry is not None:
                 self._nearby_submissions.moved(entry.job, event.progress)
             if event.progress.state in TERMINAL:
                 self._take(event)
 
     def _take(self, event: JobMoved) -> None:
-        entry = None if self._state is None else self._state.entry(event.job_id)
+        entry = self._reads.job(event.job_id)
         ran = runtime_ms(event.progress)
         if entry is None or ran is None or _never_ran(entry.progress.state, event):
             return
@@ -151,7 +151,7 @@ class Predictions(Observer):
                 self._people.learn(facts_of(stored.job, stored.detail), ran, at)
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
-        for entry in () if self._state is None else self._state.placed():
+        for entry in self._reads.placed_jobs():
             self._nearby_submissions.moved(entry.job, entry.progress)
         self._is_loaded = True
         early, self._early = self._early, []

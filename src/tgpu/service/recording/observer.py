@@ -9,8 +9,8 @@ from tgpu.core.model.events import Event
 from tgpu.core.model.ids import NodeId, TenantId
 from tgpu.core.model.plan import Plan
 from tgpu.core.projection.estimate import Announced
-from tgpu.core.state.cluster_state import State
 from tgpu.devices.api import Snapshot
+from tgpu.service.reads.cluster_reads import ClusterReads
 from tgpu.store.api import DecisionId
 
 _log = structlog.get_logger("gpu_scheduler.observers")
@@ -22,8 +22,8 @@ class Observer:
     Called on the event loop between two steps of the service, so it must be quick and never wait.
     """
 
-    def opening(self, state: State) -> None:
-        """The state that will be loaded and kept up to date, for reading alone."""
+    def opening(self, reads: ClusterReads) -> None:
+        """Of the state that will be loaded and kept up to date."""
 
     def committed(
         self,
@@ -66,10 +66,10 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers = tuple(observers)
 
-    def opening(self, state: State) -> None:
+    def opening(self, reads: ClusterReads) -> None:
         for observer in self._observers:
             try:
-                observer.opening(state)
+                observer.opening(reads)
             except Exception:
                 _complain(observer)
 

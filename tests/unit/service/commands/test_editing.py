@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.service.world import Box, a_box, a_submission
-from tgpu.api.rest.convert import submission_of
+from tgpu.api.translate.submissions import submission_of
 from tgpu.core.errors import Conflict, Duplicate, InvalidRequest
 from tgpu.core.model.ids import JobId
 from tgpu.core.model.job import ANYWHERE, Dependency, DependencyKind, Job, Options, Request, Where

@@ -18,7 +18,8 @@ from tgpu.core.model.job import Options
 from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.rules import PreemptionRules, Rules
 from tgpu.core.model.tenant import Tenant
-from tgpu.service.commands.reservations import BookingLimits, ReservationWish, bookings_of
+from tgpu.service.commands.reservations import BookingLimits, ReservationWish
+from tgpu.service.reads.reservations import bookings_of
 from tgpu.store.memory import MemoryStore
 
 MINUTE = 60_000

@@ -14,8 +14,8 @@ from tgpu.core.model.lifecycle import JobState
 from tgpu.core.model.tenant import Budget, OverBudget, Tenant, Window
 from tgpu.engines.api import AttemptKey
 from tgpu.engines.fake import FakeEngine
-from tgpu.service.commands.tenants import usage_total
 from tgpu.service.feed.feed_event import feed_event
+from tgpu.service.reads.tenants import usage_total
 from tgpu.service.recording.clock import SteadyClock
 from tgpu.store.event_codec import decode_event
 from tgpu.store.memory import MemoryStore

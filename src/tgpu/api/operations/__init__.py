@@ -1,0 +1,1 @@
+"""What REST and gRPC both do for a caller."""

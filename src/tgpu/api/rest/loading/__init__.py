@@ -1,0 +1,1 @@
+"""Many plain jobs in one body: lists, lines and tables."""

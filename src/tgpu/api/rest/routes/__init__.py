@@ -1,0 +1,1 @@
+"""The paths of REST, by what they are about."""
