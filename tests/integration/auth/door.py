@@ -14,12 +14,13 @@ from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
 from tgpu.api.auth.gate import AuthGate
 from tgpu.api.auth.tokens import TokenRules, Tokens
-from tgpu.api.limits import BodyLimits, TokenBuckets
+from tgpu.api.limits import BodyLimits
 from tgpu.api.rest.app import make_app
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import Tenant
 from tgpu.peers.peer import Origin, Peer
 from tgpu.peers.protocol import ORIGIN_KEY
+from tgpu.token_buckets import TokenBuckets
 
 SECRET = b"a secret of more than thirty-two bytes"
 OURS, THEIRS = "ours", "theirs"

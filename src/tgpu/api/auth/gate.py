@@ -18,7 +18,7 @@ from tgpu.api.auth.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from tgpu.api.auth.unfinished import Unfinished
 from tgpu.api.auth.web_pages import WebPages, host_name
 from tgpu.api.errors import body, http_error
-from tgpu.api.limits import BodyLimits, TokenBuckets, limited, refusal_of, too_large
+from tgpu.api.limits import BodyLimits, limited, refusal_of, too_large
 from tgpu.core.errors import (
     Malformed,
     RateLimited,
@@ -31,6 +31,7 @@ from tgpu.peers.protocol import origin_of
 from tgpu.service.identity.caller import LOCAL, Permission, Principal
 from tgpu.service.recording.audit import OK, Trail, following
 from tgpu.service.recording.writer import Decision
+from tgpu.token_buckets import TokenBuckets
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 
