@@ -13,6 +13,7 @@ from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir, Json, examples, read_option
 from tgpu.cli.output import note, say, show_json
 from tgpu.text.plurals import plural
+from tgpu.text.sizes import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,6 @@ _COPY_EPILOG = examples(
     "tgpu db copy --from sqlite:/srv/tgpu/tgpu.db --to postgresql:///gpu_scheduler",
 )
 _ROTATE_EPILOG = examples("tgpu db rotate-key", "tgpu db rotate-key --config tgpu.yaml")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 app = typer.Typer(
     name="db",
@@ -85,7 +85,7 @@ def status(
     say(f"  schema version  {_version(found.version, found.newest)}")
     for table, count in found.counts.items():
         say(f"  {table:<14}  {count:,}")
-    say(f"  size            {size(found.size_bytes)}")
+    say(f"  size            {bytes_text(found.size_bytes)}")
 
 
 app.command("pair", epilog=pairing.EPILOG)(pairing.pair)
@@ -245,12 +245,3 @@ def _version(version: int, newest: int) -> str:
     if version > newest:
         return f"{version} (newer than this tgpu, which knows {newest})"
     return f"{version} (`tgpu db upgrade` brings it to {newest})"
-
-
-def size(size_bytes: int) -> str:
-    """1536 → 1.5 KiB."""
-    amount, units = float(size_bytes), list(_UNITS)
-    while amount >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{amount:.0f} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

@@ -8,6 +8,7 @@ from tgpu.cli.failures import bad_input
 from tgpu.cli.options import read_option
 from tgpu.cli.submit.submission import gpu_memory, parse_deadline
 from tgpu.text.durations import parse_duration
+from tgpu.text.sizes import parse_mebibytes
 from tgpu.wire.v1 import JobModel
 
 _ANY = ("any", "none")
@@ -52,7 +53,7 @@ def change_of(
         "name": change.name,
         "queue": change.queue,
         "gpu_count": _read("--gpus", amounts.parse_gpu_count, change.gpus),
-        "memory_mb": _read("--mem", amounts.parse_mebibytes, change.mem),
+        "memory_mb": _read("--mem", parse_mebibytes, change.mem),
         "allowed_gpus": _indexes("--gpu-ids", change.gpu_ids),
         "excluded_gpus": _indexes("--not-gpu-ids", change.not_gpu_ids),
         "nodes": _names(change.nodes),
@@ -92,9 +93,7 @@ def _type(change: Change) -> dict[str, object]:
 def _memory(change: Change, job: JobModel) -> dict[str, object]:
     fields: dict[str, object] = {}
     if change.gpu_size is not None:
-        fields["gpu_memory_each_mb"] = read_option(
-            "--gpu-size", amounts.parse_mebibytes, change.gpu_size
-        )
+        fields["gpu_memory_each_mb"] = read_option("--gpu-size", parse_mebibytes, change.gpu_size)
     if change.gpu_mem is not None:
         gpus = job.gpus_per_worker
         if change.gpus is not None:

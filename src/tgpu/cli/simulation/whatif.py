@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tgpu.cli.failures import Failure, bad_input
-from tgpu.cli.journals import (
-    Config,
-    Database,
-    DataDir,
-    JournalSource,
-    opened,
-    parse_past,
-    reading,
-)
+from tgpu.cli.journals import Config, Database, DataDir, JournalSource, opened, reading
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
 from tgpu.cli.simulation.command import OldBackfill, Placing, SimulatedBackfill
+from tgpu.text.past_instants import parse_past
 
 if TYPE_CHECKING:
     from tgpu.core.model.events import Scalar

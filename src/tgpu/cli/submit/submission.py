@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from types import MappingProxyType
 from typing import Final
@@ -17,7 +16,8 @@ from tgpu.cli.submit.mail_types import parse_mail_types
 from tgpu.cli.submit.one_word import refuse_one_word
 from tgpu.cli.submit.secrets_given import Ask, read_secrets
 from tgpu.text.durations import parse_duration
-from tgpu.text.instants import parse_instant
+from tgpu.text.instants import iso_text, parse_instant
+from tgpu.text.sizes import parse_mebibytes
 from tgpu.wire.v1 import AfterModel, ArrayRequest, SubmitRequest
 
 _NO_COMMAND = (
@@ -170,7 +170,7 @@ def build_request(
         "workers": typed.workers,
         "gpu_count": gpus,
         "cpu_cores": typed.cpus,
-        "memory_mb": read_option("--mem", amounts.parse_mebibytes, typed.mem) if typed.mem else 0,
+        "memory_mb": read_option("--mem", parse_mebibytes, typed.mem) if typed.mem else 0,
         "command": command,
         "environment": read_option(
             "--env", lambda _: amounts.parse_variables(typed.env, submitter.variables), ""
@@ -247,7 +247,7 @@ def _gpus(typed: Typed, gpus: int | float) -> dict[str, object]:
     if typed.gpu_type and not types:
         raise bad_input(f"--type: {typed.gpu_type!r} names no type: write one like A100")
     size = typed.gpu_size
-    each = read_option("--gpu-size", amounts.parse_mebibytes, size) if size else 0
+    each = read_option("--gpu-size", parse_mebibytes, size) if size else 0
     total, needed = gpu_memory(typed.gpu_mem, gpus)
     return {
         "gpu_type": types[0] if len(types) == 1 else None,
@@ -290,7 +290,7 @@ def _log_limit(text: str | None) -> int | None:
 
 
 def parse_log(text: str) -> int:
-    return max(1, amounts.parse_mebibytes(text))
+    return max(1, parse_mebibytes(text))
 
 
 def _mail(typed: Typed) -> dict[str, object]:
@@ -314,7 +314,7 @@ def gpu_memory(per_gpu: str | None, gpus: int | float) -> tuple[int, int]:
     if per_gpu is None:
         return 0, 0
     count = Decimal(str(gpus))
-    each = read_option("--gpu-mem", amounts.parse_mebibytes, per_gpu)
+    each = read_option("--gpu-mem", parse_mebibytes, per_gpu)
     total = each * max(1, int(count.to_integral_value(ROUND_CEILING)))
     share = count % 1
     if count < 1 or not share:
@@ -327,7 +327,7 @@ def parse_deadline(text: str, now_ms: int) -> str:
     at = read_option("--deadline", lambda words: parse_instant(words, now_ms), text)
     if at <= now_ms:
         raise bad_input(f"--deadline: {text!r} has passed", "write one to come, like +2h")
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat()
+    return iso_text(at)
 
 
 def _after(typed: Typed, find_id: Callable[[str], str]) -> list[AfterModel]:
