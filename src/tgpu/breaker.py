@@ -46,6 +46,12 @@ class Breaker:
             return replace(self, state=BreakerState.HALF_OPEN)
         return self
 
+    def given_up(self) -> "Breaker":
+        """A call has ended that tells neither way, as one that nobody awaits any longer."""
+        if self.state is BreakerState.HALF_OPEN:
+            return replace(self, state=BreakerState.OPEN)
+        return self
+
     def failed(self, now: int, problem: str, rules: BreakerRules) -> "Breaker":
         failures = self.failures + 1
         is_open = self.state is not BreakerState.CLOSED or failures >= rules.failures

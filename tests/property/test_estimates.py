@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.builders import a_job, a_node, a_state, start
 from tgpu.cli.render.estimate import start_text, starts_in
-from tgpu.cli.render.words import instant_ms
 from tgpu.core.model.ids import JobId, TenantId
 from tgpu.core.model.job import Job
 from tgpu.core.policies import order_policy
@@ -16,6 +15,7 @@ from tgpu.core.prediction.runtimes import Confidence, Facts, History, Level, by_
 from tgpu.core.projection.estimate import Announced, Basis, Estimate, StartSpread
 from tgpu.core.projection.queue_projection import Projection, RunLength
 from tgpu.core.scheduling_config import CycleContext, SchedulingConfig
+from tgpu.text.instants import iso_millis
 from tgpu.wire.estimates_v1 import EstimateModel
 
 MINUTE = 60_000
@@ -118,7 +118,7 @@ def test_words_never_contradict_each_other(
         latest=None if found.latest_at is None else f"{found.latest_at // 1000}s",
     )
     sentence, cell = start_text(model, 0), starts_in(model, 0)
-    is_now = basis is Basis.NEXT_CYCLE and instant_ms(model.p90) < 5000
+    is_now = basis is Basis.NEXT_CYCLE and iso_millis(model.p90) < 5000
     assert ("now" in re.findall(r"[a-z]+", sentence.partition(";")[0])) is is_now
     assert (cell == "now") is is_now
     assert "now" not in cell.replace("now", "", 1)

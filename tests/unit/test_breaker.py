@@ -38,3 +38,9 @@ def test_a_try_that_fails_opens_it_again_and_the_first_problem_stays() -> None:
 
 def test_calls_while_it_is_closed_change_nothing() -> None:
     assert CLOSED.called() is CLOSED
+
+
+def test_a_try_that_tells_nothing_leaves_it_to_the_next() -> None:
+    open_ = failed(3)
+    assert open_.called().given_up() == open_
+    assert CLOSED.given_up() is CLOSED

@@ -17,14 +17,14 @@ from tgpu.devices.api import GPUProvider
 from tgpu.devices.detect import detect, node_size
 from tgpu.devices.host import NodeSize
 from tgpu.devices.watch import DeviceWatch
+from tgpu.pauses import Pauses
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 
 _log = structlog.get_logger("gpu_scheduler.agent")
 
 _CALL_SECONDS: Final = 10.0
-_FIRST_PAUSE_SECONDS: Final = 0.5
-_LONGEST_PAUSE_SECONDS: Final = 30.0
+_PAUSES: Final = Pauses(first_seconds=0.5, longest_seconds=30.0)
 # A lost beat or two must not make the node seem offline.
 _BEATS_BEFORE_OFFLINE: Final = 3
 _CHANNEL_OPTIONS: Final = (
@@ -102,7 +102,7 @@ class Reporter:
     def __init__(self, options: AgentOptions, machine: AgentMachine) -> None:
         self._options = options
         self._machine = machine
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._pause = _PAUSES.first_seconds
         self.trouble = ""  # as logged last: an hour without the service is one line, not hundreds
 
     async def report_for_ever(self) -> None:
@@ -113,7 +113,7 @@ class Reporter:
                 self._tell(error)
             # Not all at the same moment, when a service with a thousand agents comes back.
             await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
+            self._pause = _PAUSES.after(self._pause)
 
     async def _report(self) -> None:
         """One connection, from the registration to whatever ends it."""
@@ -124,7 +124,7 @@ class Reporter:
             registration = await self._machine.registration()
             known = await stub.RegisterAgent(registration, timeout=_CALL_SECONDS, metadata=identity)
             _log.info("registered", server=server, name=known.name, gpus=len(registration.gpus))
-            self._pause, self.trouble = _FIRST_PAUSE_SECONDS, ""
+            self._pause, self.trouble = _PAUSES.first_seconds, ""
             beats = stub.Heartbeat(metadata=identity)
             while True:
                 await _exchange(beats, await self._machine.beat())

@@ -25,7 +25,6 @@ from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.tls import BadCertificate, Certificate, certificate_of
 from tgpu.api.auth.tokens import BadAuthSettings, tokens_of
 from tgpu.api.auth.web_pages import WebPages
-from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
 from tgpu.api.rest.body_limits import BodyLimits
 from tgpu.api.rest.gate import AuthGate, Entrance, ForOperators
@@ -69,6 +68,7 @@ from tgpu.telemetry.job_log import JobLog
 from tgpu.telemetry.metrics import make_registry
 from tgpu.telemetry.requests import RequestLog
 from tgpu.text.system_words import system_words
+from tgpu.token_buckets import TokenBuckets
 
 _log = structlog.get_logger("gpu_scheduler")
 

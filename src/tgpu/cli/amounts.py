@@ -1,4 +1,4 @@
-"""Amounts and lists as people write them on a command line: 40G, 0-3, lr=0.1,0.01, K=V."""
+"""Counts and lists as people write them on a command line: 0.5, 0-3, lr=0.1,0.01, K=V."""
 
 import re
 from collections.abc import Sequence
@@ -7,25 +7,7 @@ from typing import Final
 
 from tgpu.text.gpu_names import as_word, read_gpus
 
-_MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([MGT])(?:I?B)?", re.IGNORECASE)
 _PROVIDERS: Final = ("nvml", "nvidia", "sim", "auto")  # what `tgpu serve --gpus` takes
-
-
-def parse_mebibytes(text: str) -> int:
-    """Mebibytes; ValueError says what to write instead."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        number = text.strip()
-        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
-            raise ValueError(f"{text!r} has no unit: write {number}G or {number}M")
-        raise ValueError(f"{text!r} is no size: write one like 500M, 40G or 1.5T")
-    size = Decimal(match[1]) * _MIB[match[2].upper()]
-    if size != int(size):
-        raise ValueError(f"{text!r} is no whole number of MiB: write it in M")
-    if size == 0:
-        raise ValueError(f"{text!r} must be more than nothing; leave the option out instead")
-    return int(size)
 
 
 def parse_gpu_count(text: str) -> int | float:

@@ -1,25 +1,28 @@
 """Where commands get a journal from: a file, the scheduler that runs, or a database without one."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir
-from tgpu.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from tgpu.database import Address
     from tgpu.journal.lines import Journal
 
-__all__ = ["Config", "DataDir", "Database", "JournalSource", "opened", "parse_past", "reading"]
+__all__ = ["Config", "DataDir", "Database", "JournalFile", "JournalSource", "opened", "reading"]
 
+JournalFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -139,62 +142,3 @@ def reading(events: int, *, is_shown: bool = True) -> Iterator[Callable[[int], N
     with Progress("events", *columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("events", total=events or None)
         yield lambda more: bar.advance(task, more)
-
-
-_CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,3}))?)?")
-_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_WRITE: Final = 'write one like 7d (ago), "yesterday 14:00", "tue 9:30" or "2026-11-10 14:00"'
-
-
-def parse_past(text: str, now: int, zone: tzinfo | None = None) -> int:
-    """Milliseconds since 1970 of a moment that is over; ValueError says what to write.
-
-    A clock time alone is the last one, a weekday the last one too. `1500ms` is an instant as the
-    journal writes it.
-    """
-    words = text.strip().lower()
-    if found := re.fullmatch(r"([0-9]{1,15})ms", words):
-        return int(found[1])
-    if words == "now":
-        return now
-    if re.fullmatch(r"[0-9][0-9.dhms ]*", words) and not _CLOCK.fullmatch(words):
-        return now - round(parse_duration(words.removesuffix("ago")) * 1000)
-    at = _of_day(text, words, datetime.fromtimestamp(now / 1000, zone).astimezone(zone), now)
-    if at is not None:
-        return at
-    try:
-        stated = datetime.fromisoformat(text.strip().upper())
-    except ValueError:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}") from None
-    if stated.tzinfo is None:
-        stated = stated.astimezone() if zone is None else stated.replace(tzinfo=zone)
-    return round(stated.timestamp() * 1000)
-
-
-def _of_day(text: str, words: str, here: datetime, now: int) -> int | None:
-    """A time of a day that is named, or of the last day that has it; None: it is neither."""
-    day, _, clock = words.partition(" ")
-    if _CLOCK.fullmatch(words):
-        at = _at(text, here, 0, words)
-        return at if at <= now else _at(text, here, 1, words)
-    clock = clock.strip() or "0:00"
-    if day in ("today", "yesterday"):
-        return _at(text, here, int(day == "yesterday"), clock)
-    if day[:3] in _WEEKDAYS:
-        back = (here.weekday() - _WEEKDAYS.index(day[:3])) % 7
-        at = _at(text, here, back, clock)
-        return at if at <= now else _at(text, here, back + 7, clock)
-    return None
-
-
-def _at(text: str, here: datetime, days_ago: int, clock: str) -> int:
-    found = _CLOCK.fullmatch(clock)
-    if found is None:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}")
-    hour, minute, second = (int(part or 0) for part in found.groups()[:3])
-    if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text!r} is no time of day: they go from 00:00 to 23:59")
-    millis = int((found[4] or "0").ljust(3, "0"))
-    day = here.date() - timedelta(days=days_ago)
-    stated = datetime.combine(day, time(hour, minute, second), here.tzinfo)
-    return round(stated.timestamp() * 1000) + millis

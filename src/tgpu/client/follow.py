@@ -10,8 +10,7 @@ from tgpu.client.errors import ClientError, TimedOut, may_pass
 from tgpu.client.http import Client
 from tgpu.client.steps import (
     ENDED,
-    FIRST_LOOK_SECONDS,
-    LATER_LOOK_SECONDS,
+    LOOKS,
     PATIENCE_SECONDS,
 )
 from tgpu.wire.v1 import JobModel
@@ -43,7 +42,7 @@ def wait_until_started(
     client: Client, job_id: str, after_attempt: int = 0, on_waiting: Notice | None = None
 ) -> JobModel:
     """The job once an attempt after `after_attempt` has begun, or the job is over."""
-    pause = FIRST_LOOK_SECONDS
+    pause = LOOKS.first_seconds
     while True:
         job = patiently(lambda: client.get_job(job_id))
         if job.state in ENDED or (job.attempt > after_attempt and job.state != "scheduled"):
@@ -51,7 +50,7 @@ def wait_until_started(
         if on_waiting is not None and job.state == "pending":
             on_waiting(job)
         time.sleep(pause)
-        pause = min(pause * 1.5, LATER_LOOK_SECONDS)
+        pause = LOOKS.after(pause)
 
 
 def follow_job(
@@ -135,7 +134,7 @@ def patiently(call: Callable[[], _T]) -> _T:
         except ClientError as error:
             if not may_pass(error) or time.monotonic() >= limit:
                 raise
-            time.sleep(LATER_LOOK_SECONDS / 2)
+            time.sleep(LOOKS.longest_seconds / 2)
 
 
 def _read_on(

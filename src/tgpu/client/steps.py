@@ -13,6 +13,7 @@ from tgpu.client import calls
 from tgpu.client.call import Call
 from tgpu.client.calls import PAGE, JobFilter
 from tgpu.client.errors import ClientError, TimedOut, may_pass
+from tgpu.pauses import Pauses
 from tgpu.wire.arrays_v1 import ArraySummary
 from tgpu.wire.events_v1 import EventModel
 from tgpu.wire.v1 import JobModel
@@ -20,8 +21,7 @@ from tgpu.wire.v1 import JobModel
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 POLL_SECONDS: Final = 20.0
 # There is no long poll for "started": look again after this long, less often as time goes by.
-FIRST_LOOK_SECONDS: Final = 0.05
-LATER_LOOK_SECONDS: Final = 1.0
+LOOKS: Final = Pauses(first_seconds=0.05, longest_seconds=1.0, growth=1.5)
 # The service may be restarted while jobs go on; a restart with a long history takes seconds.
 PATIENCE_SECONDS: Final = 30.0
 
@@ -91,7 +91,7 @@ def patiently(call: Call[T]) -> Steps[T]:
         except ClientError as error:
             if not may_pass(error) or time.monotonic() >= limit:
                 raise
-        yield Pause(LATER_LOOK_SECONDS / 2)
+        yield Pause(LOOKS.longest_seconds / 2)
 
 
 def wait(job_id: str, timeout_seconds: float | None) -> Steps[JobModel]:
@@ -144,7 +144,7 @@ def follow_log(job_id: str, stream: str, attempt: int | None, offset: int) -> St
         # Pinned: a retry would otherwise go on in the middle of another log.
         job = yield from patiently(calls.get_job(job_id))
         job_id, attempt = job.job_id, max(1, job.attempt)
-    pause = FIRST_LOOK_SECONDS
+    pause = LOOKS.first_seconds
     while True:
         read = calls.read_log(
             job_id, stream, offset=offset, attempt=attempt, wait_seconds=POLL_SECONDS
@@ -157,7 +157,7 @@ def follow_log(job_id: str, stream: str, attempt: int | None, offset: int) -> St
             if (yield from patiently(calls.get_job(job_id))).state in ENDED:
                 return  # it ended without ever writing a log, as a lease does
             yield Pause(pause)
-            pause = min(pause * 1.5, LATER_LOOK_SECONDS)
+            pause = LOOKS.after(pause)
             continue
         if chunk.data:
             yield Item(chunk.data)

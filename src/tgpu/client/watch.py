@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tgpu.client import calls
 from tgpu.client.call import Call
 from tgpu.client.errors import BadAnswer, ClientError, Unavailable, may_pass
-from tgpu.client.steps import FIRST_LOOK_SECONDS, LATER_LOOK_SECONDS
+from tgpu.client.steps import LOOKS
 from tgpu.wire.events_v1 import EventModel
 from tgpu.wire.v1 import ErrorAnswer
 
@@ -39,7 +39,7 @@ class Watch:
         self._readings = readings
         self._patience = patience_seconds
         self._heard_at = time.monotonic()
-        self._pause = FIRST_LOOK_SECONDS
+        self._pause = LOOKS.first_seconds
         self._rest = b""
         self._fields: dict[str, str] = {}
 
@@ -52,7 +52,7 @@ class Watch:
     def take(self, data: bytes) -> Iterator[EventModel]:
         """The events that are whole with these bytes. Raises what the service says instead."""
         self._heard_at = time.monotonic()
-        self._pause = FIRST_LOOK_SECONDS
+        self._pause = LOOKS.first_seconds
         # Not by a text reader's lines: job names may hold other characters that end lines there.
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -71,7 +71,7 @@ class Watch:
     def pause_seconds(self) -> float:
         """How long to wait before the next connection."""
         pause = self._pause
-        self._pause = min(pause * 1.5, LATER_LOOK_SECONDS)
+        self._pause = LOOKS.after(pause)
         return pause
 
     def _take_field(self, line: str) -> None:

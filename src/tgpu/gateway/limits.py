@@ -11,6 +11,7 @@ from tgpu.gateway.answer import Answer
 from tgpu.gateway.breaker import Away
 from tgpu.gateway.headers import Caller
 from tgpu.gateway.shared import Shared
+from tgpu.token_buckets import TokenBuckets
 
 _REMEMBERED: Final = 10_000
 # How long it is known whose credentials these are, without asking again.
@@ -49,7 +50,7 @@ class RequestLimits:
         self._burst = burst
         self._shared = shared
         self._who = who
-        self._own = RequestBuckets(per_second, burst)
+        self._own = TokenBuckets(per_second, burst)
         self._known: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     async def wait_seconds(self, caller: Caller) -> float:
@@ -85,25 +86,3 @@ class RequestLimits:
             except Away:
                 pass
         return self._own.take(name)
-
-
-class RequestBuckets:
-    """A bucket of `burst` requests for each caller of this process."""
-
-    def __init__(
-        self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._per_second = per_second
-        self._burst = burst
-        self._clock = clock
-        self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, name: str) -> float:
-        now = self._clock()
-        tokens, at = self._filled.pop(name, (float(self._burst), now))
-        tokens = min(float(self._burst), tokens + (now - at) * self._per_second)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
-        self._filled[name] = (tokens if wait else tokens - 1), now
-        if len(self._filled) > _REMEMBERED:
-            self._filled.popitem(last=False)
-        return wait

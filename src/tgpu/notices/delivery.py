@@ -26,6 +26,7 @@ from tgpu.notices.words import (
     job_notice,
     problems_in,
 )
+from tgpu.pauses import Pauses
 from tgpu.service.accounting.budget_enforcement import BudgetNotice
 from tgpu.service.feed.feed import EventsGone, SlowReader, Subscription
 from tgpu.service.feed.feed_event import FeedEvent
@@ -36,6 +37,7 @@ MARK: Final = "notice_mark"  # documents: how far a target is
 
 _log = structlog.get_logger("gpu_scheduler.notices")
 
+_PAUSES: Final = Pauses(first_seconds=1.0, longest_seconds=300.0)
 _TICK_SECONDS: Final = 1.0
 _SELDOM_SECONDS: Final = 60.0  # between records of a place at which nothing was sent
 _LATE_MS: Final = 60 * SECOND  # a notice may always be this old when it is first tried
@@ -62,14 +64,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
-    """Between tries: the first, then twice as long each time, up to the longest."""
-
-    first_seconds: float = 1.0
-    longest_seconds: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryMark:
     """How far a target is, and what it was told that the journal's next rows are compared with."""
 
@@ -86,7 +80,7 @@ class _Item:
 
 class Delivery:
     def __init__(
-        self, rule: Rule, target: NoticeTarget, service: Service, pauses: Pauses | None = None
+        self, rule: Rule, target: NoticeTarget, service: Service, pauses: Pauses = _PAUSES
     ) -> None:
         self.rule = rule
         self.target = target
@@ -98,7 +92,7 @@ class Delivery:
         self._saved = DeliveryMark(-1)
         self._saved_at = 0.0  # on the monotonic clock
         self._service = service
-        self._pauses = pauses or Pauses()
+        self._pauses = pauses
 
     @property
     def behind(self) -> int:
@@ -267,7 +261,7 @@ class Delivery:
                 letters = self._young(letters, self.rule.retry_ms - round(wait * SECOND))
                 if letters:
                     await asyncio.sleep(wait)
-                pause = min(pause * 2, self._pauses.longest_seconds)
+                pause = self._pauses.after(pause)
             except Exception:  # a bug of ours must not keep the others from being told
                 _log.exception("a notice could not be made", notice=self.rule.name)
                 self._drop(letters, "a bug of the service")

@@ -5,15 +5,14 @@ import hmac
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
 
 from tgpu import __version__
-from tgpu.core.model.units import SECOND
 from tgpu.notices.notice import Letter, Notice, NoticeKind, NotSent
+from tgpu.text.instants import iso_text
 
 SIGNATURE: Final = "X-Tgpu-Signature-256"
 _LINES: Final = 20  # notices in one message of Slack, which shows no more than some
@@ -114,7 +113,7 @@ def as_json(notice: Notice) -> dict[str, object]:
     return {
         "id": notice.notice_id,
         "event": notice.kind.value,
-        "at": datetime.fromtimestamp(notice.at / SECOND, UTC).isoformat(timespec="milliseconds"),
+        "at": iso_text(notice.at, "milliseconds"),
         "title": notice.title,
         "text": notice.text,
         "job_id": notice.job_id,

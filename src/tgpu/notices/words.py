@@ -1,7 +1,6 @@
 """Events of the feed as notices: which are news, and how to say so. Pure."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from tgpu.core.accounting.sla import missed_deadline
@@ -14,6 +13,7 @@ from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.store.api import StoredJob
 from tgpu.text.durations import duration_text
 from tgpu.text.gpu_names import gpu_name
+from tgpu.text.instants import calendar_text
 from tgpu.text.masking import mask_text
 
 # The first is what it is above all; it goes to every target that wants one of them.
@@ -99,7 +99,7 @@ def gpu_notice(event: FeedEvent, before: Problems) -> Notice | None:
         title=title
         if len(indexes) == 1
         else title.replace("has a", "have a").replace(" is ", " are "),
-        text="\n".join([*lines, f"at {_instant(event.at)}"]),
+        text="\n".join([*lines, f"at {calendar_text(event.at)} UTC"]),
         cause=_plain(now[indexes[0]]) if worse else None,
         node=node,
         gpus=tuple(int(index) for index in indexes),
@@ -148,7 +148,7 @@ def _lines(event: FeedEvent, job: StoredJob | None, cause: str) -> str:
         ("cause", cause),
         ("preempted for", "" if event.names_another else _plain(event.data.get("gives_way_to"))),
         ("ran", _ran(event, job)),
-        ("at", _instant(event.at)),
+        ("at", f"{calendar_text(event.at)} UTC"),
     ]
     facts = [f"{name}: {value}" for name, value in rows if value]
     return "\n".join([*facts, f"see: tgpu show {event.job_id}"])
@@ -172,10 +172,6 @@ def _ran(event: FeedEvent, job: StoredJob | None) -> str:
     if job is None or event.state not in TERMINAL or job.progress.started_at is None:
         return ""
     return duration_text((event.at - job.progress.started_at) / SECOND, padded=False)
-
-
-def _instant(at: int) -> str:
-    return datetime.fromtimestamp(at / SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _plain(value: object) -> str:

@@ -91,8 +91,12 @@ def _grouped(found: Collected, key: Callable[[AttemptRun], K]) -> dict[K, list[A
     return groups
 
 
+def gpu_hours(gpu_millis_ms: int) -> float:
+    return round(gpu_millis_ms / GPU_HOUR, 6)
+
+
 def _hours(runs: list[AttemptRun]) -> float:
-    return round(sum(run.gpu_millis_ms for run in runs) / GPU_HOUR, 6)
+    return gpu_hours(sum(run.gpu_millis_ms for run in runs))
 
 
 def _cost(found: Collected, runs: list[AttemptRun], prices: Prices) -> float | None:

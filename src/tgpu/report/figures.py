@@ -7,9 +7,9 @@ from typing import Final
 
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.lifecycle import JobState
-from tgpu.core.model.units import GPU, GPU_HOUR
+from tgpu.core.model.units import GPU
 from tgpu.report.collect import AttemptRun, Collected, GpuName, totals
-from tgpu.report.consumers import JobFigures, UserFigures, by_user, top_jobs
+from tgpu.report.consumers import JobFigures, UserFigures, by_user, gpu_hours, top_jobs
 from tgpu.report.prices import Prices
 
 _STEPS_MS: Final = tuple(
@@ -128,7 +128,7 @@ def figures(found: Collected, prices: Prices | None = None) -> Figures:
         jobs_running=found.running,
         jobs_waiting=found.waiting,
         gpus=found.capacity[-1][1] if found.capacity else 0,
-        gpu_hours=_hours(in_all),
+        gpu_hours=gpu_hours(in_all),
         cost=round(sum(costs.values()), 2) if prices.is_known else None,
         mean_wait_s=_mean_s(waits),
         median_wait_s=_part_s(waits, 0.5),
@@ -219,17 +219,13 @@ def _tenants(
                 found.ended[tenant_id, JobState.COMPLETED],
                 found.ended[tenant_id, JobState.FAILED],
                 found.ended[tenant_id, JobState.CANCELLED],
-                _hours(amount),
+                gpu_hours(amount),
                 None if costs is None else round(costs.get(tenant_id, 0.0), 2),
                 _mean_s(waits),
                 _part_s(waits, 0.9),
             )
         )
     return tuple(rows)
-
-
-def _hours(gpu_millis_ms: int) -> float:
-    return round(gpu_millis_ms / GPU_HOUR, 6)
 
 
 def _mean_s(waits_ms: Sequence[int]) -> float | None:

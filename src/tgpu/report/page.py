@@ -1,7 +1,6 @@
 """A report as one HTML page, and its plots one by one for whoever makes pictures of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
 
@@ -15,6 +14,7 @@ from tgpu.report.plan import Colours, gantt, gpu_rows, user_name
 from tgpu.report.tables import amount, jobs_table, money, users_table
 from tgpu.simulate.measures import distribution
 from tgpu.text.durations import rounded_text
+from tgpu.text.instants import calendar_text
 from tgpu.text.plurals import plural
 
 _MOST_TENANTS: Final = 40
@@ -58,7 +58,8 @@ def pictures(found: Collected, numbers: Figures) -> list[ReportPicture]:
 
 
 def page(found: Collected, numbers: Figures, drawn: Sequence[ReportPicture]) -> str:
-    title = f"GPUs from {_instant(numbers.since)} to {_instant(numbers.until)}"
+    since, until = (calendar_text(at, "minutes") for at in (numbers.since, numbers.until))
+    title = f"GPUs from {since} to {until}"
     cut = "" if found.is_whole else "<p><b>The journal was cut off: its end is missing.</b></p>"
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -217,10 +218,6 @@ def _failures(numbers: Figures) -> ReportPicture:
 
 def _time(found: Collected) -> axes.Axis:
     return axes.dates(found.since / 1000, max(found.until, found.since + 1) / 1000)
-
-
-def _instant(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _span(seconds: float | None) -> str:

@@ -48,6 +48,11 @@ def duration_text(seconds: float, *, largest: str = "d", padded: bool = True) ->
     return f"{left}s"
 
 
+def tenths_text(seconds: float) -> str:
+    """Below a minute to a tenth of a second: 4.5s, 3m20s."""
+    return f"{seconds:.1f}s" if seconds < _SECONDS["m"] else duration_text(seconds)
+
+
 def exact_text(seconds: float, *, largest: str = "d") -> str:
     """To the millisecond, as parse_duration reads it: 2h30m, 1m1.5s."""
     left, text = round(seconds * 1000), ""

@@ -24,6 +24,23 @@ def utc_text(at: int) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def iso_text(at: int, timespec: str = "auto") -> str:
+    """2026-11-16T20:35:18+00:00, as ISO 8601 has it; for programs."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec=timespec)
+
+
+def calendar_text(at: int, timespec: str = "seconds") -> str:
+    """2026-11-16 20:35:18 in UTC; to the minute, 2026-11-16 20:35."""
+    return datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None).isoformat(" ", timespec)
+
+
+def iso_millis(iso: str) -> int:
+    """Milliseconds since 1970 of an instant as the API writes it."""
+    if iso.endswith("s"):  # beyond every calendar, as a manual clock may have it
+        return int(iso.removesuffix("s")) * 1000
+    return millis_of(datetime.fromisoformat(iso))
+
+
 def parse_instant(text: str, now: int, zone: tzinfo | None = None) -> int:
     """Milliseconds since 1970 of what `text` means at `now`; ValueError says what to write.
 
@@ -35,7 +52,7 @@ def parse_instant(text: str, now: int, zone: tzinfo | None = None) -> int:
         return now
     if words.startswith("+"):
         return now + round(parse_duration(words[1:]) * 1000)
-    today = _local(now, zone).date()
+    today = local_time(now, zone).date()
     if _CLOCK.fullmatch(words):
         at = _at(text, today, words, zone)
         return at if at > now else _at(text, today + timedelta(days=1), words, zone)
@@ -47,7 +64,7 @@ def parse_instant(text: str, now: int, zone: tzinfo | None = None) -> int:
 
 def instant_text(at: int, now: int, zone: tzinfo | None = None) -> str:
     """As short as it is clear: 14:00 today, else tomorrow 09:00, Fri 14:00 or 2026-11-20 14:00."""
-    then, today = _local(at, zone), _local(now, zone).date()
+    then, today = local_time(at, zone), local_time(now, zone).date()
     clock = _clock_text(then)
     match (then.date() - today).days:
         case 0:
@@ -61,7 +78,7 @@ def instant_text(at: int, now: int, zone: tzinfo | None = None) -> str:
 
 def span_text(starts_at: int, ends_at: int, now: int, zone: tzinfo | None = None) -> str:
     """From when until when: the day is said once."""
-    first, last = _local(starts_at, zone), _local(ends_at, zone)
+    first, last = local_time(starts_at, zone), local_time(ends_at, zone)
     same_day = first.date() == last.date()
     end = _clock_text(last) if same_day else instant_text(ends_at, now, zone)
     return f"{instant_text(starts_at, now, zone)} to {end}"
@@ -69,7 +86,7 @@ def span_text(starts_at: int, ends_at: int, now: int, zone: tzinfo | None = None
 
 def zone_text(at: int, zone: tzinfo | None = None) -> str:
     """The zone in which times are read and shown then, as CET (UTC+01:00)."""
-    local = _local(at, zone)
+    local = local_time(at, zone)
     offset = f"{local:%z}"
     shift = f"UTC{offset[:3]}:{offset[3:5]}"
     name = local.tzname() or ""
@@ -111,29 +128,33 @@ def _of_date(text: str, zone: tzinfo | None) -> int:
         raise ValueError(f"{text!r} is no time: {_WRITE}") from None
     if not re.search(r"[0-9][T ][0-9]", text.strip().upper()):
         raise ValueError(f"{text!r} names no time of day: write {text.strip()} 09:00")
-    return _millis(found if found.tzinfo is not None else _in_zone(found, zone))
+    return millis_of(found, zone)
 
 
 def _at(text: str, day: date, clock: str, zone: tzinfo | None) -> int:
     found = _CLOCK.fullmatch(clock)
     if found is None:
         raise ValueError(f"{text!r} is no time: {_WRITE}")
-    hour, minute, second = (int(part or 0) for part in found.groups())
+    return millis_of(datetime.combine(day, day_time(text, found)), zone)
+
+
+def day_time(text: str, found: re.Match[str]) -> time:
+    """Of hours, minutes and perhaps seconds that were found in `text`, which ValueError names."""
+    hour, minute, second = (int(part or 0) for part in found.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"{text!r} is no time of day: they go from 00:00 to 23:59")
-    return _millis(_in_zone(datetime.combine(day, time(hour, minute, second)), zone))
+    return time(hour, minute, second)
 
 
-def _in_zone(naive: datetime, zone: tzinfo | None) -> datetime:
-    return naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
-
-
-def _local(at: int, zone: tzinfo | None) -> datetime:
+def local_time(at: int, zone: tzinfo | None = None) -> datetime:
     return datetime.fromtimestamp(at / 1000, zone).astimezone(zone)
 
 
-def _millis(instant: datetime) -> int:
-    return round(instant.timestamp() * 1000)
+def millis_of(stated: datetime, zone: tzinfo | None = None) -> int:
+    """What names no zone is meant in `zone`, by default that of this machine."""
+    if stated.tzinfo is None and zone is not None:
+        stated = stated.replace(tzinfo=zone)
+    return round(stated.timestamp() * 1000)
 
 
 def _clock_text(then: datetime) -> str:

@@ -13,7 +13,6 @@ from tests.unit.service.world import Box, a_box
 from tgpu.api.auth.authenticator import Authenticator
 from tgpu.api.auth.doors import DoorRules
 from tgpu.api.auth.tokens import TokenRules, Tokens
-from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.app import make_app
 from tgpu.api.rest.body_limits import BodyLimits
 from tgpu.api.rest.gate import AuthGate
@@ -21,6 +20,7 @@ from tgpu.core.model.ids import TenantId
 from tgpu.core.model.tenant import Tenant
 from tgpu.peers.peer import Origin, Peer
 from tgpu.peers.protocol import ORIGIN_KEY
+from tgpu.token_buckets import TokenBuckets
 
 SECRET = b"a secret of more than thirty-two bytes"
 OURS, THEIRS = "ours", "theirs"

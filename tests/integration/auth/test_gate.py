@@ -7,9 +7,9 @@ import pytest
 
 from tests.integration.auth.door import OURS, THEIRS, a_door, a_token, as_role, bearer
 from tests.unit.service.world import FailingStore
-from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.body_limits import BodyLimits
 from tgpu.core.model.ids import JobId
+from tgpu.token_buckets import TokenBuckets
 
 ADMIN = as_role("admin")
 

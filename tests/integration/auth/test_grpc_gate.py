@@ -13,7 +13,7 @@ from tests.integration.auth.door import OURS, ROLES, THEIRS, Door, a_door, as_ro
 from tests.real_service import free_port
 from tgpu.api.grpc.gate import RULES, GrpcGate
 from tgpu.api.grpc.server import GrpcServer
-from tgpu.api.limits import TokenBuckets
+from tgpu.token_buckets import TokenBuckets
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 

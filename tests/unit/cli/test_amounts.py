@@ -3,23 +3,6 @@ import pytest
 from tgpu.cli import amounts
 
 
-@pytest.mark.parametrize(
-    ("text", "mebibytes"),
-    [("40G", 40_960), ("500M", 500), ("1.5T", 1_572_864), ("64GiB", 65_536), ("8gb", 8192)],
-)
-def test_sizes_are_read_in_mebibytes(text, mebibytes):
-    assert amounts.parse_mebibytes(text) == mebibytes
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("64", "write 64G or 64M"), ("x", "500M, 40G"), ("-1G", "500M"), ("0G", "more than nothing")],
-)
-def test_a_bad_size_is_refused_with_what_to_write(text, says):
-    with pytest.raises(ValueError, match=says):
-        amounts.parse_mebibytes(text)
-
-
 @pytest.mark.parametrize(("text", "count"), [("2", 2), ("2.0", 2), ("0.5", 0.5), ("-1", -1)])
 def test_gpu_counts_are_read_as_numbers_and_judged_elsewhere(text, count):
     assert amounts.parse_gpu_count(text) == count

@@ -10,6 +10,7 @@ import tgpu.client
 from tests.unit.cli.builders import a_job, a_running_job, an_ended_job
 from tgpu.client import AsyncClient, Client, NoService, TimedOut
 from tgpu.client import steps as steps_module
+from tgpu.pauses import Pauses
 
 HERE = "http://127.0.0.1:1"
 
@@ -47,7 +48,7 @@ def states_of(*jobs):
 
 @pytest.fixture
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(steps_module, "LATER_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(steps_module, "LOOKS", Pauses(0.0, 0.0))
 
 
 @pytest.mark.usefixtures("_no_pauses")

@@ -12,13 +12,14 @@ from tgpu.client.aio import AsyncClient
 from tgpu.client.errors import BadAnswer, ClientError, Conflict, Lost, NoService
 from tgpu.client.http import Client
 from tgpu.client.watch import Watch
+from tgpu.pauses import Pauses
 
 HERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(watch_module, "FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "LOOKS", Pauses(0.0, 1.0))
 
 
 def a_watch(after: int | None = None) -> Watch:

@@ -2,18 +2,9 @@
 
 from tgpu.gateway.answer import Answer
 from tgpu.gateway.headers import Caller
-from tgpu.gateway.limits import Identity, RequestBuckets, RequestLimits, identity_in
+from tgpu.gateway.limits import Identity, RequestLimits, identity_in
 
 ADDRESS = "192.0.2.1"
-
-
-def test_a_bucket_is_refilled_with_time() -> None:
-    now = 0.0
-    buckets = RequestBuckets(2.0, 3, lambda: now)
-    assert [buckets.take("a") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
-    now = 0.5
-    assert [buckets.take("a"), buckets.take("a")] == [0.0, 0.5]
-    assert buckets.take("b") == 0.0
 
 
 async def test_known_callers_have_their_own_limit_wherever_they_come_from() -> None:

@@ -20,13 +20,13 @@ from tgpu.notices.delivery import (
     MARK,
     Delivery,
     DeliveryMark,
-    Pauses,
     Rule,
     decode_mark,
     encode_mark,
 )
 from tgpu.notices.dispatch import Dispatch
 from tgpu.notices.notice import Letter, Notice, NotSent
+from tgpu.pauses import Pauses
 from tgpu.service.recording.writer import Decision
 from tgpu.store.memory import MemoryStore
 

@@ -8,6 +8,7 @@ from tgpu.text.durations import (
     parse_duration,
     roughly_text,
     rounded_text,
+    tenths_text,
     whole_text,
 )
 
@@ -96,3 +97,10 @@ def test_minutes_are_said_where_they_are_whole(seconds, text):
 def test_tables_have_one_number_and_its_unit():
     found = [rounded_text(seconds) for seconds in (0, 0.25, 59, 600, 9_000, 864_000)]
     assert found == ["0 s", "250 ms", "59 s", "10 min", "2.5 h", "10.0 d"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0.0s"), (4.46, "4.5s"), (59.9, "59.9s"), (60, "1m00s")]
+)
+def test_less_than_a_minute_may_be_said_to_the_tenth(seconds, text):
+    assert tenths_text(seconds) == text

@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tgpu.text.instants import instant_text, parse_instant, span_text, zone_text
+from tgpu.text.instants import (
+    calendar_text,
+    instant_text,
+    iso_millis,
+    iso_text,
+    parse_instant,
+    span_text,
+    zone_text,
+)
 
 ZONE = timezone(timedelta(hours=1), "CET")
 
@@ -93,3 +101,17 @@ def test_the_zone_is_named_with_its_distance():
 def test_without_a_zone_it_is_that_of_this_machine():
     shown = datetime.fromtimestamp(NOW / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
     assert parse_instant(shown, 0) == NOW
+
+
+def test_an_instant_is_written_for_programs_and_read_again():
+    at = 1_763_411_718_250
+    assert iso_text(at, "milliseconds") == "2025-11-17T20:35:18.250+00:00"
+    assert iso_text(at - 250) == "2025-11-17T20:35:18+00:00"
+    assert iso_millis(iso_text(at)) == at
+    assert iso_millis("9007199254740s") == 9_007_199_254_740_000
+
+
+def test_an_instant_is_written_for_readers_in_any_zone():
+    at = 1_763_411_718_999
+    assert calendar_text(at) == "2025-11-17 20:35:18"
+    assert calendar_text(at, "minutes") == "2025-11-17 20:35"

@@ -14,7 +14,6 @@ from tgpu.api.auth.refusals import Refusals
 from tgpu.api.errors import http_error
 from tgpu.api.grpc.origin import GrpcOrigins
 from tgpu.api.grpc.refusal import refuse as end_call
-from tgpu.api.limits import TokenBuckets
 from tgpu.core.errors import (
     Forbidden,
     RateLimited,
@@ -26,6 +25,7 @@ from tgpu.peers.peer import NOWHERE, Origin
 from tgpu.service.identity.caller import LOCAL, Permission, Principal, Role
 from tgpu.service.recording.audit import OK, Trail, following
 from tgpu.service.service import Service
+from tgpu.token_buckets import TokenBuckets
 
 _SCHEDULER: Final = "SchedulerService"
 # What is not here is for admins alone.

@@ -16,7 +16,6 @@ from tgpu.api.auth.open_calls import OpenCalls
 from tgpu.api.auth.refusals import Refusals
 from tgpu.api.auth.web_pages import WebPages, host_name
 from tgpu.api.errors import body, http_error
-from tgpu.api.limits import TokenBuckets
 from tgpu.api.rest.body_limits import BodyLimits, limited, refusal_of, too_large
 from tgpu.api.rest.rules import PERMISSION_OF_PATH, PUBLIC_PATHS
 from tgpu.api.rest.unfinished import Unfinished
@@ -30,6 +29,7 @@ from tgpu.core.errors import (
 from tgpu.peers.protocol import origin_of
 from tgpu.service.identity.caller import LOCAL, Permission, Principal
 from tgpu.service.recording.audit import OK, Trail, following
+from tgpu.token_buckets import TokenBuckets
 
 _log = structlog.get_logger("gpu_scheduler.audit")
 

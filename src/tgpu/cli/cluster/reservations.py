@@ -154,45 +154,41 @@ def unreserve(
 def _show_made(made: "ReservationModel") -> None:
     from tgpu.cli.output import note, say
     from tgpu.cli.render.grid import clean
-    from tgpu.cli.render.reservations import gpus_text, millis, when_text
-    from tgpu.text.instants import instant_text, zone_text
+    from tgpu.cli.render.reservations import gpus_text, when_text
+    from tgpu.text.instants import instant_text, iso_millis, zone_text
 
     now = environment.now_ms()
     where = f"{gpus_text(made)} of {clean(made.node)}"
     say(f"{made.id}: {where}, {when_text(made, now)} {zone_text(now)}")
     note(f"use it with: tgpu submit --reservation {made.id} --gpus {len(made.gpus)} -- COMMAND")
     if made.unused_minutes is not None:
-        back_at = millis(made.starts_at) + round(made.unused_minutes * 60_000)
-        if back_at < millis(made.ends_at):
+        back_at = iso_millis(made.starts_at) + round(made.unused_minutes * 60_000)
+        if back_at < iso_millis(made.ends_at):
             note(f"given back if nothing ran or waits in it by {instant_text(back_at, now)}")
 
 
 def _refused(error: "ClientError") -> "Failure":
     """With the time at which it would be possible, as it must be typed here."""
     from tgpu.cli.failures import of_client_error
-    from tgpu.cli.render.reservations import millis
     from tgpu.cli.submit.submission import in_options
-    from tgpu.text.instants import instant_text
+    from tgpu.text.instants import instant_text, iso_millis
 
     failure = in_options(of_client_error(error), _OPTIONS)
     for fact in error.details:
         if isinstance(fact, dict) and isinstance(fact.get("free_at"), str):
             # Far enough back to make the date part of it: "Fri" cannot be typed.
-            shown = instant_text(millis(fact["free_at"]), 0)
+            shown = instant_text(iso_millis(fact["free_at"]), 0)
             failure.remedy = f'it would be possible with: --at "{shown}"'
     return failure
 
 
 def _starts_at(text: str) -> str | None:
     """ISO 8601 in UTC; None: now, by the clock of the service."""
-    from datetime import UTC, datetime
-
-    from tgpu.text.instants import parse_instant
+    from tgpu.text.instants import iso_text, parse_instant
 
     if text.strip().lower() == "now":
         return None
-    at = parse_instant(text, environment.now_ms())
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return iso_text(parse_instant(text, environment.now_ms())).replace("+00:00", "Z")
 
 
 def _unused_minutes(text: str) -> float:

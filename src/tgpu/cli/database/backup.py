@@ -37,8 +37,9 @@ def backup(
     What jobs wrote and the key of the secrets are not in it.
     """
     from tgpu import database as databases
-    from tgpu.cli.database.command import address_for, size
+    from tgpu.cli.database.command import address_for
     from tgpu.core.errors import SchedulerError
+    from tgpu.text.sizes import bytes_text
 
     address = address_for(database, "--database", config, data_dir)
     if not isinstance(address, databases.SqliteAddress):
@@ -51,5 +52,5 @@ def backup(
     if as_json:
         show_json({"file": str(file), "size_bytes": written})
         return
-    say(f"{file}: {size(written)}")
+    say(f"{file}: {bytes_text(written)}")
     note("keep a copy of secret.key too, somewhere else: secrets of jobs are encrypted with it")

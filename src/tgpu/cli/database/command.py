@@ -13,12 +13,12 @@ from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.options import DataDir, Json, examples, read_option
 from tgpu.cli.output import note, say, show_json
 from tgpu.text.plurals import plural
+from tgpu.text.sizes import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tgpu.database import Address
-    from tgpu.settings import Settings
 
 EPILOG = examples(
     "tgpu db status",
@@ -33,7 +33,6 @@ _COPY_EPILOG = examples(
     "tgpu db copy --from sqlite:/srv/tgpu/tgpu.db --to postgresql:///gpu_scheduler",
 )
 _ROTATE_EPILOG = examples("tgpu db rotate-key", "tgpu db rotate-key --config tgpu.yaml")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 app = typer.Typer(
     name="db",
@@ -85,7 +84,7 @@ def status(
     say(f"  schema version  {_version(found.version, found.newest)}")
     for table, count in found.counts.items():
         say(f"  {table:<14}  {count:,}")
-    say(f"  size            {size(found.size_bytes)}")
+    say(f"  size            {bytes_text(found.size_bytes)}")
 
 
 app.command("pair", epilog=pairing.EPILOG)(pairing.pair)
@@ -164,7 +163,7 @@ def rotate_key(
     from tgpu.app import CannotServe
     from tgpu.app.rotate_key import rotate_key as rotate
 
-    settings = _settings(config, data_dir)
+    settings = pairing.settings_of(config, data_dir)
     try:
         with _sentences():
             done = rotate(settings, settings.data_directory, lost_key=lost_key)
@@ -180,16 +179,6 @@ def rotate_key(
     note(f"keep a copy of {done.file} apart from copies of the database")
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> "Settings":
-    from tgpu.settings import SettingsError, load_settings
-
-    flags = {"data_dir": None if data_dir is None else data_dir.expanduser().absolute()}
-    try:
-        return load_settings(config, flags)
-    except SettingsError as error:
-        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
-
-
 def address_for(
     text: str | None, option: str, config: Path | None, data_dir: Path | None
 ) -> "Address":
@@ -197,7 +186,7 @@ def address_for(
 
     if text is not None:
         return read_option(option, databases.parse_address, text)
-    address = databases.address_of(_settings(config, data_dir))
+    address = databases.address_of(pairing.settings_of(config, data_dir))
     if address is None:
         raise bad_input(
             "the settings keep jobs in memory, so there is no database", f"name one with {option}"
@@ -245,12 +234,3 @@ def _version(version: int, newest: int) -> str:
     if version > newest:
         return f"{version} (newer than this tgpu, which knows {newest})"
     return f"{version} (`tgpu db upgrade` brings it to {newest})"
-
-
-def size(size_bytes: int) -> str:
-    """1536 → 1.5 KiB."""
-    amount, units = float(size_bytes), list(_UNITS)
-    while amount >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{amount:.0f} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

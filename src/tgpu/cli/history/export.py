@@ -9,16 +9,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.failures import bad_input
-from tgpu.cli.journals import (
-    Config,
-    Database,
-    DataDir,
-    JournalSource,
-    opened,
-    parse_past,
-    reading,
-)
+from tgpu.cli.journals import Config, Database, DataDir, JournalSource, opened, reading
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
+from tgpu.text.past_instants import parse_past
 
 if TYPE_CHECKING:
     from gzip import GzipFile

@@ -6,16 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.failures import bad_input, bad_option
-from tgpu.cli.journals import (
-    Config,
-    Database,
-    DataDir,
-    JournalSource,
-    opened,
-    parse_past,
-    reading,
-)
+from tgpu.cli.journals import Config, Database, DataDir, JournalSource, opened, reading
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
+from tgpu.text.past_instants import parse_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.options import ApiUrl, JobId, Json, complete_jobs, examples
+from tgpu.cli.submit.command import (
+    RESOURCES,
+    WHEN,
+    WHERE,
+    GpuMem,
+    GpuSize,
+    Memory,
+    TimeLimit,
+)
 
 if TYPE_CHECKING:
     from tgpu.client.http import Client
@@ -17,21 +26,19 @@ EPILOG = examples(
     "tgpu edit 7 --no-after --no-time   (waits for nobody, runs as long as it likes)",
     "tgpu edit 7                        (its fields in $EDITOR)",
 )
-_RESOURCES = "Resources"
-_WHERE = "Where"
-_WHEN = "When and how often"
 
 
 def edit(
+    context: typer.Context,
     job: JobId,
     *,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Number of GPUs per worker.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="N", help="Number of GPUs per worker.", rich_help_panel=RESOURCES),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=10_000, rich_help_panel=_RESOURCES, help="Workers."),
+        typer.Option(metavar="N", min=1, max=10_000, rich_help_panel=RESOURCES, help="Workers."),
     ] = None,
     gpu_type: Annotated[
         str | None,
@@ -39,44 +46,29 @@ def edit(
             "--type",
             metavar="TYPE[,TYPE]",
             help="GPU type, e.g. A100; `any` for every type.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = None,
-    gpu_mem: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=_RESOURCES
-        ),
-    ] = None,
-    gpu_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Only GPUs with at least this much memory, e.g. 80G.",
-            rich_help_panel=_RESOURCES,
-        ),
-    ] = None,
+    gpu_mem: GpuMem = None,
+    gpu_size: GpuSize = None,
     cpus: Annotated[
-        float | None, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
+        float | None, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=RESOURCES)
     ] = None,
-    mem: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=_RESOURCES),
-    ] = None,
+    mem: Memory = None,
     gpu_ids: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Only these GPUs: 0-3 or 0,2; `any`.", rich_help_panel=_WHERE
+            metavar="IDS", help="Only these GPUs: 0-3 or 0,2; `any`.", rich_help_panel=WHERE
         ),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Never these GPUs; `none`.", rich_help_panel=_WHERE),
+        typer.Option(metavar="IDS", help="Never these GPUs; `none`.", rich_help_panel=WHERE),
     ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Only this node; `any`. Repeatable.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]", help="Only this node; `any`. Repeatable.", rich_help_panel=WHERE
         ),
     ] = None,
     not_node: Annotated[
@@ -84,23 +76,20 @@ def edit(
         typer.Option(
             metavar="NODE[,NODE]",
             help="Never this node; `none`. Repeatable.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=_WHEN),
+        typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=WHEN),
     ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=_WHEN),
-    ] = None,
+    time: TimeLimit = None,
     no_time: Annotated[
         bool,
         typer.Option(
             "--no-time",
             help="Remove its time limit; the service's own stays.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = False,
     deadline: Annotated[
@@ -108,7 +97,7 @@ def edit(
         typer.Option(
             metavar="TIME",
             help="Deadline: 14:00, +2h; `none`.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     after: Annotated[
@@ -116,7 +105,7 @@ def edit(
         typer.Option(
             metavar="ID[,ID]",
             help="Replace its dependencies: start after these have completed. Repeatable.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
@@ -125,16 +114,16 @@ def edit(
         typer.Option(
             metavar="ID[,ID]",
             help="Replace its dependencies: start after these have ended. Repeatable.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
     no_after: Annotated[
-        bool, typer.Option("--no-after", help="Remove all dependencies.", rich_help_panel=_WHEN)
+        bool, typer.Option("--no-after", help="Remove all dependencies.", rich_help_panel=WHEN)
     ] = False,
     retries: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=_WHEN),
+        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=WHEN),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="Name of the job.")] = None,
     queue: Annotated[
@@ -153,43 +142,24 @@ def edit(
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms
     from tgpu.cli.failures import of_client_error, of_validation
-    from tgpu.cli.jobs.edit_change import Change, change_of
+    from tgpu.cli.jobs.edit_change import change_of
     from tgpu.cli.jobs.edit_in_editor import edit_in_editor, submit_command
+    from tgpu.cli.option_words import typed_names
     from tgpu.cli.output import say, show_json
     from tgpu.cli.render.jobs import action_line
+    from tgpu.cli.submit.drafts import job_options
     from tgpu.cli.submit.send import real_id
     from tgpu.cli.submit.submission import in_options
     from tgpu.client.errors import ClientError, NoService
     from tgpu.wire.job_change_v1 import JobChange
 
-    change = Change(
-        gpus=gpus,
-        workers=workers,
-        gpu_type=gpu_type,
-        gpu_mem=gpu_mem,
-        gpu_size=gpu_size,
-        cpus=cpus,
-        mem=mem,
-        gpu_ids=gpu_ids,
-        not_gpu_ids=not_gpu_ids,
-        nodes=node,
-        not_nodes=not_node,
-        priority=priority,
-        time=time,
-        no_time=no_time,
-        deadline=deadline,
-        after=after,
-        after_any=after_any,
-        no_after=no_after,
-        retries=retries,
-        name=name,
-        queue=queue,
-    )
+    said = job_options({name: context.params[name] for name in typed_names(context)})
+    change = {name: value for name, value in said.items() if name != "job"}
     with connected(api_url) as client:
         model = _one_of(client, job)
-        if change == Change():
+        if not change:
             change = edit_in_editor(model, submit_command())
-        if change == Change():
+        if not change:
             say("nothing changed")
             return
         fields = change_of(change, model, now_ms(), lambda job_id: real_id(client, job_id))

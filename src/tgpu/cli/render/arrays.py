@@ -2,7 +2,7 @@
 
 from tgpu.cli.render.folded import sweep_text
 from tgpu.cli.render.grid import Line, clean, facts
-from tgpu.cli.render.words import between, clock_text, gpus_text, number_text
+from tgpu.cli.render.words import between, clock_text, gpu_hours_text, gpus_text, number_text
 from tgpu.text.durations import duration_text
 from tgpu.wire.arrays_v1 import ArraySummary
 
@@ -42,7 +42,7 @@ def array_facts(array: ArraySummary, now_ms: int) -> list[Line]:
         ("submitted", clock_text(array.submitted_at, now_ms)),
         ("started", clock_text(array.started_at, now_ms) if array.started_at else ""),
         ("ended", clock_text(array.ended_at, now_ms) if array.ended_at else ""),
-        ("GPU-hours", _hours(array.gpu_hours) if array.gpu_hours else ""),
+        ("GPU-hours", gpu_hours_text(array.gpu_hours) if array.gpu_hours else ""),
     ]
     return facts([(name, clean(value)) for name, value in pairs if value])
 
@@ -53,7 +53,7 @@ def _first_point(array: ArraySummary) -> dict[str, str]:
 
 
 def array_receipt(array: ArraySummary, now_ms: int) -> list[Line]:
-    lost = f", {_hours(array.lost_gpu_hours)} of them lost" if array.lost_gpu_hours else ""
+    lost = f", {gpu_hours_text(array.lost_gpu_hours)} of them lost" if array.lost_gpu_hours else ""
     pairs = [
         ("array", f"{array.array_id} {array.name}".rstrip()),
         ("jobs", f"{array.total:,}: {counts_text(array)}"),
@@ -63,7 +63,7 @@ def array_receipt(array: ArraySummary, now_ms: int) -> list[Line]:
         ("ended", clock_text(array.ended_at, now_ms) if array.ended_at else ""),
         ("ran", f"{duration_text(array.run_seconds)} of all jobs together"),
         ("GPUs", f"{gpus_text(array.gpu_count)} each"),
-        ("GPU-hours", _hours(array.gpu_hours) + lost),
+        ("GPU-hours", gpu_hours_text(array.gpu_hours) + lost),
         ("cost", "" if array.cost is None else number_text(array.cost)),
     ]
     return facts([(name, clean(value)) for name, value in pairs if value])
@@ -91,7 +91,3 @@ def _failed(array: ArraySummary) -> str:
     more = ", …" if array.states.get("failed", 0) > _SHOWN else ""
     ids = ", ".join(array.failed[:_SHOWN])
     return f"indexes {array.failed_indexes} ({ids}{more}); tgpu rerun {array.array_id}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:.4f}" if 0 < hours < 1 else f"{hours:.2f}"

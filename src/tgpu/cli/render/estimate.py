@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean
-from tgpu.cli.render.words import instant_ms, plural, sentence_text
+from tgpu.cli.render.words import plural, sentence_text
 from tgpu.text.durations import duration_text, roughly_text
+from tgpu.text.instants import iso_millis
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,
@@ -100,11 +101,11 @@ def _when(answer: EstimateAnswer) -> list[str]:
     elif answer.starts_now:
         lines = [f"{what} would start now"]
     else:
-        now_ms = instant_ms(answer.estimate.as_of)
+        now_ms = iso_millis(answer.estimate.as_of)
         lines = [f"{what} would start {start_text(answer.estimate, now_ms)}"]
     if answer.last is not None:
         lines.append(
-            f"the last would start {start_text(answer.last, instant_ms(answer.last.as_of))}"
+            f"the last would start {start_text(answer.last, iso_millis(answer.last.as_of))}"
         )
     if answer.sooner:
         lines += ["sooner:", *(f"  {sentence_text(one.sentence)}" for one in answer.sooner)]
@@ -158,14 +159,12 @@ def _share(part: float | None) -> str:
 
 def _short(seconds: float) -> str:
     """45s, 12m, 1h35m, 14h, 3d: as exact as anybody believes it."""
-    if not _HOUR <= seconds < _FEW_HOURS:
-        return roughly_text(seconds)
-    hours, rest = divmod(int(seconds), _HOUR)
-    return f"{hours}h{rest // 60:02}m"
+    is_few_hours = _HOUR <= seconds < _FEW_HOURS
+    return duration_text(seconds) if is_few_hours else roughly_text(seconds)
 
 
 def _left(text: str, now_ms: int) -> float:
-    return max(0.0, (instant_ms(text) - now_ms) / 1000)
+    return max(0.0, (iso_millis(text) - now_ms) / 1000)
 
 
 def _clock(estimate: EstimateModel, now_ms: int) -> str:

@@ -5,7 +5,8 @@ from typing import Final
 
 from tgpu.cli.render.grid import clean
 from tgpu.cli.render.jobs import ENDED, natural_key, outcome, shown_state, span, title
-from tgpu.cli.render.words import between, command_text, instant_ms, roughly_since, since
+from tgpu.cli.render.words import between, command_text, roughly_since, since
+from tgpu.text.instants import iso_millis
 from tgpu.wire.v1 import ArrayProgressModel, JobModel
 
 _ON_GPUS: Final = ("running", "scheduled")
@@ -128,7 +129,7 @@ def order(job: JobModel) -> tuple[int, int, int, list[tuple[int, int, str]]]:
     ended = job.ended_at if progress is None else progress.ended_at
     key = natural_key(target(job))
     if state in ENDED:
-        return (2, -instant_ms(ended or job.submitted_at), 0, key)
+        return (2, -iso_millis(ended or job.submitted_at), 0, key)
     if job.state in _ON_GPUS or (progress is not None and state == "running"):
-        return (0, 0, instant_ms(started or job.submitted_at), key)
-    return (1, -job.priority, instant_ms(job.submitted_at), key)
+        return (0, 0, iso_millis(started or job.submitted_at), key)
+    return (1, -job.priority, iso_millis(job.submitted_at), key)

@@ -6,8 +6,9 @@ from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
 from tgpu.cli.render.reservations import when_text
-from tgpu.cli.render.words import mebibytes_text, number_text, sentence_text
+from tgpu.cli.render.words import number_text, sentence_text
 from tgpu.text.durations import duration_text
+from tgpu.text.sizes import mebibytes_text
 from tgpu.wire.v1 import ClusterStatus, GpuList, GpuModel, GpuProcessModel
 
 _BAR: Final = 8

@@ -23,8 +23,9 @@ from tgpu.cli.render.jobs import (
     count_text,
     gpus_held,
 )
-from tgpu.cli.render.words import instant_ms, since
+from tgpu.cli.render.words import since
 from tgpu.text.durations import duration_text
+from tgpu.text.instants import iso_millis
 from tgpu.wire.v1 import ClusterStatus, JobModel
 
 Show = Callable[[JobModel, int], str]
@@ -46,7 +47,7 @@ def _left(job: JobModel, now_ms: int) -> str:
     limit, runs = job.max_runtime_minutes, row_state(job) in ("running", "paused")
     if not runs or limit is None or job.started_at is None or _is_folded(job):
         return ""
-    return duration_text(limit * 60 - (now_ms - instant_ms(job.started_at)) / 1000)
+    return duration_text(limit * 60 - (now_ms - iso_millis(job.started_at)) / 1000)
 
 
 def _is_folded(job: JobModel) -> bool:

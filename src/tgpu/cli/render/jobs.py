@@ -13,8 +13,6 @@ from tgpu.cli.render.words import (
     command_text,
     gpus_text,
     index_ranges,
-    instant_ms,
-    mebibytes_text,
     moment_text,
     number_text,
     plural,
@@ -24,7 +22,9 @@ from tgpu.cli.render.words import (
 )
 from tgpu.text.durations import duration_text
 from tgpu.text.gpu_names import names_text, words_text
+from tgpu.text.instants import iso_millis
 from tgpu.text.masking import given_values, mask_values
+from tgpu.text.sizes import mebibytes_text
 from tgpu.wire.v1 import ActionAnswer, JobModel, SubmitAnswer, SubmitRequest
 
 STATES: Final = (
@@ -299,8 +299,8 @@ def _preemption(job: JobModel) -> str:
 def _deadline(job: JobModel, now_ms: int) -> str:
     if not job.deadline:
         return ""
-    over_ms = instant_ms(job.ended_at) if job.ended_at else now_ms
-    missed = ", missed" if over_ms > instant_ms(job.deadline) else ""
+    over_ms = iso_millis(job.ended_at) if job.ended_at else now_ms
+    missed = ", missed" if over_ms > iso_millis(job.deadline) else ""
     return moment_text(job.deadline, now_ms) + missed
 
 

@@ -4,8 +4,9 @@ from collections import Counter
 from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
-from tgpu.cli.render.words import mebibytes_text, sentence_text
+from tgpu.cli.render.words import sentence_text
 from tgpu.text.instants import local_text
+from tgpu.text.sizes import mebibytes_text
 from tgpu.wire.nodes_v1 import NodeList, NodeModel
 
 _COLUMNS: Final = (

@@ -6,14 +6,15 @@ from tgpu.cli.render.failures import failure_text
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
 from tgpu.cli.render.words import (
     clock_text,
+    gpu_hours_text,
     gpus_text,
     index_ranges,
-    instant_ms,
-    mebibytes_text,
     number_text,
     sentence_text,
 )
 from tgpu.text.durations import duration_text
+from tgpu.text.instants import iso_millis
+from tgpu.text.sizes import mebibytes_text
 from tgpu.wire.receipt_v1 import AnnouncedModel, AttemptUseModel, ReceiptModel
 
 _COLUMNS: Final = (
@@ -42,7 +43,11 @@ def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[L
         ("estimated", _estimated(found.announced)),
         ("ran", duration_text(found.run_seconds) + _paused(found.paused_seconds)),
         ("GPUs", gpus_text(found.gpu_count)),
-        ("GPU-hours", _hours(found.gpu_hours) + (f", {_hours(lost)} of them lost" if lost else "")),
+        (
+            "GPU-hours",
+            gpu_hours_text(found.gpu_hours)
+            + (f", {gpu_hours_text(lost)} of them lost" if lost else ""),
+        ),
         ("peak memory", "" if peak is None else mebibytes_text(peak)),
         ("cost", "" if found.cost is None else number_text(found.cost)),
         ("note", "" if found.complete else "the record does not reach back to its beginning"),
@@ -61,7 +66,7 @@ def _row(use: AttemptUseModel, now_ms: int) -> tuple[Cell, ...]:
         Cell(clock_text(use.started_at, now_ms)),
         Cell(duration_text(use.run_seconds)),
         Cell(f"GPU {clean(use.gpu_text) or index_ranges(use.gpus)}" if use.gpus else ""),
-        Cell(_hours(use.gpu_hours)),
+        Cell(gpu_hours_text(use.gpu_hours)),
         Cell(clean(use.failure or "")),
     )
 
@@ -74,15 +79,11 @@ def _estimated(told: AnnouncedModel | None) -> str:
     """The estimated wait, against the actual one."""
     if told is None:
         return ""
-    at = instant_ms(told.at)
-    spans = [duration_text((instant_ms(text) - at) / 1000) for text in (told.p50, told.p90)]
+    at = iso_millis(told.at)
+    spans = [duration_text((iso_millis(text) - at) / 1000) for text in (told.p50, told.p90)]
     text = f"wait of {spans[0]} to {spans[1]}"
     if told.started_at is None or told.error_seconds is None:
         return text
-    waited = duration_text((instant_ms(told.started_at) - at) / 1000)
+    waited = duration_text((iso_millis(told.started_at) - at) / 1000)
     how = "within the estimate" if told.before_p90 else "later than estimated"
     return f"{text}; started after {waited}, {how}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:.4f}" if 0 < hours < 1 else f"{hours:.2f}"

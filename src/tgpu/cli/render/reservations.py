@@ -1,11 +1,11 @@
 """Reservations as tables."""
 
-from datetime import datetime
 from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import sentence_text
-from tgpu.text.instants import span_text
+from tgpu.text.gpu_names import index_ranges
+from tgpu.text.instants import iso_millis, span_text
 from tgpu.wire.reservations_v1 import ReservationList, ReservationModel
 from tgpu.wire.v1 import GpuReservationModel
 
@@ -29,26 +29,11 @@ def reservation_grid(found: ReservationList, now: int) -> Grid:
 def gpus_text(reservation: ReservationModel) -> str:
     """ "4 A100 (0-3)" """
     count = len(reservation.gpus)
-    return f"{count} {clean(reservation.gpu_type)} ({indexes_text(reservation.gpus)})"
-
-
-def indexes_text(indexes: list[int]) -> str:
-    """ "0-3,6" """
-    runs: list[list[int]] = []
-    for index in indexes:
-        if runs and runs[-1][-1] == index - 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    return f"{count} {clean(reservation.gpu_type)} ({index_ranges(reservation.gpus)})"
 
 
 def when_text(reservation: ReservationModel | GpuReservationModel, now: int) -> str:
-    return span_text(millis(reservation.starts_at), millis(reservation.ends_at), now)
-
-
-def millis(iso: str) -> int:
-    return round(datetime.fromisoformat(iso).timestamp() * 1000)
+    return span_text(iso_millis(reservation.starts_at), iso_millis(reservation.ends_at), now)
 
 
 def _row(reservation: ReservationModel, now: int) -> tuple[Cell, ...]:

@@ -4,8 +4,9 @@ from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.user_limits import limits_text
-from tgpu.cli.render.words import instant_ms, number_text
+from tgpu.cli.render.words import number_text
 from tgpu.text.durations import duration_text
+from tgpu.text.instants import iso_millis
 from tgpu.wire.share_v1 import ShareList, ShareModel
 
 _TENANT: Final = Column("TENANT", least=8)
@@ -24,7 +25,7 @@ _AMOUNTS: Final = (
 
 def share_grid(found: ShareList, *, with_users: bool) -> Grid:
     """With users in the order in which they are served, the lowest standing first."""
-    now_ms = instant_ms(found.at)
+    now_ms = iso_millis(found.at)
     if not with_users:
         tenants = [(Cell(clean(t.tenant_id)), *_amounts(t, now_ms)) for t in found.tenants]
         return Grid((_TENANT, *_AMOUNTS), tuple(tenants))
@@ -80,4 +81,4 @@ def _even(share: ShareModel, now_ms: int) -> str:
         return "now"
     if share.even_at is None:
         return "not at this rate"
-    return f"in {duration_text(max(0, instant_ms(share.even_at) - now_ms) / 1000)}"
+    return f"in {duration_text(max(0, iso_millis(share.even_at) - now_ms) / 1000)}"

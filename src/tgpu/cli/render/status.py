@@ -8,12 +8,11 @@ from tgpu.cli.render.gpus import gpu_grid, process_lines, status_details
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts, lay_out
 from tgpu.cli.render.job_table import in_order, job_grid
 from tgpu.cli.render.words import number_text, plural, sentence_text
-from tgpu.text.durations import duration_text
+from tgpu.text.durations import duration_text, tenths_text
 from tgpu.wire.metrics_v1 import GpuUseModel, MetricsAnswer
 from tgpu.wire.v1 import ClusterStatus, GpuList, Health, JobModel
 
 _BLANK: Final[Line] = (Cell(""),)
-_MINUTE: Final = 60
 _USE_COLUMNS: Final = (
     Column("GPU", right=True),
     Column("MEAN USE", right=True),
@@ -48,7 +47,7 @@ def metrics_lines(found: MetricsAnswer, width: int | None = None) -> list[Line]:
     runs, grid = found.runs, _use_grid(found)
     told = "none has ended yet"
     if runs.mean_seconds is not None and runs.median_seconds is not None:
-        mean, median = _seconds(runs.mean_seconds), _seconds(runs.median_seconds)
+        mean, median = tenths_text(runs.mean_seconds), tenths_text(runs.median_seconds)
         told = f"{mean} on average, {median} median, of the newest {plural(runs.count, 'job')}"
     return [
         *facts([("jobs", f"{found.total_jobs:,} in all"), ("run time", told)]),
@@ -92,10 +91,6 @@ def _active(look: StatusReading, now_ms: int, width: int | None) -> list[Line]:
         return [(Cell("none"),)]
     lines = lay_out(job_grid(in_order(look.active), now_ms), width)
     return lines if look.is_all else [*lines, (Cell("… more: tgpu list --state running", "dim"),)]
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f}s" if seconds < _MINUTE else duration_text(seconds)
 
 
 def _use_grid(found: MetricsAnswer) -> Grid:

@@ -5,8 +5,9 @@ from typing import Final
 
 from tgpu.cli.render.grid import Cell, Column, Grid, Line, clean, facts
 from tgpu.cli.render.user_limits import limits_text
-from tgpu.cli.render.words import gpus_text, mebibytes_text, number_text
+from tgpu.cli.render.words import gpus_text, number_text
 from tgpu.text.durations import duration_text
+from tgpu.text.sizes import mebibytes_text
 from tgpu.wire.tenants_v1 import (
     BudgetModel,
     QueueModel,

@@ -7,7 +7,7 @@ from tgpu.app.whatif import Compared
 from tgpu.cli.render.grid import Cell, Column, Grid, clean
 from tgpu.cli.render.words import plural
 from tgpu.journal.compare import ComparedFigures, ComparedTenantFigures
-from tgpu.text.durations import duration_text
+from tgpu.text.durations import duration_text, tenths_text
 
 _Shown = tuple[tuple[str, ComparedFigures], ...]
 
@@ -44,10 +44,10 @@ def summary_grid(found: Compared) -> Grid:
     rows = [
         row("jobs started", lambda one: one.started, _count),
         row("jobs ended", lambda one: one.ended, _count),
-        row("wait, mean", lambda one: one.wait_s.mean, _span),
-        row("wait, median", lambda one: one.wait_s.median, _span),
-        row("wait, p90", lambda one: one.wait_s.p90, _span),
-        row("wait, longest", lambda one: one.wait_s.max, _span),
+        row("wait, mean", lambda one: one.wait_s.mean, tenths_text),
+        row("wait, median", lambda one: one.wait_s.median, tenths_text),
+        row("wait, p90", lambda one: one.wait_s.p90, tenths_text),
+        row("wait, longest", lambda one: one.wait_s.max, tenths_text),
         row("GPUs in use, %", lambda one: one.use_percent, _one),
         row("GPU hours used", lambda one: one.gpu_hours, _two),
         row("GPU hours there were", lambda one: one.offered_gpu_hours, _two),
@@ -81,7 +81,7 @@ def tenant_grid(found: Compared) -> Grid:
             (
                 Cell(clean(tenant.tenant)),
                 Cell(f"{tenant.jobs:,}"),
-                *(Cell(_span(one.mean_wait_s)) for one in each),
+                *(Cell(tenths_text(one.mean_wait_s)) for one in each),
                 *(Cell(f"{one.share_percent:.1f}%") for one in each),
             )
         )
@@ -125,7 +125,3 @@ def _two(value: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.3f}"
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.1f}s" if seconds < 60 else duration_text(seconds)

@@ -1,17 +1,13 @@
-"""Small pieces of text: counts, commands, sizes, instants."""
+"""Small pieces of text: counts, commands, how long ago."""
 
 import shlex
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final
 
 from tgpu.cli.render.grid import clean
 from tgpu.text.durations import duration_text, roughly_text
 from tgpu.text.gpu_names import index_ranges as index_ranges
-from tgpu.text.instants import in_local_time
+from tgpu.text.instants import in_local_time, iso_millis, local_text
 from tgpu.text.plurals import plural as plural
-
-_GIB: Final = 1024
 
 
 def number_text(amount: float) -> str:
@@ -25,6 +21,11 @@ def gpus_text(count: float, gpu_type: str | None = None) -> str:
     return f"{number_text(count)} {clean(kind)}"
 
 
+def gpu_hours_text(hours: float) -> str:
+    """Less than one in more digits: 0.0125, 12.50."""
+    return f"{hours:.4f}" if 0 < hours < 1 else f"{hours:.2f}"
+
+
 def command_text(command: Sequence[str]) -> str:
     """As it could be typed again; of a word of several lines the first. A lease has none."""
     return clean(shlex.join(map(_one_line, command))) if command else "(lease)"
@@ -35,33 +36,20 @@ def _one_line(word: str) -> str:
     return f"{first} …" if newline else word
 
 
-def mebibytes_text(mebibytes: int) -> str:
-    if mebibytes < _GIB:
-        return f"{mebibytes}M"
-    return f"{mebibytes / _GIB:.1f}".removesuffix(".0") + "G"
-
-
-def instant_ms(text: str) -> int:
-    """Milliseconds since the epoch of an instant as the API writes it."""
-    if text.endswith("s"):  # beyond every calendar, as a manual clock may have it
-        return int(text.removesuffix("s")) * 1000
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
-
-
 def since(text: str | None, now_ms: int) -> str:
     """How long ago, or "" for never."""
-    return duration_text((now_ms - instant_ms(text)) / 1000) if text else ""
+    return duration_text((now_ms - iso_millis(text)) / 1000) if text else ""
 
 
 def roughly_since(text: str, now_ms: int) -> str:
     """How long ago, in the largest unit only."""
-    return roughly_text((now_ms - instant_ms(text)) / 1000)
+    return roughly_text((now_ms - iso_millis(text)) / 1000)
 
 
 def between(first: str | None, last: str | None) -> str:
     if not first or not last:
         return ""
-    return duration_text((instant_ms(last) - instant_ms(first)) / 1000)
+    return duration_text((iso_millis(last) - iso_millis(first)) / 1000)
 
 
 def sentence_text(sentence: str) -> str:
@@ -73,15 +61,13 @@ def moment_text(text: str, now_ms: int) -> str:
     """An instant that may be to come: local time, and how far off that is."""
     if text.endswith("s"):
         return text  # of the manual clock, beyond calendars
-    left = (instant_ms(text) - now_ms) / 1000
-    local = datetime.fromisoformat(text).astimezone()
+    left = (iso_millis(text) - now_ms) / 1000
     away = f"in {duration_text(left)}" if left >= 0 else f"{duration_text(-left)} ago"
-    return f"{local:%Y-%m-%d %H:%M:%S} ({away})"
+    return f"{local_text(text)} ({away})"
 
 
 def clock_text(text: str, now_ms: int) -> str:
     """Local time, and how long ago that is."""
     if text.endswith("s"):
         return text
-    local = datetime.fromisoformat(text).astimezone()
-    return f"{local:%Y-%m-%d %H:%M:%S} ({since(text, now_ms)} ago)"
+    return f"{local_text(text)} ({since(text, now_ms)} ago)"

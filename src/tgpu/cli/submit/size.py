@@ -59,7 +59,8 @@ def lines_of(found: "SizeAnswer") -> list[str]:
 
 
 def _gpus_text(size: "SizeModel") -> str:
-    from tgpu.cli.render.words import gpus_text, mebibytes_text
+    from tgpu.cli.render.words import gpus_text
+    from tgpu.text.sizes import mebibytes_text
 
     memory = f", {mebibytes_text(size.gpu_memory_mb)} of memory" if size.gpu_memory_mb else ""
     return f"{gpus_text(size.gpu_count)}{memory}"

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tgpu.cli.amounts import parse_gpu_count, parse_mebibytes
+from tgpu.cli.amounts import parse_gpu_count
 from tgpu.cli.options import read_option
+from tgpu.text.sizes import parse_mebibytes
 
 _T = TypeVar("_T")
 

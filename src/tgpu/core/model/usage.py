@@ -7,6 +7,7 @@ from typing import Final
 from tgpu.core.model.ids import TenantId
 from tgpu.core.model.job import Job
 from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Progress
+from tgpu.core.model.units import GPU_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class GpuTimeUsage:
     @property
     def gpu_hours(self) -> float:
         """For people. No decision looks at it."""
-        return self.gpu_millis_ms / 3_600_000_000
+        return self.gpu_millis_ms / GPU_HOUR
 
 
 NO_USAGE: Final = GpuTimeUsage()

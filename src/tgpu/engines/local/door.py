@@ -41,22 +41,22 @@ class Door:
         finally:
             os.umask(before)  # jobs inherit it: it must stay what the user has
         listener.listen(64)
-        self._made = _file_at(self._socket)
+        self._made = file_at(self._socket)
         return listener
 
     @property
     def is_ours(self) -> bool:
         """Whether the directory is still the one that we locked."""
         locked = os.fstat(self._lock)
-        return _file_at(f"{self._root}/{paths.LOCK}") == (locked.st_dev, locked.st_ino)
+        return file_at(f"{self._root}/{paths.LOCK}") == (locked.st_dev, locked.st_ino)
 
     @property
     def is_shut(self) -> bool:
         """Whether our socket was taken away from a directory that is ours."""
-        return self.is_ours and _file_at(self._socket) != self._made
+        return self.is_ours and file_at(self._socket) != self._made
 
     def close(self) -> None:
-        if self.is_ours and _file_at(self._socket) == self._made:
+        if self.is_ours and file_at(self._socket) == self._made:
             with contextlib.suppress(OSError):
                 os.unlink(self._socket)
 
@@ -73,7 +73,7 @@ def take(root: str) -> Door | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > deadline or _answers(root):
+            if time.monotonic() > deadline or answers(root):
                 os.close(fd)
                 return None
             time.sleep(0.02)
@@ -93,9 +93,10 @@ def connect(directory: str) -> socket.socket:
         return sock
 
 
-def _answers(root: str) -> bool:
+def answers(directory: str) -> bool:
+    """Whether a supervisor serves it."""
     try:
-        connect(root).close()
+        connect(directory).close()
     except OSError:
         return False
     return True
@@ -111,7 +112,7 @@ def _address(directory: str) -> Iterator[str]:
         os.close(fd)
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
+def file_at(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:

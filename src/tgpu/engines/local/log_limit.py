@@ -15,6 +15,7 @@ from typing import Final
 
 from tgpu.engines.attempt_files import open_plain
 from tgpu.engines.local.paths import STDERR, STDOUT
+from tgpu.text.sizes import bytes_text
 
 _PUNCH_HOLE: Final = 1 | 2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _OPEN: Final = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -127,7 +128,8 @@ class _Log:
         self._say(self._cut_off)
 
     def _say(self, missing: int) -> None:
-        text = f"[… {_text(missing)} of output left out: the log limit is {_text(self._limit)}"
+        left_out, limit = (bytes_text(size, ".4g") for size in (missing, self._limit))
+        text = f"[… {left_out} of output left out: the log limit is {limit}"
         words = text.encode()
         line = b"\n" + words + b" " * (_LINE - 7 - len(words)) + " …]\n".encode()
         os.pwrite(self.file, line, self._head - len(line))
@@ -135,11 +137,3 @@ class _Log:
 
 def _down(size: int, block: int) -> int:
     return size // block * block
-
-
-def _text(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} TiB"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from tgpu.core.model.job import Detail, Job
 from tgpu.core.model.units import CPU, SECOND, gpus_text
 from tgpu.store.api import StoredJob
 from tgpu.text.gpu_names import as_word
+from tgpu.text.instants import iso_text
 
 NOTHING = "nothing"  # in sentences, where a field has no value
 
@@ -37,7 +37,7 @@ def job_fields(job: Job) -> dict[str, object]:
         "exclusive": where.exclusive,
         "same_island": where.same_island,
         "spread": where.spread,
-        "deadline": None if deadline is None else _iso(deadline),
+        "deadline": None if deadline is None else iso_text(deadline),
         "preemptible": options.preemptible,
         "checkpoint_signal": options.checkpoint_signal,
         "reservation": options.booking,
@@ -90,7 +90,3 @@ def shown(value: object) -> str:
         case dict():
             return ",".join(f"{key}={item}" for key, item in value.items()) or NOTHING
     return str(value)
-
-
-def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at / SECOND, UTC).isoformat()

@@ -13,11 +13,11 @@ import structlog
 from tgpu.core.errors import Unavailable
 from tgpu.engines import ballast
 from tgpu.engines.ballast import Room
+from tgpu.text.sizes import bytes_text
 
 _log = structlog.get_logger("gpu_scheduler.disk")
 
 LOOK_SECONDS: Final = 2.0
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Disk:
@@ -99,13 +99,5 @@ class NoDisk(Disk):
 
 
 def free_of(room: Room) -> str:
-    text = f"{size_text(room.free)} of {size_text(room.total)} free"
+    text = f"{bytes_text(room.free)} of {bytes_text(room.total)} free"
     return text if room.free_inodes != 0 else f"{text}, no inodes left"
-
-
-def size_text(size: float) -> str:
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.contract.store.builders import submission
-from tgpu.cli.database.command import size
 from tgpu.store import sqlite_backup
 from tgpu.store.sqlite import SqliteStore
 from tgpu.store.sqlite_tables import SqliteTables
@@ -94,20 +93,6 @@ def test_every_command_has_help_with_examples(tgpu, command):
     outcome = tgpu("db", command, "--help")
     assert outcome.code == 0
     assert f"tgpu db {command}" in outcome.out.partition("Examples")[2]
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (5 << 20, "5.0 MiB"),
-        (1 << 60, "1048576.0 TiB"),
-    ],
-)
-def test_sizes_are_for_people(size_bytes: int, text: str) -> None:
-    assert size(size_bytes) == text
 
 
 @contextmanager

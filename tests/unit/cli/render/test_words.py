@@ -1,6 +1,6 @@
 import pytest
 
-from tgpu.cli.render.words import command_text, gpus_text, index_ranges, mebibytes_text
+from tgpu.cli.render.words import command_text, gpus_text, index_ranges
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,3 @@ def test_a_command_can_be_typed_again():
 @pytest.mark.parametrize(("indexes", "text"), [([], ""), ([3], "3"), ([2, 0, 1, 5], "0-2,5")])
 def test_indexes_in_a_row_are_a_range(indexes, text):
     assert index_ranges(indexes) == text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0M"), (1023, "1023M"), (1536, "1.5G"), (81_920, "80G")]
-)
-def test_sizes_are_short(size, text):
-    assert mebibytes_text(size) == text

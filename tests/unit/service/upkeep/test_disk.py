@@ -6,7 +6,7 @@ import pytest
 
 from tgpu.core.errors import Unavailable
 from tgpu.engines import ballast
-from tgpu.service.upkeep.disk import Disk, NoDisk, size_text
+from tgpu.service.upkeep.disk import Disk, NoDisk
 
 
 def test_a_ballast_given_up_refuses_what_is_new_until_it_is_back(tmp_path: Path) -> None:
@@ -52,10 +52,3 @@ def test_without_a_ballast_nothing_is_refused(tmp_path: Path) -> None:
         assert not disk.make_room()
         disk.refuse_when_low()
         assert not (tmp_path / ballast.NAME).exists()
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")]
-)
-def test_sizes_are_written_for_people(size: int, text: str) -> None:
-    assert size_text(size) == text

@@ -1,6 +1,4 @@
-"""How often one caller may ask."""
-
-from tgpu.api.limits import TokenBuckets
+from tgpu.token_buckets import TokenBuckets
 
 
 class Clock:

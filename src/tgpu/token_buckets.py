@@ -1,4 +1,4 @@
-"""How much one caller may ask for: requests in a time, and bytes in a body."""
+"""How often one caller may ask: a bucket of tokens for each, refilled as time passes."""
 
 import time
 from collections.abc import Callable
