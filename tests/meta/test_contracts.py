@@ -78,7 +78,7 @@ def test_what_is_imported_by_name_stays_in_its_own_adapter():
             # The port, and what any of them may be made of.
             {
                 *("api", "attempt_files", "ballast", "file_reads", "log_files"),
-                *("log_piece", "placing"),
+                *("log_piece", "node_processes", "placing"),
             },
         ),
     ],
