@@ -37,16 +37,6 @@ def typed_names(context: Any) -> frozenset[str]:
     )
 
 
-def said_names(context: Any) -> frozenset[str]:
-    """The parameters that somebody has set: on the command line or by a variable."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return frozenset(
-        name
-        for name, source in sources.items()
-        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of `tgpu submit`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tgpu.cli import amounts
 from tgpu.cli.failures import bad_input
 from tgpu.cli.options import read_option
-from tgpu.cli.submit.submission import gpu_memory, parse_deadline
+from tgpu.cli.submit.option_fields import gpu_memory, parse_deadline
 from tgpu.text.durations import parse_duration
 from tgpu.text.sizes import parse_mebibytes
 from tgpu.wire.v1 import JobModel

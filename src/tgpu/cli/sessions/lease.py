@@ -31,19 +31,13 @@ def lease(context: typer.Context, **values: Any) -> int:
     It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
     `tgpu complete`, or until its time is up.
     """
-    from tgpu.cli.option_words import said_names
     from tgpu.cli.sessions.leasing import print_lease, take_lease
-    from tgpu.cli.submit.drafts import Given, JobDraft, laid_over
-    from tgpu.cli.submit.submission import Typed
+    from tgpu.cli.submit.drafts import job_options
 
-    said = {name: values[name] for name in said_names(context) if name in values}
-    as_json, api_url = bool(said.pop("as_json", False)), values.get("api_url")
-    said.pop("api_url", None)
-    of = said.pop("of", None)
+    of, as_json, api_url = values.pop("of"), values["as_json"], values["api_url"]
     if of is not None:
         return print_lease(of, api_url, as_json=as_json)
-    typed, _, _ = laid_over(Given(Typed((), lease=True), None, frozenset()), JobDraft("", 0, said))
-    return take_lease(typed, api_url, as_json=as_json)
+    return take_lease({**job_options(values), "lease": True}, api_url, as_json=as_json)
 
 
 def _signature() -> inspect.Signature:

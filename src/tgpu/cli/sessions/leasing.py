@@ -8,18 +8,17 @@ from tgpu.cli.failures import Failure
 from tgpu.cli.output import note, say, show_json
 from tgpu.cli.render.jobs import gpus_held
 from tgpu.cli.sessions.running import started
-from tgpu.cli.submit.send import Answering, build, real_id, submit
-from tgpu.cli.submit.submission import Typed
+from tgpu.cli.submit.option_fields import JobOptions
+from tgpu.cli.submit.send import build, real_id, submit
 from tgpu.client.http import Client
 from tgpu.wire.v1 import GpuList, JobModel
 
 
-def take_lease(typed: Typed, api_url: str | None, *, as_json: bool) -> int:
-    how = Answering(None, api_url, True, False, as_json)
-    build(typed, how, lambda job_id: job_id)  # bad input is refused before a service is started
+def take_lease(options: JobOptions, api_url: str | None, *, as_json: bool) -> int:
+    build(options, lambda job_id: job_id)  # bad input is refused before a service is started
     ensure_service(api_url)
     with connected(api_url) as client:
-        request, _ = build(typed, how, lambda job_id: real_id(client, job_id))
+        request, _ = build(options, lambda job_id: real_id(client, job_id))
         job = started(client, submit(client, request).job_id)
         return ExitCode.INTERRUPTED if job is None else _print(client, job, as_json=as_json)
 

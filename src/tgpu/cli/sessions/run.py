@@ -32,21 +32,14 @@ def run(context: typer.Context, **values: Any) -> int:
     with the command, whose exit code is returned, or with the terminal, unless --keep. Where
     standard input is no terminal, that and the output are passed on as they are.
     """
-    from tgpu.cli.option_words import said_names
     from tgpu.cli.sessions.running import run_job
-    from tgpu.cli.submit.drafts import Given, JobDraft, laid_over
+    from tgpu.cli.submit.drafts import job_options
     from tgpu.cli.submit.one_word import refuse_one_word
-    from tgpu.cli.submit.submission import Typed
 
-    said = {name: values[name] for name in said_names(context) if name in values}
-    keep = bool(said.pop("keep", False))
-    command: list[str] = said.get("command") or []
-    if len(command) == 1:
-        refuse_one_word(command[0], "tgpu run")
-    api_url = values.get("api_url")
-    said.pop("api_url", None)
-    typed, cwd, _ = laid_over(Given(Typed(()), None, frozenset()), JobDraft("", 0, said))
-    return run_job(typed, cwd, api_url, keep=keep)
+    keep = values.pop("keep")
+    if len(values["command"] or ()) == 1:
+        refuse_one_word(values["command"][0], "tgpu run")
+    return run_job(job_options(values), values["api_url"], keep=keep)
 
 
 def _signature() -> inspect.Signature:

@@ -6,7 +6,6 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tgpu.cli import environment
 from tgpu.cli.connect import connected, ensure_service
@@ -16,8 +15,8 @@ from tgpu.cli.output import note, write_bytes
 from tgpu.cli.render.estimate import start_text
 from tgpu.cli.render.jobs import ended_line, held_line, waiting_line
 from tgpu.cli.render.words import command_text
-from tgpu.cli.submit.send import Answering, build, real_id, submit
-from tgpu.cli.submit.submission import Typed
+from tgpu.cli.submit.option_fields import JobOptions
+from tgpu.cli.submit.send import build, real_id, submit
 from tgpu.cli.terminal import doors
 from tgpu.cli.terminal.seat import NoTerminal, SeatOutcome, feed, reach, sit
 from tgpu.client.errors import ClientError
@@ -28,31 +27,32 @@ from tgpu.wire.v1 import JobModel
 _HOLDER = "tgpu.cli.terminal.holder"
 
 
-def run_job(typed: Typed, cwd: str | None, api_url: str | None, *, keep: bool) -> int:
+def run_job(options: JobOptions, api_url: str | None, *, keep: bool) -> int:
     """The exit code of the command, which is the job's."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    words = list(typed.command) or [environment.variables().get("SHELL") or "/bin/sh"]
-    typed = replace(typed, command=words, name=typed.name or command_text(words)[:80])
-    how = Answering(cwd, api_url, True, False, False)
-    build(typed, how, lambda job_id: job_id)  # bad input is refused before a service is started
+    shell = environment.variables().get("SHELL") or "/bin/sh"
+    words = list(options.get("command") or ()) or [shell]
+    name = options.get("name") or command_text(words)[:80]
+    options = {**options, "command": words, "name": name}
+    build(options, lambda job_id: job_id)  # bad input is refused before a service is started
     ensure_service(api_url)
     with connected(api_url) as client:
         if at_terminal and not client.target.is_local:
             raise _far_away(client)
-        name = doors.new_name()
+        door = doors.new_name()
         has_input = not at_terminal and client.target.is_local and _has_input()
         if at_terminal or has_input:
-            held = holder_words(name, words, keep=keep, pipe=not at_terminal)
-            typed = replace(typed, command=held)
-        request, _ = build(typed, how, lambda job_id: real_id(client, job_id))
+            held = holder_words(door, words, keep=keep, pipe=not at_terminal)
+            options = {**options, "command": held}
+        request, _ = build(options, lambda job_id: real_id(client, job_id))
         job_id = submit(client, request).job_id
         job = started(client, job_id)
         if job is None:
             return ExitCode.INTERRUPTED
         try:
             if at_terminal:
-                return sit_in_front(client, job, name)
-            return _stream(client, job, name if has_input else None)
+                return sit_in_front(client, job, door)
+            return _stream(client, job, door if has_input else None)
         except NoTerminal as problem:
             _cancel(client, job_id)
             raise Failure(f"job {job_id}: {problem}", code="NO_TERMINAL") from None

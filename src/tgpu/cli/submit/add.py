@@ -92,7 +92,6 @@ def add(
     from tgpu.cli.environment import working_dir
     from tgpu.cli.failures import Failure
     from tgpu.cli.submit.send import Answering, send
-    from tgpu.cli.submit.submission import Typed
     from tgpu.jobs_file.format import CLASS_PRIORITY, parse_class, parse_gpus
     from tgpu.jobs_file.script_command import script_command
     from tgpu.text.gpu_names import choices_text
@@ -103,21 +102,17 @@ def add(
     path = os.path.normpath(os.path.join(working_dir(None), os.path.expanduser(script)))
     source = _source(path, script, is_elsewhere=api_url is not None)
     in_environment = bool(conda or venv or uv)
-    typed = Typed(
-        command=script_command(path, words, source, in_environment=in_environment),
-        name=os.path.basename(path),
-        priority=level,
-        tenant=tenant,
-        queue=queue,
-        gpu_ids=choices_text(gpus_named) or None,
-        auto=auto,
-        size_by="model",
-        conda=conda,
-        venv=venv,
-        uv=uv,
-    )
+    options = {
+        "command": script_command(path, words, source, in_environment=in_environment),
+        "name": os.path.basename(path),
+        "priority": level,
+        "gpu_ids": choices_text(gpus_named),
+        **{"auto": auto, "conda": conda, "venv": venv, "uv": uv},
+        **{"cwd": cwd, "tenant": tenant, "queue": queue},
+    }
+    by_model = {} if auto else {"size_by": "model"}
     try:
-        return send(typed, Answering(cwd, api_url, wait, quiet, as_json))
+        return send(options, Answering(api_url, wait, quiet, as_json), by_model)
     except Failure as failure:
         option, colon, rest = failure.message.partition(": ")
         failure.message = f"{_HERE.get(option, option)}{colon}{rest}"

@@ -392,56 +392,6 @@ def submit(
     """
     from tgpu.cli.submit.send import Answering
     from tgpu.cli.submit.source import send_source
-    from tgpu.cli.submit.submission import Typed
 
-    typed = Typed(
-        command=command or [],
-        gpus=gpus,
-        gpu_type=gpu_type,
-        gpu_mem=gpu_mem,
-        cpus=cpus,
-        mem=mem,
-        priority=priority,
-        name=name,
-        tenant=tenant,
-        queue=queue,
-        time=time,
-        retries=retries,
-        backoff=backoff,
-        requeue=requeue,
-        after=after or [],
-        after_any=after_any or [],
-        array=array,
-        params=param or [],
-        hold=hold,
-        job_id=job_id,
-        gpu_ids=gpu_ids,
-        env=env or [],
-        secret=secret or [],
-        send_env=not no_env,
-        lease=lease,
-        workers=workers,
-        gpu_size=gpu_size,
-        not_gpu_ids=not_gpu_ids,
-        nodes=node or [],
-        not_nodes=not_node or [],
-        labels=label or [],
-        exclusive=exclusive,
-        same_island=same_island,
-        spread=spread,
-        reservation=reservation,
-        deadline=deadline,
-        preemptible=not no_preempt,
-        checkpoint_signal=checkpoint_signal,
-        auto=auto,
-        conda=conda,
-        venv=venv,
-        uv=uv,
-        screen=screen,
-        tmux=tmux,
-        log_limit=log_limit,
-        mail_user=mail_user or (),
-        mail_type=mail_type or (),
-    )
-    how = Answering(cwd, api_url, wait, quiet, as_json, when)
-    return send_source(context, typed, how, by_path=by_path)
+    # What describes the job is read off the context, by the names that it has here.
+    return send_source(context, Answering(api_url, wait, quiet, as_json, when), by_path=by_path)

@@ -1,7 +1,7 @@
 """`tgpu import`: jobs of other queues."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from tgpu.text.system_words import system_words
 
 if TYPE_CHECKING:
     from tgpu.cli.submit.import_lines import Imported, ImportedJob
-    from tgpu.cli.submit.submission import Typed
+    from tgpu.cli.submit.option_fields import JobOptions
     from tgpu.client.http import Client
 
 EPILOG = examples(
@@ -58,12 +58,9 @@ def import_jobs(
     Before a command may stand gpus=2, name=x, time=2h, priority=N and variables such as SEED=1.
     With a mistake on any line nothing is queued.
     """
-    import dataclasses
-
     from tgpu.cli.connect import connected, ensure_service
     from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, say, show_json
-    from tgpu.cli.submit.submission import Typed
     from tgpu.text.plurals import plural
 
     found = _read(file, form, shell)
@@ -71,22 +68,22 @@ def import_jobs(
         raise bad_input(found.mistakes[0], _other_mistakes(found.mistakes))
     for line in found.notes:
         note(f"note: {line}")
-    common = Typed(command=(), gpus=gpus, tenant=tenant, queue=queue, hold=hold)
-    typed = [(job, _typed(job, common)) for job in found.jobs]
-    for job, each in typed:
-        _check(each, cwd, job.line)
+    common = {"gpus": gpus, "cwd": cwd, "tenant": tenant, "queue": queue, "hold": hold}
+    jobs = [(job, common | _said(job)) for job in found.jobs]
+    for job, options in jobs:
+        _check(options, job.line)
     if dry_run:
         _show(found.jobs, gpus, as_json)
         return
-    if not typed:
+    if not jobs:
         raise bad_input(f"{file}: there is no job in it")
     ensure_service(api_url)
     ids: dict[str, str] = {}
     sent: list[dict[str, object]] = []
     with connected(api_url) as client:
-        for job, each in typed:
+        for job, options in jobs:
             after = [ids[old_id] for old_id in job.after if old_id in ids]
-            new_id = _submit(client, dataclasses.replace(each, after=after), cwd, job, len(sent))
+            new_id = _submit(client, {**options, "after": after}, job, len(sent))
             ids[job.old_id] = new_id
             sent.append({"line": job.line, "job_id": new_id})
     if as_json:
@@ -121,40 +118,29 @@ def _other_mistakes(mistakes: list[str]) -> str:
     return "\n  ".join([*mistakes[1:20], "nothing was queued"])
 
 
-def _typed(job: "ImportedJob", common: "Typed") -> "Typed":
-    import dataclasses
-
-    return dataclasses.replace(
-        common,
-        command=job.command,
-        gpus=job.gpus or common.gpus,
-        name=job.name,
-        time=job.time,
-        priority=job.priority,
-        env=job.env,
-        lease=False,
-    )
+def _said(job: "ImportedJob") -> dict[str, Any]:
+    """What its own line says, as options of `tgpu submit`."""
+    said = {"command": job.command, "name": job.name, "time": job.time, "priority": job.priority}
+    return {**said, "env": job.env, **({"gpus": job.gpus} if job.gpus else {})}
 
 
-def _check(typed: "Typed", cwd: str | None, line: int) -> None:
+def _check(options: "JobOptions", line: int) -> None:
     """Bad values are found before anything is queued."""
     from tgpu.cli.failures import Failure, bad_input
-    from tgpu.cli.submit.send import Answering, build
+    from tgpu.cli.submit.send import build
 
     try:
-        build(typed, Answering(cwd, None, False, True, False), lambda job_id: job_id)
+        build(options, lambda job_id: job_id)
     except Failure as failure:
         raise bad_input(f"line {line}: {failure.message}", failure.remedy) from failure
 
 
-def _submit(
-    client: "Client", typed: "Typed", cwd: str | None, job: "ImportedJob", before: int
-) -> str:
+def _submit(client: "Client", options: "JobOptions", job: "ImportedJob", before: int) -> str:
     from tgpu.cli.failures import Failure
-    from tgpu.cli.submit.send import Answering, build, submit
+    from tgpu.cli.submit.send import build, submit
     from tgpu.text.plurals import plural
 
-    request, _ = build(typed, Answering(cwd, None, False, True, False), lambda job_id: job_id)
+    request, _ = build(options, lambda job_id: job_id)
     try:
         return submit(client, request).job_id
     except Failure as failure:

@@ -23,7 +23,7 @@ from tgpu.cli.submit.job_file_values import (
     text_of,
     texts_of,
 )
-from tgpu.cli.submit.submission import option_of
+from tgpu.cli.submit.option_fields import FLAGS_BY_FIELD
 from tgpu.text.json_words import yaml_words
 from tgpu.wire.v1 import SubmitRequest
 
@@ -181,7 +181,7 @@ class _Reader:
 
     def _read(self, found: _Found, name: str, value: yaml.Node, line: int) -> None:
         option = self.options.get(SAME.get(name, name))
-        flag = option.flag if option is not None else option_of(name) or name
+        flag = option.flag if option is not None else FLAGS_BY_FIELD.get(name, name)
         if flag in found.places and found.places[flag][0] != name:
             other, at = found.places[flag]
             raise WrongValue(f"says the same as {other} on line {at}: leave one of them out")

@@ -1,7 +1,7 @@
 """One run of `tgpu submit`: check, connect, send, report, perhaps wait for the end."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -13,7 +13,8 @@ from tgpu.cli.output import note, say, show_json, show_lines, write_bytes
 from tgpu.cli.render.estimate import when_lines
 from tgpu.cli.render.jobs import ended_line, gpus_held, queued_lines, waiting_line
 from tgpu.cli.submit import secrets_given
-from tgpu.cli.submit.submission import Submitter, Typed, build_request, in_options
+from tgpu.cli.submit.option_fields import JobOptions, Submitter
+from tgpu.cli.submit.submission import build_request, in_options
 from tgpu.client.errors import ClientError, Lost, NoService
 from tgpu.client.follow import follow_job, wait_until_over, wait_until_started
 from tgpu.client.http import Client
@@ -25,7 +26,6 @@ from tgpu.wire.v1 import JobModel, SubmitAnswer, SubmitRequest
 class Answering:
     """Whom to ask, and how to report."""
 
-    cwd: str | None
     api_url: str | None
     wait: bool
     quiet: bool
@@ -36,19 +36,19 @@ class Answering:
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-def send(typed: Typed, how: Answering, given: Mapping[str, object] = NOTHING) -> int:
+def send(options: JobOptions, how: Answering, given: Mapping[str, object] = NOTHING) -> int:
     """The exit code of the command. `given` are fields of the API that a file has."""
     # Bad input is refused before a service is started for it.
-    build(typed, how, lambda job_id: job_id, given)
+    build(options, lambda job_id: job_id, given)
     ensure_service(how.api_url)
     with connected(how.api_url) as client:
-        request, left_out = build(typed, how, lambda job_id: real_id(client, job_id), given)
+        request, left_out = build(options, lambda job_id: real_id(client, job_id), given)
         if left_out:
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
         if how.when:
             _tell_when(client, request, how)
             return ExitCode.OK
-        with own_config.naming(_own_tenant(typed, given)):
+        with own_config.naming(_own_tenant(options, given)):
             answer = submit(client, request)
         for warning in answer.warnings:
             note(f"note: {in_local_time(warning)}")
@@ -61,28 +61,27 @@ def send(typed: Typed, how: Answering, given: Mapping[str, object] = NOTHING) ->
 
 
 def build(
-    typed: Typed,
-    how: Answering,
+    options: JobOptions,
     find_id: Callable[[str], str],
     given: Mapping[str, object] = NOTHING,
 ) -> tuple[SubmitRequest, list[str]]:
     """The request of this user, here and now; see `build_request`."""
     submitter = Submitter(
         environment.user_name(),
-        environment.working_dir(how.cwd),
+        environment.working_dir(options.get("cwd")),
         environment.variables(),
         environment.now_ms(),
         secrets_given.terminal(),
     )
-    chosen = _own_tenant(typed, given)
+    chosen = _own_tenant(options, given)
     if chosen is not None:
-        typed = replace(typed, tenant=chosen.value)
-    return build_request(typed, submitter, find_id, given)
+        options = {**options, "tenant": chosen.value}
+    return build_request(options, submitter, find_id, given)
 
 
-def _own_tenant(typed: Typed, given: Mapping[str, object]) -> "own_config.Chosen | None":
+def _own_tenant(options: JobOptions, given: Mapping[str, object]) -> "own_config.Chosen | None":
     """What the variable or the user's file says, where the command and its file say nothing."""
-    is_said = typed.tenant or "tenant_id" in given
+    is_said = options.get("tenant") or "tenant_id" in given
     return None if is_said else own_config.chosen("tenant", None)
 
 

@@ -9,8 +9,8 @@ from tgpu.cli.exit_codes import ExitCode
 from tgpu.cli.failures import Failure, bad_input
 from tgpu.cli.output import note, say, show_json
 from tgpu.cli.render.jobs import queued_lines
+from tgpu.cli.submit.option_fields import JobOptions
 from tgpu.cli.submit.send import Answering, await_jobs, build, real_id, send, submit
-from tgpu.cli.submit.submission import Typed
 from tgpu.client.http import Client
 from tgpu.text.instants import in_local_time
 from tgpu.wire.v1 import SubmitAnswer
@@ -20,10 +20,19 @@ from tgpu.wire.v1 import SubmitAnswer
 class Sending:
     """One job; `placed` says where in its file a mistake stands."""
 
-    typed: Typed
-    how: Answering
+    options: JobOptions
     given: Mapping[str, object]
     placed: Callable[[Failure], Failure]
+
+    @property
+    def name(self) -> str:
+        return self.options.get("name") or ""
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Ids, or names of jobs above it."""
+        after = (self.options.get(name) or () for name in ("after", "after_any"))
+        return [job for words in after for job in split_ids(words)]
 
 
 def send_many(jobs: Sequence[Sending], how: Answering) -> int:
@@ -31,7 +40,7 @@ def send_many(jobs: Sequence[Sending], how: Answering) -> int:
     _check(jobs)
     if len(jobs) == 1:
         try:
-            return send(jobs[0].typed, jobs[0].how, jobs[0].given)
+            return send(jobs[0].options, how, jobs[0].given)
         except Failure as failure:
             raise jobs[0].placed(failure) from failure
     if how.when:
@@ -53,11 +62,11 @@ def send_many(jobs: Sequence[Sending], how: Answering) -> int:
 
 def _check(jobs: Sequence[Sending]) -> None:
     """Bad values, and names of jobs further down, before anything is queued."""
-    below = {job.typed.name for job in jobs if job.typed.name}
+    below = {job.name for job in jobs if job.name}
     for job in jobs:
         try:
-            build(job.typed, job.how, lambda job_id: job_id, job.given)
-            for name in split_ids([*job.typed.after, *job.typed.after_any]):
+            build(job.options, lambda job_id: job_id, job.given)
+            for name in job.waits_for:
                 if name in below:
                     _refuse_order(jobs, job, name)
         except Failure as failure:
@@ -65,7 +74,7 @@ def _check(jobs: Sequence[Sending]) -> None:
 
 
 def _refuse_order(jobs: Sequence[Sending], job: Sending, name: str) -> None:
-    before = [each.typed.name for each in jobs[: jobs.index(job)]]
+    before = [each.name for each in jobs[: jobs.index(job)]]
     if name not in before:
         raise bad_input(f"--after: {name!r} stands further down", "put it above those that wait")
     if before.count(name) > 1:
@@ -79,7 +88,7 @@ def _queue(client: Client, jobs: Sequence[Sending], how: Answering) -> list[Subm
     for job in jobs:
         try:
             request, left_out = build(
-                job.typed, job.how, lambda name: ids.get(name) or real_id(client, name), job.given
+                job.options, lambda name: ids.get(name) or real_id(client, name), job.given
             )
             answer = submit(client, request)
         except Failure as failure:
@@ -91,8 +100,8 @@ def _queue(client: Client, jobs: Sequence[Sending], how: Answering) -> list[Subm
             note(f"note: not passed on, because they are not UTF-8: {', '.join(left_out)}")
         for warning in answer.warnings:
             note(f"note: {in_local_time(warning)}")
-        if job.typed.name:
-            ids[job.typed.name] = answer.job_id
+        if job.name:
+            ids[job.name] = answer.job_id
         answers.append(answer)
         if how.quiet:
             say("\n".join(answer.job_ids or [answer.job_id]))

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from tgpu.cli.failures import bad_input
 from tgpu.cli.option_words import WrongWords, is_behind_dashes, read_words, typed_names
 from tgpu.cli.output import note
-from tgpu.cli.submit.drafts import Given, JobDraft, laid_over
+from tgpu.cli.submit.drafts import Given, JobDraft, job_options, laid_over
 from tgpu.cli.submit.job_file import read_job_file
 from tgpu.cli.submit.script_head import (
     Script,
@@ -25,7 +25,6 @@ from tgpu.cli.submit.script_head import (
 )
 from tgpu.cli.submit.send import Answering, send
 from tgpu.cli.submit.send_many import Sending, send_many
-from tgpu.cli.submit.submission import Typed
 from tgpu.text.system_words import system_words
 
 _JOB_FILES: Final = (".yaml", ".yml", ".json")
@@ -34,10 +33,10 @@ _STANDARD_INPUT: Final = "-"
 _MOST_BYTES: Final = 4 * 1024 * 1024  # of a file; larger ones are something else
 
 
-def send_source(context: typer.Context, typed: Typed, how: Answering, *, by_path: bool) -> int:
+def send_source(context: typer.Context, how: Answering, *, by_path: bool) -> int:
     """The exit code of `tgpu submit`. Behind `--` stands a command, whatever it is called."""
-    words = list(typed.command)
-    given = Given(typed, how.cwd, typed_names(context))
+    given = Given(job_options(context.params), typed_names(context))
+    words = list(given.options["command"] or ())
     command = cast(TyperCommand, context.command)
     if words and not is_behind_dashes(context, words):
         if words[0].lower().endswith(_JOB_FILES) and not shutil.which(words[0]):
@@ -50,7 +49,7 @@ def send_source(context: typer.Context, typed: Typed, how: Answering, *, by_path
             return _send_script(script, words[1:], command, given, how, by_path=by_path)
     if by_path:
         raise bad_input("--by-path is for scripts: here is none")
-    return send(typed, how)
+    return send(given.options, how)
 
 
 def _send_files(words: list[str], command: TyperCommand, given: Given, how: Answering) -> int:
@@ -77,20 +76,16 @@ def _with_options(
     }
     read.pop("by_path", None)
     url = read.pop("api_url", None) or how.api_url
-    typed, cwd, _ = laid_over(replace(given, names=frozenset()), JobDraft("", 0, read))
-    names = given.names | read.keys()
-    return Given(typed, cwd, names), replace(how, cwd=cwd, api_url=url, **answering)
+    options, _ = laid_over(replace(given, names=frozenset()), JobDraft("", 0, read))
+    return Given(options, given.names | read.keys()), replace(how, api_url=url, **answering)
 
 
 def _send_drafts(drafts: list[JobDraft], given: Given, how: Answering) -> int:
     jobs = []
     for draft in drafts:
-        typed, cwd, fields = laid_over(given, draft)
-        is_command = "command" in draft.options
-        typed = replace(typed, command=draft.options["command"] if is_command else ())
-        jobs.append(
-            Sending(typed, replace(how, cwd=cwd), fields, draft.without(given.names).placed)
-        )
+        options, fields = laid_over(given, draft)
+        options["command"] = draft.options.get("command")
+        jobs.append(Sending(options, fields, draft.without(given.names).placed))
     return send_many(jobs, how)
 
 
@@ -109,18 +104,16 @@ def _send_script(
             f"`tgpu submit` ({script.shown})"
         )
     draft = read_head(script, command)
-    typed, cwd, _ = laid_over(given, draft)
-    names = [pair.partition("=")[0] for pair in typed.params]
+    options, _ = laid_over(given, draft)
+    names = [pair.partition("=")[0] for pair in options.get("param") or ()]
     words = command_words(script, args, by_path=by_path)
     if script.text in words and (name := replaced_by_sweep(script, names)) is not None:
         raise bad_input(
             f"{script.shown}: --param {name} would replace a part of ${{{name}}}",
             f"write $TGPU_PARAM_{name} there, which has the value",
         )
-    typed = replace(typed, command=words, name=typed.name or script.name)
-    return send_many(
-        [Sending(typed, replace(how, cwd=cwd), {}, draft.without(given.names).placed)], how
-    )
+    options |= {"command": words, "name": options.get("name") or script.name}
+    return send_many([Sending(options, {}, draft.without(given.names).placed)], how)
 
 
 def _script(name: str) -> Script | None:

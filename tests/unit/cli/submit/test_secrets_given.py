@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.submit.options import options
 from tgpu.cli.failures import Failure
 from tgpu.cli.render.jobs import queued_lines
+from tgpu.cli.submit.option_fields import Submitter
 from tgpu.cli.submit.secrets_given import read_secrets
-from tgpu.cli.submit.submission import Submitter, Typed, build_request
+from tgpu.cli.submit.submission import build_request
 from tgpu.wire.v1 import SubmitAnswer, SubmitRequest
 
 
@@ -48,9 +50,7 @@ def test_what_cannot_be_is_refused_without_repeating_it(word: str, sentence: str
 
 def test_a_secret_is_sent_as_one_and_not_in_the_environment_as_well() -> None:
     submitter = Submitter("ann", "/home/ann", {"TOKEN": "hunter2", "PATH": "/bin"})
-    request, _ = build_request(
-        Typed(command=["x"], secret=["TOKEN"]), submitter, lambda job_id: job_id
-    )
+    request, _ = build_request(options(["x"], secret=["TOKEN"]), submitter, lambda job_id: job_id)
     assert request.secrets == {"TOKEN": "hunter2"}
     assert request.base_environment == {"PATH": "/bin"}
 
@@ -64,4 +64,4 @@ def test_what_is_said_of_a_queued_job_has_no_secret_in_it() -> None:
 def test_the_refusal_names_the_option() -> None:
     submitter = Submitter("ann", "/home/ann", {})
     with pytest.raises(Failure, match="--secret: TOKEN is not set here"):
-        build_request(Typed(command=["x"], secret=["TOKEN"]), submitter, lambda job_id: job_id)
+        build_request(options(["x"], secret=["TOKEN"]), submitter, lambda job_id: job_id)
