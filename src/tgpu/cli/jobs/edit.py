@@ -23,6 +23,7 @@ _WHEN = "When and how often"
 
 
 def edit(
+    context: typer.Context,
     job: JobId,
     *,
     gpus: Annotated[
@@ -153,43 +154,24 @@ def edit(
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms
     from tgpu.cli.failures import of_client_error, of_validation
-    from tgpu.cli.jobs.edit_change import Change, change_of
+    from tgpu.cli.jobs.edit_change import change_of
     from tgpu.cli.jobs.edit_in_editor import edit_in_editor, submit_command
+    from tgpu.cli.option_words import typed_names
     from tgpu.cli.output import say, show_json
     from tgpu.cli.render.jobs import action_line
+    from tgpu.cli.submit.drafts import job_options
     from tgpu.cli.submit.send import real_id
     from tgpu.cli.submit.submission import in_options
     from tgpu.client.errors import ClientError, NoService
     from tgpu.wire.job_change_v1 import JobChange
 
-    change = Change(
-        gpus=gpus,
-        workers=workers,
-        gpu_type=gpu_type,
-        gpu_mem=gpu_mem,
-        gpu_size=gpu_size,
-        cpus=cpus,
-        mem=mem,
-        gpu_ids=gpu_ids,
-        not_gpu_ids=not_gpu_ids,
-        nodes=node,
-        not_nodes=not_node,
-        priority=priority,
-        time=time,
-        no_time=no_time,
-        deadline=deadline,
-        after=after,
-        after_any=after_any,
-        no_after=no_after,
-        retries=retries,
-        name=name,
-        queue=queue,
-    )
+    said = job_options({name: context.params[name] for name in typed_names(context)})
+    change = {name: value for name, value in said.items() if name != "job"}
     with connected(api_url) as client:
         model = _one_of(client, job)
-        if change == Change():
+        if not change:
             change = edit_in_editor(model, submit_command())
-        if change == Change():
+        if not change:
             say("nothing changed")
             return
         fields = change_of(change, model, now_ms(), lambda job_id: real_id(client, job_id))

@@ -12,7 +12,6 @@ from typer.core import TyperCommand
 
 from tgpu.cli.environment import variables
 from tgpu.cli.failures import Failure, bad_input
-from tgpu.cli.jobs.edit_change import Change
 from tgpu.cli.submit.job_file import read_job_file
 from tgpu.text.durations import exact_text
 from tgpu.text.system_words import system_words
@@ -22,31 +21,31 @@ _HEAD: Final = """\
 # Job {job_id}. Change what shall be another, save and leave; without a change nothing happens.
 # The fields are those of a job file: see `tgpu submit --help`.
 """
-# By parameter of `tgpu submit`: what `tgpu edit` takes, and what it takes for a field that is gone.
-_FIELDS: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
-    "name": ("name", {"name": ""}),
-    "queue": ("queue", {"queue": "default"}),
-    "priority": ("priority", None),
-    "gpus": ("gpus", None),
-    "workers": ("workers", {"workers": 1}),
-    "gpu_type": ("gpu_type", {"gpu_type": "any"}),
-    "gpu_mem": ("gpu_mem", None),
-    "cpus": ("cpus", {"cpus": 0.0}),
-    "mem": ("mem", None),
-    "gpu_ids": ("gpu_ids", {"gpu_ids": "any"}),
-    "not_gpu_ids": ("not_gpu_ids", {"not_gpu_ids": "none"}),
-    "node": ("nodes", {"nodes": ["any"]}),
-    "not_node": ("not_nodes", {"not_nodes": ["none"]}),
-    "time": ("time", {"no_time": True}),
-    "deadline": ("deadline", {"deadline": "none"}),
-    "after": ("after", {"no_after": True}),
-    "after_any": ("after_any", {"no_after": True}),
-    "retries": ("retries", {"retries": 0}),
+# By parameter: what `tgpu edit` is told of a field that is gone; None where it must stay.
+_GONE: Final[dict[str, dict[str, Any] | None]] = {
+    "name": {"name": ""},
+    "queue": {"queue": "default"},
+    "priority": None,
+    "gpus": None,
+    "workers": {"workers": 1},
+    "gpu_type": {"gpu_type": "any"},
+    "gpu_mem": None,
+    "cpus": {"cpus": 0.0},
+    "mem": None,
+    "gpu_ids": {"gpu_ids": "any"},
+    "not_gpu_ids": {"not_gpu_ids": "none"},
+    "node": {"node": ["any"]},
+    "not_node": {"not_node": ["none"]},
+    "time": {"no_time": True},
+    "deadline": {"deadline": "none"},
+    "after": {"no_after": True},
+    "after_any": {"no_after": True},
+    "retries": {"retries": 0},
 }
 
 
-def edit_in_editor(job: JobModel, command: TyperCommand) -> Change:
-    """What was changed; Change() where nothing was. Raises Failure."""
+def edit_in_editor(job: JobModel, command: TyperCommand) -> dict[str, Any]:
+    """The options of `tgpu edit` that say what was changed. Raises Failure."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise bad_input("there is nothing to change", "say what, as in: tgpu edit 7 --gpus 1")
     before = job_text(job)
@@ -95,7 +94,7 @@ def job_text(job: JobModel) -> str:
     return _HEAD.format(job_id=job.job_id) + text
 
 
-def difference(before: str, after: str, command: TyperCommand) -> Change:
+def difference(before: str, after: str, command: TyperCommand) -> dict[str, Any]:
     was = read_job_file(before, "the job", command)[0].options
     drafts = read_job_file(after, "your text", command)
     if len(drafts) != 1 or drafts[0].fields:
@@ -105,11 +104,11 @@ def difference(before: str, after: str, command: TyperCommand) -> Change:
     for name in {**was, **is_now}:
         if was.get(name) == is_now.get(name):
             continue
-        if name not in _FIELDS:
+        if name not in _GONE:
             raise bad_input(f"your text: {name} of a job cannot be changed")
-        into, gone = _FIELDS[name]
+        gone = _GONE[name]
         if name in is_now:
-            changes[into] = is_now[name]
+            changes[name] = is_now[name]
         elif gone is None:
             raise bad_input(f"your text: {name} cannot be left out: write another value")
         else:
@@ -119,7 +118,7 @@ def difference(before: str, after: str, command: TyperCommand) -> Change:
         for name in ("after", "after_any"):
             if name in is_now:
                 changes[name] = is_now[name]
-    return Change(**changes)
+    return changes
 
 
 def _open_editor(path: Path) -> None:

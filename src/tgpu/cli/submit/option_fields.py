@@ -2,7 +2,7 @@
 on a command line, in the head of a script or in a job file.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, TypeAlias
@@ -158,7 +158,7 @@ def fields_of(
     if options.get("auto") and options.get("gpus") is not None:
         raise bad_input("--auto and --gpus exclude each other", "leave one of them out")
     gpus = read_option("--gpus", amounts.parse_gpu_count, options.get("gpus") or "1")
-    fields: dict[str, object] = {"gpu_count": gpus, **dict(_by_table(options, submitter))}
+    fields: dict[str, object] = {"gpu_count": gpus, **table_fields(options, submitter)}
     if options.get("auto"):
         fields["size_by"] = "learned"
     if options.get("no_preempt"):
@@ -167,11 +167,17 @@ def fields_of(
     return fields | {"after": after} | _gpu_type(options) | _gpu_memory(options, gpus)
 
 
-def _by_table(options: JobOptions, submitter: Submitter) -> Iterator[tuple[str, object]]:
+def table_fields(
+    options: JobOptions, submitter: Submitter, *, empty_is_none: bool = True
+) -> dict[str, object]:
+    """What the table alone says of these options. Raises Failure."""
+    fields: dict[str, object] = {}
     for parameter, (field, read) in _FIELDS.items():
         value = options.get(parameter)
-        if value is not None and (value != "" or parameter not in _MAY_BE_EMPTY):
-            yield field, _read(flag_of(parameter), read, value, submitter)
+        is_none = value is None or (value == "" and empty_is_none and parameter in _MAY_BE_EMPTY)
+        if not is_none:
+            fields[field] = _read(flag_of(parameter), read, value, submitter)
+    return fields
 
 
 def _read(flag: str, read: _Read, value: Any, submitter: Submitter) -> object:
