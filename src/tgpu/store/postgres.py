@@ -5,49 +5,35 @@ also moves a mark on in `meta`: it tells whether a commit went through whose ans
 the connection, and it stops a writer that has lost the lock without knowing.
 """
 
-import gc
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import psycopg
 
-from tgpu.core.model.ids import JobId, TenantId
-from tgpu.core.model.lifecycle import TERMINAL, JobState
-from tgpu.store import codec, postgres_folded, postgres_read
+from tgpu.store import postgres_folded, postgres_read
 from tgpu.store.api import (
-    AuditRow,
-    DailyUsage,
-    FoldedJob,
-    JobQuery,
-    JournalRow,
     LoadedState,
     Record,
     StoreChanged,
-    StoredJob,
     StoreUnavailable,
 )
 from tgpu.store.postgres_connect import Connection, Server, cut
 from tgpu.store.postgres_schema import migrate
 from tgpu.store.postgres_write import Fenced, OutcomeUnknown, write
 from tgpu.store.rows import FlatRows, Last, rows_of
-from tgpu.store.thread import CLOSE_SECONDS, OPEN_SECONDS, READ_SECONDS, StoreThread
+from tgpu.store.thread import OPEN_SECONDS, READ_SECONDS, StoreThread
+from tgpu.store.threaded import ThreadedStore
 
 T = TypeVar("T")
 
-_LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
 _SETTLE_EVERY_SECONDS: Final = 0.5
 _TAKE_SECONDS: Final = 30.0  # to connect and become the writer
 
 
-class PostgresStore:
-    """Commits wait for one another, reads for one another; a read never waits for a commit."""
-
-    is_durable = True
-
+class PostgresStore(ThreadedStore):
     def __init__(
         self,
         url: str,
@@ -60,15 +46,13 @@ class PostgresStore:
         was lost in its midst. `read_seconds` are what a read may take.
         """
         self._server = Server(url, schema)
-        self.name = self._server.name
+        name = self._server.name
+        super().__init__(name, name, postgres_read, postgres_folded.folded)
         self._settle_seconds = settle_seconds
         self._read_seconds = read_seconds
         self._is_closing = False
         self._writer: Connection | None = None
         self._reader: Connection | None = None
-        self._write_thread: StoreThread | None = None
-        self._read_thread: StoreThread | None = None
-        self._values = codec.SharedValues()  # used by the reading thread only, once open
         self._last = Last()  # changed by the writing thread only, like the two below
         self._session = ""
         self._commits = 0
@@ -86,65 +70,9 @@ class PostgresStore:
             await self.close()
             raise
 
-    async def commit(self, record: Record) -> int:
-        return await self._in_thread(self._write_thread, lambda: self._commit(record))
-
-    async def ping(self) -> None:
-        await self._in_thread(self._write_thread, self._ping)
-
-    async def job(self, job_id: JobId) -> StoredJob | None:
-        found = await self.jobs(JobQuery(job_ids=(job_id,), limit=1))
-        return found[0] if found else None
-
-    async def jobs(self, query: JobQuery) -> list[StoredJob]:
-        return await self._read(postgres_read.jobs, query, self._values)
-
-    async def folded(self, query: JobQuery) -> list[FoldedJob]:
-        return await self._read(postgres_folded.folded, query, self._values)
-
-    async def count(self, query: JobQuery, *, fold: bool = False) -> int:
-        return await self._read(postgres_read.count, query, fold)
-
-    async def known(self, job_ids: Sequence[JobId]) -> set[JobId]:
-        return await self._read(postgres_read.known, job_ids)
-
-    async def reruns(self, job_ids: Sequence[JobId]) -> dict[JobId, str]:
-        return await self._read(postgres_read.reruns, job_ids)
-
-    async def environment(self, env_id: str) -> Mapping[str, str]:
-        return await self._read(postgres_read.environment, env_id)
-
-    async def journal(
-        self, after: int, limit: int, job_id: JobId | None = None
-    ) -> list[JournalRow]:
-        if job_id is None:
-            return await self._read(postgres_read.journal, after, limit)
-        return await self._read(postgres_read.journal_of, job_id, after, limit)
-
-    async def documents(self, kind: str) -> Mapping[str, bytes]:
-        return await self._read(postgres_read.documents, kind)
-
-    async def usage(self, since_day: int, tenant_id: TenantId | None = None) -> list[DailyUsage]:
-        return await self._read(postgres_read.usage, since_day, tenant_id)
-
-    async def audit(
-        self, *, before: int | None = None, limit: int = 100, tenant_id: TenantId | None = None
-    ) -> list[AuditRow]:
-        return await self._read(postgres_read.audit, before, limit, tenant_id)
-
     async def close(self) -> None:
-        """Ends what is under way first, unless that hangs. Closing twice is fine."""
-        threads = (
-            (self._read_thread, self._drop_reader),
-            (self._write_thread, self._drop_writer),
-        )
-        self._read_thread = self._write_thread = None
         self._is_closing = True
-        for thread, shut in threads:
-            if thread is not None:
-                with suppress(StoreUnavailable):
-                    await thread.call(shut, CLOSE_SECONDS)
-                thread.end()
+        await super().close()
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -164,7 +92,7 @@ class PostgresStore:
                 " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (self._mark(),),
             )
-            loaded = _load(connection)
+            loaded = self._load(connection)
             audit = postgres_read.last(connection, "seq", "audit")
         self._last = Last(loaded.last_seq, loaded.last_number, audit)
         return loaded
@@ -223,7 +151,7 @@ class PostgresStore:
             with self._translated(connection):
                 write(connection, rows, self._mark(), self._mark(1))
         except OutcomeUnknown:
-            self._drop_writer()
+            self._close_writer()
             raise
         except Fenced:
             raise self._fenced() from None
@@ -231,10 +159,10 @@ class PostgresStore:
     def _connected(self) -> Connection:
         """The connection that writes; a new one where it was lost and we are still the writer."""
         if self._writer is not None and self._writer.closed:
-            self._drop_writer()
+            self._close_writer()
         if self._writer is None:
             if self._found_mark() != self._mark():
-                self._drop_writer()
+                self._close_writer()
                 raise self._fenced()
             assert self._writer is not None
         return self._writer
@@ -251,7 +179,7 @@ class PostgresStore:
                     "SELECT value FROM meta WHERE key = 'writer' FOR UPDATE"
                 ).fetchone()
         except StoreUnavailable:
-            self._drop_writer()
+            self._close_writer()
             raise
         return "" if row is None else str(row[0])
 
@@ -277,7 +205,7 @@ class PostgresStore:
                     raise StoreUnavailable(str(error), is_outcome_known=False) from error
                 time.sleep(_SETTLE_EVERY_SECONDS)
         if found not in (self._mark(), self._mark(1)):
-            self._drop_writer()
+            self._close_writer()
             raise self._fenced()
         return found == self._mark(1)
 
@@ -301,7 +229,7 @@ class PostgresStore:
         try:
             return self._read_once(function, *arguments)
         except _Lost:
-            self._drop_reader()
+            self._close_reader()
             if not was_open:
                 raise
             return self._read_once(function, *arguments)
@@ -314,13 +242,6 @@ class PostgresStore:
 
     # -- getting there -----------------------------------------------------------------------
 
-    async def _in_thread(
-        self, thread: StoreThread | None, work: Callable[[], T], seconds: float | None = None
-    ) -> T:
-        if thread is None:
-            raise StoreUnavailable(f"{self.name} is not open")
-        return await thread.call(work, seconds)
-
     def _translated(self, connection: Connection) -> "_Translated":
         return _Translated(self._server, connection)
 
@@ -330,12 +251,12 @@ class PostgresStore:
         if reader is not None:
             cut(reader)
 
-    def _drop_reader(self) -> None:
+    def _close_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
-    def _drop_writer(self) -> None:
+    def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -360,24 +281,3 @@ class _Translated:
             is_lost = self._connection.closed
             sentence = self._server.unavailable(error, is_lost=is_lost)
             raise (_Lost(str(sentence)) if is_lost else sentence) from error
-
-
-def _load(connection: Connection) -> LoadedState:
-    # The collector would walk through a million new objects again and again, and find nothing.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return LoadedState(
-            tenants=postgres_read.tenants(connection),
-            queues=postgres_read.queues(connection),
-            nodes=postgres_read.nodes(connection),
-            usage=postgres_read.all_usage(connection),
-            live=postgres_read.live(connection, _LIVE, codec.SharedValues()),
-            over=postgres_read.over(connection),
-            last_seq=postgres_read.last(connection, "seq", "journal"),
-            last_number=postgres_read.last(connection, "number", "jobs"),
-            last_decision=postgres_read.last_decision(connection),
-        )
-    finally:
-        if collecting:
-            gc.enable()

@@ -13,11 +13,11 @@ from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.store import codec, event_codec
 from tgpu.store.api import AuditRow, DailyUsage, JobQuery, JournalRow, StoredJob, decision_id
 from tgpu.store.folding import COUNT_FOLDED
+from tgpu.store.job_rows import JobRow, stored_jobs
 from tgpu.store.postgres_connect import Connection
 from tgpu.store.postgres_text import from_text, from_values, to_text
 from tgpu.store.rows import Value
 
-_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
 _JOB: Final = (
     'number, job_id, tenant_id, submitted_at, facts, detail, name, "user", progress, nonce'
 )
@@ -125,7 +125,7 @@ def jobs(connection: Connection, query: JobQuery, values: codec.SharedValues) ->
         f"SELECT * FROM ({union}) AS found ORDER BY number DESC LIMIT %s",
         [*[*parameters, query.limit] * len(states), query.limit],
     )
-    return _stored(cast(list[_JobRow], rows), values)
+    return stored_jobs(cast(list[JobRow], rows), values)
 
 
 def count(connection: Connection, query: JobQuery, fold: bool) -> int:
@@ -143,30 +143,7 @@ def numbered(
     connection: Connection, numbers: Sequence[int], values: codec.SharedValues
 ) -> dict[int, StoredJob]:
     rows = _rows(connection, f"SELECT {_JOB} FROM jobs WHERE number = ANY(%s)", [list(numbers)])
-    return {stored.number: stored for stored in _stored(cast(list[_JobRow], rows), values)}
-
-
-def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJob]:
-    return [
-        StoredJob(
-            number,
-            values.job(job_id, tenant_id, submitted_at, facts, nonce),
-            values.detail(detail, name, user),
-            values.progress(progress),
-        )
-        for (
-            number,
-            job_id,
-            tenant_id,
-            submitted_at,
-            facts,
-            detail,
-            name,
-            user,
-            progress,
-            nonce,
-        ) in rows
-    ]
+    return {stored.number: stored for stored in stored_jobs(cast(list[JobRow], rows), values)}
 
 
 # Plain jobs have no detail, and so nothing in the column.
@@ -244,7 +221,7 @@ def _submission_in_bulk(connection: Connection, job_id: JobId, after: int) -> li
     if not rows:
         return []
     *of_job, seq, at, bulk, number, by = rows[0]
-    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce = cast(_JobRow, of_job)
+    _, _, tenant_id, submitted_at, facts, detail_text, name, user, _, nonce = cast(JobRow, of_job)
     decision = decision_id(cast(int | None, number), cast(str | None, by))
     values = codec.SharedValues()
     job = values.job(job_id, tenant_id, submitted_at, facts, nonce)

@@ -30,12 +30,12 @@ from tgpu.store.api import (
     decision_id,
 )
 from tgpu.store.folding import COUNT_FOLDED
+from tgpu.store.job_rows import JobRow, stored_jobs
 
 _ENCODER: Final = msgspec.json.Encoder()
 
-_JobRow = tuple[int, str, str, int, str, str, str, str, str, str]
 _JOB: Final = "number, job_id, tenant_id, submitted_at, facts, detail, name, user, progress, nonce"
-_JOBS: Final = msgspec.json.Decoder(list[_JobRow])
+_JOBS: Final = msgspec.json.Decoder(list[JobRow])
 
 _EventRow = tuple[int, int, str, JobId | None, str, int | None, Decider | None]
 _EVENT: Final = "seq, at, kind, job_id, payload, decision, decided_by"
@@ -139,7 +139,7 @@ def jobs(
         f"SELECT json_group_array(json_array({_JOB})) FROM ({union})",
         [*parameters, query.limit] * len(states),
     )
-    return _stored(sorted(_JOBS.decode(rows), reverse=True)[: query.limit], values)
+    return stored_jobs(sorted(_JOBS.decode(rows), reverse=True)[: query.limit], values)
 
 
 def count(connection: sqlite3.Connection, query: JobQuery, fold: bool) -> int:
@@ -162,30 +162,7 @@ def numbered(
         " WHERE number IN (SELECT value FROM json_each(?))",
         [_ENCODER.encode(numbers).decode()],
     )
-    return {stored.number: stored for stored in _stored(_JOBS.decode(rows), values)}
-
-
-def _stored(rows: Sequence[_JobRow], values: codec.SharedValues) -> list[StoredJob]:
-    return [
-        StoredJob(
-            number,
-            values.job(job_id, tenant_id, submitted_at, facts, nonce),
-            values.detail(detail, name, user),
-            values.progress(progress),
-        )
-        for (
-            number,
-            job_id,
-            tenant_id,
-            submitted_at,
-            facts,
-            detail,
-            name,
-            user,
-            progress,
-            nonce,
-        ) in rows
-    ]
+    return {stored.number: stored for stored in stored_jobs(_JOBS.decode(rows), values)}
 
 
 # Plain jobs have no detail, and so nothing in the column.
