@@ -16,6 +16,7 @@ import structlog
 from tgpu import __version__
 from tgpu.app.disk_words import make_start_possible, why_unwritable
 from tgpu.app.refusal import CannotServe
+from tgpu.connections.listening import bound_socket
 from tgpu.service.recording.clock import WallClock
 from tgpu.settings import Settings
 from tgpu.text.system_words import system_words
@@ -141,19 +142,12 @@ def _listen_tcp(
     port: int,
     remedy: str = "choose another port with --port (or GPU_SCHEDULER_API_HTTP_PORT)",
 ) -> socket.socket:
-    listening: socket.socket | None = None
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        return bound_socket(host, port)
     except OSError as error:
-        if listening is not None:
-            listening.close()
         raise CannotServe(
             f"cannot listen on {host}:{port}: {system_words(error)}; {remedy}"
         ) from None
-    return listening
 
 
 def _socket_path(settings: Settings) -> Path | None:

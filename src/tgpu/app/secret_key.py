@@ -12,6 +12,7 @@ from typing import Final
 
 from tgpu.app.disk_words import with_disk
 from tgpu.app.refusal import CannotServe
+from tgpu.flush import flush_directory
 from tgpu.service.secrets.sealing import KEY_BYTES, Sealer
 from tgpu.settings import Settings
 from tgpu.text.system_words import system_words
@@ -77,7 +78,7 @@ def write_keys(path: Path, keys: Sequence[bytes], *, is_new: bool = False) -> No
             os.link(draft, path)
         else:
             os.replace(draft, path)
-        _flush_directory(path.parent)
+        flush_directory(path.parent)
     except FileExistsError:
         raise
     except OSError as error:
@@ -95,11 +96,3 @@ def _check(path: Path, found: os.stat_result) -> None:
         raise CannotServe(f"the key file {path} belongs to another user: chown it to your own")
     if found.st_mode & 0o077:
         raise CannotServe(f"the key file {path} can be read by others: chmod 600 {path}")
-
-
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

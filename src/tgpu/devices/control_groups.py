@@ -50,10 +50,8 @@ class _Mount(NamedTuple):
 
 def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     """For a process, by default this one; a string says why there is none."""
-    folder = proc / ("self" if pid is None else str(pid))
     try:
-        mounts = list(_mounts((folder / "mountinfo").read_text()))
-        groups = (folder / "cgroup").read_text()
+        mounts, groups = _read(proc, pid)
     except OSError as error:
         return f"control groups cannot be looked at: {error.strerror}"
     for mount in mounts:
@@ -70,10 +68,8 @@ def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
 
 def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     """Where processes can be kept together, with no limit; a string says why nowhere."""
-    folder = proc / ("self" if pid is None else str(pid))
     try:
-        mounts = list(_mounts((folder / "mountinfo").read_text()))
-        groups = (folder / "cgroup").read_text()
+        mounts, groups = _read(proc, pid)
     except OSError as error:
         return f"control groups cannot be looked at: {error.strerror}"
     unified = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
@@ -92,10 +88,8 @@ def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
 
 def device_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     """Where version 1 can shut devices to processes; a string says why nowhere."""
-    folder = proc / ("self" if pid is None else str(pid))
     try:
-        mounts = list(_mounts((folder / "mountinfo").read_text()))
-        groups = (folder / "cgroup").read_text()
+        mounts, groups = _read(proc, pid)
     except OSError as error:
         return f"control groups cannot be looked at: {error.strerror}"
     for mount in mounts:
@@ -109,10 +103,8 @@ def device_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
 
 def fence_doors(pid: int, proc: Path = PROC) -> list[Path]:
     """Of the groups that keep a process from devices: whoever writes 0 there is in it as well."""
-    folder = proc / str(pid)
     try:
-        mounts = list(_mounts((folder / "mountinfo").read_text()))
-        groups = (folder / "cgroup").read_text()
+        mounts, groups = _read(proc, pid)
     except OSError:
         return []
     found = []
@@ -126,6 +118,12 @@ def fence_doors(pid: int, proc: Path = PROC) -> list[Path]:
         if path.name.startswith((FENCE, JOB)):
             found.append(path / "cgroup.procs")
     return found
+
+
+def _read(proc: Path, pid: int | None) -> tuple[list[_Mount], str]:
+    """What is mounted where a process is, and the groups it is in. Raises OSError."""
+    folder = proc / ("self" if pid is None else str(pid))
+    return list(_mounts((folder / "mountinfo").read_text())), (folder / "cgroup").read_text()
 
 
 def _above(path: Path) -> Path:

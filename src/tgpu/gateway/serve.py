@@ -12,6 +12,7 @@ import structlog
 import uvloop
 
 from tgpu import __version__
+from tgpu.connections.listening import bound_socket
 from tgpu.connections.server import GuardedServer
 from tgpu.gateway.app import Gateway
 from tgpu.gateway.options import GatewayOptions
@@ -107,16 +108,9 @@ def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    listening: socket.socket | None = None
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        return bound_socket(host, port)
     except OSError as error:
-        if listening is not None:
-            listening.close()
         raise GatewayCannotServe(
             f"cannot listen on {host}:{port}: {system_words(error)}; choose another --port"
         ) from None
-    return listening

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tgpu.database import Address
-    from tgpu.settings import Settings
 
 EPILOG = examples(
     "tgpu db status",
@@ -164,7 +163,7 @@ def rotate_key(
     from tgpu.app import CannotServe
     from tgpu.app.rotate_key import rotate_key as rotate
 
-    settings = _settings(config, data_dir)
+    settings = pairing.settings_of(config, data_dir)
     try:
         with _sentences():
             done = rotate(settings, settings.data_directory, lost_key=lost_key)
@@ -180,16 +179,6 @@ def rotate_key(
     note(f"keep a copy of {done.file} apart from copies of the database")
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> "Settings":
-    from tgpu.settings import SettingsError, load_settings
-
-    flags = {"data_dir": None if data_dir is None else data_dir.expanduser().absolute()}
-    try:
-        return load_settings(config, flags)
-    except SettingsError as error:
-        raise bad_input(str(error), "`tgpu config-sample` prints all settings") from error
-
-
 def address_for(
     text: str | None, option: str, config: Path | None, data_dir: Path | None
 ) -> "Address":
@@ -197,7 +186,7 @@ def address_for(
 
     if text is not None:
         return read_option(option, databases.parse_address, text)
-    address = databases.address_of(_settings(config, data_dir))
+    address = databases.address_of(pairing.settings_of(config, data_dir))
     if address is None:
         raise bad_input(
             "the settings keep jobs in memory, so there is no database", f"name one with {option}"

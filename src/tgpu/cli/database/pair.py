@@ -66,7 +66,7 @@ def pair(
         raise bad_input("--keep-unknown and --end-unknown exclude each other", "give one of them")
     try:
         orders = pairing.Orders(keep_unknown, end_unknown, take_over)
-        done = pairing.pair(_settings(config, data_dir), orders)
+        done = pairing.pair(settings_of(config, data_dir), orders)
     except app.CannotServe as error:
         raise Failure(str(error), code="NOT_PAIRED") from error
     if as_json:
@@ -75,7 +75,7 @@ def pair(
     _say(done)
 
 
-def _settings(config: Path | None, data_dir: Path | None) -> "Settings":
+def settings_of(config: Path | None, data_dir: Path | None) -> "Settings":
     from tgpu.settings import SettingsError, load_settings
 
     flags = {"data_dir": None if data_dir is None else data_dir.expanduser().absolute()}

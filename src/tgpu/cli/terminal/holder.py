@@ -9,7 +9,6 @@ ours stands between the two ends: neither a restart of the service nor its end d
 import contextlib
 import fcntl
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -20,6 +19,7 @@ import time
 from typing import Final, NoReturn
 
 from tgpu.cli.terminal import doors, frames
+from tgpu.stand_in import end_as, say_in_log
 
 _PIECE: Final = 1 << 16
 _SHOWN_BYTES: Final = 1 << 16  # of what was shown last, for those who come later
@@ -139,7 +139,7 @@ class Holder:
             key.data()
         if self._end_at is not None and time.monotonic() >= self._end_at:
             if len(self._ends) == 3:
-                _say("nobody sits at its terminal, so the job ends; --keep lets it go on")
+                say_in_log("nobody sits at its terminal, so the job ends; --keep lets it go on")
             self._hang_up()
 
     def _come(self) -> None:
@@ -186,7 +186,7 @@ class Holder:
         """Whoever sat there is gone, without having said that the job goes on."""
         self._leave()
         if not self._keep and self._status is None:
-            _say("its terminal was closed, so the job ends; --keep lets it go on")
+            say_in_log("its terminal was closed, so the job ends; --keep lets it go on")
             self._hang_up()
 
     def _leave(self) -> None:
@@ -230,24 +230,8 @@ def _write(target: int, data: bytes) -> None:
                 time.sleep(0.01)  # the command does not read what is typed
 
 
-def _say(message: str) -> None:
-    _write(2, f"tgpu: {message}\n".encode(errors="replace"))
-
-
 def _nothing(*_: object) -> None:
     """A signal is told to the loop through its descriptor."""
-
-
-def _end_as(status: int) -> NoReturn:
-    """End as the command did, also by its signal: that is what is on record then."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        os._exit(128 + number)
-    os._exit(os.waitstatus_to_exitcode(status))
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -257,12 +241,12 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         status = holder.run()
     except FileNotFoundError:
-        _say(f"{words[0]}: command not found")
+        say_in_log(f"{words[0]}: command not found")
         os._exit(127)
     except OSError as error:
-        _say(f"{words[0]}: {error.strerror}")
+        say_in_log(f"{words[0]}: {error.strerror}")
         os._exit(126)
-    _end_as(status)
+    end_as(status)
 
 
 if __name__ == "__main__":

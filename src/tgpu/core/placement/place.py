@@ -21,13 +21,13 @@ from tgpu.core.capacity.node_index import (
     in_order,
     kinds_of,
 )
-from tgpu.core.capacity.packing import Cells, GpuShape, Picks, Score, capacity, count_workers, fit
+from tgpu.core.capacity.packing import Cells, GpuShape, Score, capacity, count_workers, fit
 from tgpu.core.model.ids import NodeId
 from tgpu.core.model.job import ANYWHERE, JobClass, Request
 from tgpu.core.model.node import Gpu, Node, Part, Placement, Share
 from tgpu.core.model.rules import PlacementRule
 from tgpu.core.model.units import GPU
-from tgpu.core.placement.place_by_profile import goes_by_profile, place_by_profile
+from tgpu.core.placement.place_by_profile import goes_by_profile, place_by_profile, shares_of
 
 View = Callable[[NodeUse], NodeUse]
 
@@ -99,7 +99,7 @@ def _place_plainly(ledger: Ledger, request: Request, tenant_use: TenantUse) -> P
         return None
     _, _, group, fitted = best
     node_id, gpu_type = group.nodes[0], group.gpu_type
-    return Placement(node_id, gpu_type, _shares(fitted[1][0], index.indexes(node_id, gpu_type)))
+    return Placement(node_id, gpu_type, shares_of(fitted[1][0], index.indexes(node_id, gpu_type)))
 
 
 @lru_cache(1024)
@@ -197,7 +197,7 @@ def pick_shares(free: list[tuple[Gpu, int]], gpu_millis: int) -> tuple[Share, ..
     taken = {gpu.index: GPU - millis for gpu, millis in free}
     cells, indexes = cells_of(kinds_of(gpu for gpu, _ in free), taken)
     found = fit(cells, GpuShape(gpu_millis))
-    return None if found is None else _shares(found.workers[0], indexes)
+    return None if found is None else shares_of(found.workers[0], indexes)
 
 
 def _allowed(node: Node, request: Request, gpu_type: str) -> list[Gpu]:
@@ -240,14 +240,6 @@ class _Found(NamedTuple):
 def _placement(found: _Found) -> Placement:
     first = found.parts[0]
     return Placement(first.node_id, found.rank[3], first.shares, found.parts[1:])
-
-
-def _shares(picks: Picks, indexes: Indexes) -> tuple[Share, ...]:
-    if len(picks) == 1:
-        position, millis = picks[0]
-        return (Share(indexes[position], millis),)
-    chosen = sorted([(indexes[position], millis) for position, millis in picks])
-    return tuple([Share(index, millis) for index, millis in chosen])
 
 
 class _Search:
@@ -394,7 +386,7 @@ class _Search:
         else:
             cells, indexes = self._cells(seen, group.gpu_type)
             found = fit(cells, self._shape, workers)
-        return None if found is None else [_shares(picks, indexes) for picks in found.workers]
+        return None if found is None else [shares_of(picks, indexes) for picks in found.workers]
 
     # -- gangs ---------------------------------------------------------------------------------
 

@@ -82,11 +82,11 @@ def _best_of(
         if seen is not use:
             there = None if seen.closed_by else index.fit_on(seen, gpu_type, need)
         if there is not None:
-            return score, node_id, gpu_type, _shares(*there)
+            return score, node_id, gpu_type, shares_of(*there)
     return None
 
 
-def _shares(picks: Picks, indexes: Indexes) -> tuple[Share, ...]:
+def shares_of(picks: Picks, indexes: Indexes) -> tuple[Share, ...]:
     if len(picks) == 1:
         position, millis = picks[0]
         return (Share(indexes[position], millis),)

@@ -73,7 +73,7 @@ def take(root: str) -> Door | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > deadline or _answers(root):
+            if time.monotonic() > deadline or answers(root):
                 os.close(fd)
                 return None
             time.sleep(0.02)
@@ -93,9 +93,10 @@ def connect(directory: str) -> socket.socket:
         return sock
 
 
-def _answers(root: str) -> bool:
+def answers(directory: str) -> bool:
+    """Whether a supervisor serves it."""
     try:
-        connect(root).close()
+        connect(directory).close()
     except OSError:
         return False
     return True

@@ -25,6 +25,7 @@ from tgpu.engines.local.commands import (
 )
 from tgpu.engines.local.descriptors import SCARCE, close_all_but, patiently
 from tgpu.engines.local.processes import set_command_line, set_name
+from tgpu.stand_in import say_in_log, write_or_lose
 
 _PIECE: Final = 1 << 16
 # A line longer than this is passed on in pieces, or a worker that writes none would fill us up.
@@ -56,7 +57,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         code = gang.run(command["workers"])
     except BaseException:
-        _say(f"the workers could not be looked after any more: {traceback.format_exc()}")
+        say_in_log(f"the workers could not be looked after any more: {traceback.format_exc()}")
     finally:
         os._exit(code)
 
@@ -96,7 +97,7 @@ class Gang:
         try:
             out, err = _pipes()
         except OSError as error:
-            _say(f"worker {rank} could not be started: {error.strerror}")
+            say_in_log(f"worker {rank} could not be started: {error.strerror}")
             self._fail(126)
             return
         try:
@@ -104,7 +105,7 @@ class Gang:
         except (CommandFailed, NotStarted) as error:
             for end in (out[0], err[0]):
                 os.close(end)
-            _say(f"worker {rank} could not be started: {error}")
+            say_in_log(f"worker {rank} could not be started: {error}")
             self._fail(error.exit_code if isinstance(error, CommandFailed) else 126)
             return
         finally:
@@ -191,7 +192,7 @@ class Gang:
                 continue
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             if self._code is None and not self._was_told and self._ranks:
-                _say(f"worker {rank} ended with {how}; the others are ended")
+                say_in_log(f"worker {rank} ended with {how}; the others are ended")
             self._fail(code if code > 0 else 128 - code)
 
     def _fail(self, code: int) -> None:
@@ -232,7 +233,7 @@ class _Stream:
         whole = max(piece.rfind(end) for end in _LINE_ENDS) + 1
         if whole or len(self._rest) + len(piece) > _LONGEST_LINE:
             whole = whole or len(piece)
-            _write(self._target, self._rest + piece[:whole])
+            write_or_lose(self._target, self._rest + piece[:whole])
             self._rest = piece[whole:]
         else:
             self._rest += piece
@@ -240,19 +241,8 @@ class _Stream:
 
     def end(self) -> None:
         if self._rest:  # ended for it, or the next worker's line would go on where it stopped
-            _write(self._target, self._rest + b"\n")
+            write_or_lose(self._target, self._rest + b"\n")
         self._rest = b""
-
-
-def _write(target: int, data: bytes) -> None:
-    # On a full disk the worker's words are lost, and it goes on: so it would with a log of its own.
-    with contextlib.suppress(OSError):
-        while data:
-            data = data[os.write(target, data) :]
-
-
-def _say(message: str) -> None:
-    _write(2, f"tgpu: {message}\n".encode(errors="replace"))
 
 
 def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tgpu.engines.attempt_files import open_plain
 from tgpu.engines.local.protocol import encode
+from tgpu.flush import flush_directory
 
 VERSION = 2  # 1 had no identities
 
@@ -61,7 +62,7 @@ class AttemptJournal:
             _write_all(fd, text)
             os.fsync(fd)
             os.rename(temporary, self._path)
-            _sync_directory(os.path.dirname(self._path))
+            flush_directory(os.path.dirname(self._path))
         except OSError:
             os.close(fd)
             raise
@@ -133,11 +134,3 @@ def _parse(line: bytes) -> list[Any] | None:
 def _write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
-
-
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from tgpu.engines.local import paths
-from tgpu.engines.local.door import connect
+from tgpu.engines.local.door import answers
 from tgpu.engines.local.processes import (
     CannotTell,
     Process,
@@ -63,10 +63,10 @@ def find_leftovers(directory: str) -> list[Leftover]:
             found.append(Leftover(LeftoverKind.ORPHAN, root, process, _jobs(process)))
         elif os.path.realpath(root) == ours:
             is_held = True
-            if not _answers(ours):
+            if not answers(ours):
                 found.append(Leftover(LeftoverKind.DEAF, root, process, _jobs(process)))
     socket = f"{ours}/{paths.SOCKET}"
-    if not is_held and _file_at(socket) is not None and not _answers(ours) and _is_free(ours):
+    if not is_held and _file_at(socket) is not None and not answers(ours) and _is_free(ours):
         found.append(Leftover(LeftoverKind.STALE, ours))
     return found
 
@@ -147,7 +147,7 @@ def _remove_socket(directory: str) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         held = os.fstat(lock)
         is_ours = (held.st_dev, held.st_ino) == _file_at(f"{directory}/{paths.LOCK}")
-        if not is_ours or _answers(directory):
+        if not is_ours or answers(directory):
             return False
         os.unlink(f"{directory}/{paths.SOCKET}")
     except OSError:  # a supervisor has it now
@@ -169,14 +169,6 @@ def _is_free(directory: str) -> bool:
         return False
     finally:
         os.close(lock)
-    return True
-
-
-def _answers(directory: str) -> bool:
-    try:
-        connect(directory).close()
-    except OSError:
-        return False
     return True
 
 

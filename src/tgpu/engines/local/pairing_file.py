@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tgpu.engines.api import Pairing
+from tgpu.flush import flush_directory
 
 PAIRING: Final = "pairing.json"
 HIGH_WATER: Final = "high-water"
@@ -68,11 +69,7 @@ def write_pairing(directory: Path, pairing: Pairing) -> None:
     finally:
         os.close(fd)
     temporary.rename(directory / PAIRING)
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    flush_directory(directory)
 
 
 def write_mark(directory: Path, seq: int, number: int) -> None:

@@ -10,7 +10,6 @@ except TERM, which the supervisor sends to every process itself.
 import contextlib
 import fcntl
 import os
-import resource
 import selectors
 import signal
 import struct
@@ -25,6 +24,7 @@ from tgpu.engines.local.descriptors import close_all_but
 from tgpu.engines.local.gang import NOT_PASSED_ON
 from tgpu.engines.local.processes import set_command_line, set_name
 from tgpu.engines.local.windows import PROGRAMS, TerminalWindow, default_signals, open_window
+from tgpu.stand_in import end_as, say_in_log, write_or_lose
 
 _PIECE: Final = 1 << 16
 _LAST_TURNS: Final = 256  # of up to a piece: more than a terminal holds
@@ -51,9 +51,9 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         status = session.run()
     except BaseException:
-        _say(f"the session could not be looked after any more: {traceback.format_exc()}")
+        say_in_log(f"the session could not be looked after any more: {traceback.format_exc()}")
     finally:
-        _end_as(status)
+        end_as(status)
 
 
 class Session:
@@ -97,7 +97,7 @@ class Session:
         try:
             self._open_window()
         except OSError as error:
-            _say(f"the session could not be opened, the job goes on: {error.strerror}")
+            say_in_log(f"the session could not be opened, the job goes on: {error.strerror}")
         os.set_blocking(self._terminal, False)
         self._selector.register(self._terminal, selectors.EVENT_READ, self._said)
         while self._status is None:
@@ -132,7 +132,9 @@ class Session:
                 self._program, self._name, self._env, self._selector, self._window_is_gone
             )
         except FileNotFoundError:
-            _say(f"{PROGRAMS[self._program]} is not installed: the job runs without a session")
+            say_in_log(
+                f"{PROGRAMS[self._program]} is not installed: the job runs without a session"
+            )
             return
         self._window = window
         self._selector.register(window.terminal, selectors.EVENT_READ, self._typed)
@@ -145,7 +147,7 @@ class Session:
         self._window = None
         if self._status is None:
             why = f": {said}" if said else ""
-            _say(f"the session {self._name} is closed, the job goes on{why}")
+            say_in_log(f"the session {self._name} is closed, the job goes on{why}")
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -167,7 +169,7 @@ class Session:
         if not piece:
             self._selector.unregister(self._terminal)
             return False
-        _write(1, piece)
+        write_or_lose(1, piece)
         if self._kept is not None:
             self._kept += piece
             del self._kept[:-_KEPT_BYTES]
@@ -232,29 +234,6 @@ def _keep_line_ends(terminal: int) -> None:
     flags = termios.tcgetattr(terminal)
     flags[_OUTPUT_FLAGS] &= ~termios.ONLCR
     termios.tcsetattr(terminal, termios.TCSANOW, flags)
-
-
-def _end_as(status: int) -> NoReturn:
-    """End as the command did, also by its signal: that is what is on record then."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        os._exit(128 + number)  # for a signal that does not end
-    os._exit(os.waitstatus_to_exitcode(status))
-
-
-def _write(target: int, data: bytes) -> None:
-    # On a full disk the command's words are lost, and it goes on.
-    with contextlib.suppress(OSError):
-        while data:
-            data = data[os.write(target, data) :]
-
-
-def _say(message: str) -> None:
-    _write(2, f"tgpu: {message}\n".encode(errors="replace"))
 
 
 def _nothing(*_: object) -> None:
