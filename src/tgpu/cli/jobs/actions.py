@@ -14,6 +14,7 @@ from tgpu.cli.jobs.selecting import (
     User,
     WantedJobs,
     act,
+    plain_change,
 )
 from tgpu.cli.options import ApiUrl, JobIds, Json, complete_jobs, examples
 from tgpu.text.instants import in_local_time
@@ -70,36 +71,8 @@ def cancel(
     return act("cancel", wanted, as_json=as_json, api_url=api_url)
 
 
-def hold(
-    jobs: SomeJobIds = None,
-    *,
-    is_all: All = False,
-    state: State = None,
-    name: Name = None,
-    user: User = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
-    api_url: ApiUrl = None,
-) -> int:
-    """Keep waiting jobs from starting until `tgpu release`."""
-    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
-    return act("hold", wanted, as_json=as_json, api_url=api_url)
-
-
-def release(
-    jobs: SomeJobIds = None,
-    *,
-    is_all: All = False,
-    state: State = None,
-    name: Name = None,
-    user: User = None,
-    tenant: Tenant = None,
-    as_json: Json = False,
-    api_url: ApiUrl = None,
-) -> int:
-    """Let held jobs start again."""
-    wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
-    return act("release", wanted, as_json=as_json, api_url=api_url)
+hold = plain_change("hold", "Keep waiting jobs from starting until `tgpu release`.")
+release = plain_change("release", "Let held jobs start again.")
 
 
 def priority(

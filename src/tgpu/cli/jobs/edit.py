@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tgpu.cli.options import ApiUrl, JobId, Json, complete_jobs, examples
+from tgpu.cli.submit.command import (
+    RESOURCES,
+    WHEN,
+    WHERE,
+    GpuMem,
+    GpuSize,
+    Memory,
+    TimeLimit,
+)
 
 if TYPE_CHECKING:
     from tgpu.client.http import Client
@@ -17,9 +26,6 @@ EPILOG = examples(
     "tgpu edit 7 --no-after --no-time   (waits for nobody, runs as long as it likes)",
     "tgpu edit 7                        (its fields in $EDITOR)",
 )
-_RESOURCES = "Resources"
-_WHERE = "Where"
-_WHEN = "When and how often"
 
 
 def edit(
@@ -28,11 +34,11 @@ def edit(
     *,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Number of GPUs per worker.", rich_help_panel=_RESOURCES),
+        typer.Option(metavar="N", help="Number of GPUs per worker.", rich_help_panel=RESOURCES),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=10_000, rich_help_panel=_RESOURCES, help="Workers."),
+        typer.Option(metavar="N", min=1, max=10_000, rich_help_panel=RESOURCES, help="Workers."),
     ] = None,
     gpu_type: Annotated[
         str | None,
@@ -40,44 +46,29 @@ def edit(
             "--type",
             metavar="TYPE[,TYPE]",
             help="GPU type, e.g. A100; `any` for every type.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = None,
-    gpu_mem: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=_RESOURCES
-        ),
-    ] = None,
-    gpu_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Only GPUs with at least this much memory, e.g. 80G.",
-            rich_help_panel=_RESOURCES,
-        ),
-    ] = None,
+    gpu_mem: GpuMem = None,
+    gpu_size: GpuSize = None,
     cpus: Annotated[
-        float | None, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
+        float | None, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=RESOURCES)
     ] = None,
-    mem: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=_RESOURCES),
-    ] = None,
+    mem: Memory = None,
     gpu_ids: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Only these GPUs: 0-3 or 0,2; `any`.", rich_help_panel=_WHERE
+            metavar="IDS", help="Only these GPUs: 0-3 or 0,2; `any`.", rich_help_panel=WHERE
         ),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
-        typer.Option(metavar="IDS", help="Never these GPUs; `none`.", rich_help_panel=_WHERE),
+        typer.Option(metavar="IDS", help="Never these GPUs; `none`.", rich_help_panel=WHERE),
     ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Only this node; `any`. Repeatable.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]", help="Only this node; `any`. Repeatable.", rich_help_panel=WHERE
         ),
     ] = None,
     not_node: Annotated[
@@ -85,23 +76,20 @@ def edit(
         typer.Option(
             metavar="NODE[,NODE]",
             help="Never this node; `none`. Repeatable.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=_WHEN),
+        typer.Option(metavar="N", help="Higher goes first.", rich_help_panel=WHEN),
     ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=_WHEN),
-    ] = None,
+    time: TimeLimit = None,
     no_time: Annotated[
         bool,
         typer.Option(
             "--no-time",
             help="Remove its time limit; the service's own stays.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = False,
     deadline: Annotated[
@@ -109,7 +97,7 @@ def edit(
         typer.Option(
             metavar="TIME",
             help="Deadline: 14:00, +2h; `none`.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     after: Annotated[
@@ -117,7 +105,7 @@ def edit(
         typer.Option(
             metavar="ID[,ID]",
             help="Replace its dependencies: start after these have completed. Repeatable.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
@@ -126,16 +114,16 @@ def edit(
         typer.Option(
             metavar="ID[,ID]",
             help="Replace its dependencies: start after these have ended. Repeatable.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
     no_after: Annotated[
-        bool, typer.Option("--no-after", help="Remove all dependencies.", rich_help_panel=_WHEN)
+        bool, typer.Option("--no-after", help="Remove all dependencies.", rich_help_panel=WHEN)
     ] = False,
     retries: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=_WHEN),
+        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=WHEN),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="Name of the job.")] = None,
     queue: Annotated[

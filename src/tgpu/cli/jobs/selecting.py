@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from tgpu.cli.options import complete_jobs
+from tgpu.cli.options import ApiUrl, Json, complete_jobs
 from tgpu.text.instants import in_local_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tgpu.wire.selection_v1 import ChangeName
 
@@ -84,6 +84,27 @@ def act(
         for warning in answer.warnings:
             note(f"tgpu: {in_local_time(warning)}")
     return ExitCode.OK
+
+
+def plain_change(action: "ChangeName", text: str) -> "Callable[..., int]":
+    """The command of an action that is told nothing but the jobs; `text` is its help."""
+
+    def change(
+        jobs: SomeJobIds = None,
+        *,
+        is_all: All = False,
+        state: State = None,
+        name: Name = None,
+        user: User = None,
+        tenant: Tenant = None,
+        as_json: Json = False,
+        api_url: ApiUrl = None,
+    ) -> int:
+        wanted = WantedJobs(jobs, is_all, state, name, user, tenant)
+        return act(action, wanted, as_json=as_json, api_url=api_url)
+
+    change.__name__, change.__doc__ = action, text
+    return change
 
 
 def request_fields(wanted: WantedJobs, *, is_rerun: bool = False) -> dict[str, object]:

@@ -23,11 +23,33 @@ EPILOG = examples(
     "tgpu submit --gpus 8 --when -- python train.py  (only ask when it would start)",
 )
 
-_RESOURCES = "Resources"
-_WHERE = "Where"
-_WHEN = "When and how often"
+RESOURCES = "Resources"
+WHERE = "Where"
+WHEN = "When and how often"
 _SETTING = "Surroundings"
 _OUTPUT = "Output"
+
+# Options of `tgpu edit` too.
+GpuMem = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=RESOURCES),
+]
+GpuSize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Only GPUs with at least this much memory, e.g. 80G.",
+        rich_help_panel=RESOURCES,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=RESOURCES),
+]
+TimeLimit = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=WHEN),
+]
 
 
 def submit(
@@ -46,7 +68,7 @@ def submit(
         typer.Option(
             metavar="N",
             help="Number of GPUs per worker; 0.5 is half a GPU. Default: 1.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = None,
     auto: Annotated[
@@ -55,7 +77,7 @@ def submit(
             "--auto",
             help="Choose the number of GPUs from past runs of its --llm or --model; see `tgpu "
             "size`.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = False,
     workers: Annotated[
@@ -65,7 +87,7 @@ def submit(
             min=1,
             max=10_000,
             help="Number of workers; all start together.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = 1,
     gpu_type: Annotated[
@@ -74,57 +96,45 @@ def submit(
             "--type",
             metavar="TYPE[,TYPE]",
             help="GPU type, e.g. A100; of several, the first is preferred.",
-            rich_help_panel=_RESOURCES,
+            rich_help_panel=RESOURCES,
         ),
     ] = None,
-    gpu_mem: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="GPU memory per GPU, e.g. 40G.", rich_help_panel=_RESOURCES
-        ),
-    ] = None,
-    gpu_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Only GPUs with at least this much memory, e.g. 80G.",
-            rich_help_panel=_RESOURCES,
-        ),
-    ] = None,
+    gpu_mem: GpuMem = None,
+    gpu_size: GpuSize = None,
     gpu_ids: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Only these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=_WHERE
+            metavar="IDS", help="Only these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=WHERE
         ),
     ] = None,
     not_gpu_ids: Annotated[
         str | None,
         typer.Option(
-            metavar="IDS", help="Never these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=_WHERE
+            metavar="IDS", help="Never these GPUs: 0-3, 0,2 or b/0-3.", rich_help_panel=WHERE
         ),
     ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Only this node. Repeatable.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]", help="Only this node. Repeatable.", rich_help_panel=WHERE
         ),
     ] = None,
     not_node: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NODE[,NODE]", help="Never this node. Repeatable.", rich_help_panel=_WHERE
+            metavar="NODE[,NODE]", help="Never this node. Repeatable.", rich_help_panel=WHERE
         ),
     ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="K=V", help="Only nodes with this label. Repeatable.", rich_help_panel=_WHERE
+            metavar="K=V", help="Only nodes with this label. Repeatable.", rich_help_panel=WHERE
         ),
     ] = None,
     exclusive: Annotated[
         bool,
         typer.Option(
-            "--exclusive", help="Share its nodes with no other job.", rich_help_panel=_WHERE
+            "--exclusive", help="Share its nodes with no other job.", rich_help_panel=WHERE
         ),
     ] = False,
     same_island: Annotated[
@@ -132,7 +142,7 @@ def submit(
         typer.Option(
             "--same-island",
             help="Keep each worker on GPUs connected by NVLink.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = False,
     spread: Annotated[
@@ -140,50 +150,44 @@ def submit(
         typer.Option(
             "--spread",
             help="Prefer the emptiest node over the fullest.",
-            rich_help_panel=_WHERE,
+            rich_help_panel=WHERE,
         ),
     ] = False,
     reservation: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Run in this reservation.", rich_help_panel=_WHERE),
+        typer.Option(metavar="ID", help="Run in this reservation.", rich_help_panel=WHERE),
     ] = None,
     cpus: Annotated[
-        float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=_RESOURCES)
+        float, typer.Option(metavar="N", help="CPU cores.", rich_help_panel=RESOURCES)
     ] = 0,
-    mem: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory, e.g. 64G.", rich_help_panel=_RESOURCES),
-    ] = None,
+    mem: Memory = None,
     priority: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             help="Higher goes first. Default: the tenant's tier, usually 500.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Time limit, e.g. 2h30m.", rich_help_panel=_WHEN),
-    ] = None,
+    time: TimeLimit = None,
     deadline: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
             help="Deadline: 14:00, 'tomorrow 9:00', +2h.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     no_preempt: Annotated[
         bool,
-        typer.Option("--no-preempt", help="Never preempt this job.", rich_help_panel=_WHEN),
+        typer.Option("--no-preempt", help="Never preempt this job.", rich_help_panel=WHEN),
     ] = False,
     checkpoint_signal: Annotated[
         str | None,
         typer.Option(
             metavar="SIGNAL",
             help="Signal sent before preemption, to save a checkpoint, e.g. USR1.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     after: Annotated[
@@ -191,7 +195,7 @@ def submit(
         typer.Option(
             metavar="ID[,ID]",
             help="Start after these have completed; `last` is the newest job.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
@@ -200,35 +204,35 @@ def submit(
         typer.Option(
             metavar="ID[,ID]",
             help="Start after these have ended, with any result.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
             autocompletion=complete_jobs,
         ),
     ] = None,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Hold it until `tgpu release`.", rich_help_panel=_WHEN)
+        bool, typer.Option("--hold", help="Hold it until `tgpu release`.", rich_help_panel=WHEN)
     ] = False,
     retries: Annotated[
         int,
-        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=_WHEN),
+        typer.Option(metavar="N", help="Number of retries when it fails.", rich_help_panel=WHEN),
     ] = 0,
     backoff: Annotated[
         str | None,
         typer.Option(
             metavar="SPAN",
             help="Delay before the first retry, e.g. 30s; doubles each time.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     requeue: Annotated[
         bool,
-        typer.Option("--requeue", help="Run again if the machine fails.", rich_help_panel=_WHEN),
+        typer.Option("--requeue", help="Run again if the machine fails.", rich_help_panel=WHEN),
     ] = False,
     array: Annotated[
         str | None,
         typer.Option(
             metavar="IDX[%N]",
             help="One job per index, at most N at once: 1-100%8.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     param: Annotated[
@@ -236,7 +240,7 @@ def submit(
         typer.Option(
             metavar="NAME=V,V",
             help="One job per value; replaces {NAME} in the command. Repeat for a grid.",
-            rich_help_panel=_WHEN,
+            rich_help_panel=WHEN,
         ),
     ] = None,
     name: Annotated[

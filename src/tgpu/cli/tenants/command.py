@@ -189,6 +189,7 @@ def show(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = None) 
 
 @app.command("create", epilog=_CREATE_EPILOG)
 def create(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Display name.")],
     *,
     tenant_id: Annotated[
@@ -221,22 +222,10 @@ def create(
     """Create a tenant. Limits that are left out are unlimited."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, say, show_json
+    from tgpu.cli.tenants.tenant_fields import tenant_fields
     from tgpu.wire.tenants_v1 import TenantCreate
 
-    fields = _limits(
-        max_gpus=max_gpus,
-        max_gpus_of=max_gpus_of,
-        max_gpu_mem=max_gpu_mem,
-        max_cpus=max_cpus,
-        max_mem=max_mem,
-        max_jobs=max_jobs,
-        max_priority=max_priority,
-    )
-    fields |= _lending(cohort, max_borrow, max_lend)
-    fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
-    fields |= _run_as(run_as, system_user)
-    fields |= _given(members_see=members_see and members_see.value)
-    fields |= _given(id=tenant_id, name=name, **_traits(tier, weight, preemption, enforce))
+    fields = tenant_fields(context.params)
     with connected(api_url) as client:
         made = client.create_tenant(TenantCreate.model_validate(fields))
     if as_json:
@@ -249,6 +238,7 @@ def create(
 
 @app.command("change", epilog=_CHANGE_EPILOG)
 def change(
+    context: typer.Context,
     tenant: TenantArgument,
     *,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="Display name.")] = None,
@@ -285,22 +275,10 @@ def change(
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
+    from tgpu.cli.tenants.tenant_fields import tenant_fields
     from tgpu.wire.tenants_v1 import TenantPatch
 
-    fields = _limits(
-        max_gpus=max_gpus,
-        max_gpus_of=max_gpus_of,
-        max_gpu_mem=max_gpu_mem,
-        max_cpus=max_cpus,
-        max_mem=max_mem,
-        max_jobs=max_jobs,
-        max_priority=max_priority,
-    )
-    fields |= _lending(cohort, max_borrow, max_lend)
-    fields |= _budget(budget_hours, budget_cost, budget_window, budget_action)
-    fields |= _run_as(run_as, system_user)
-    fields |= _given(members_see=members_see and members_see.value)
-    fields |= _given(name=name, active=active, **_traits(tier, weight, preemption, enforce))
+    fields = tenant_fields(context.params)
     if not fields:
         raise bad_input("nothing to change", "see: tgpu tenants change --help")
     with connected(api_url) as client:
@@ -354,105 +332,3 @@ def _print(found: "TenantModel", as_json: bool) -> None:
         show_json(found)
     else:
         show_lines(tenant_facts(found))
-
-
-def _limits(
-    *,
-    max_gpus: str | None,
-    max_gpus_of: list[str] | None,
-    max_gpu_mem: str | None,
-    max_cpus: str | None,
-    max_mem: str | None,
-    max_jobs: str | None,
-    max_priority: str | None,
-) -> dict[str, object]:
-    from tgpu.cli.failures import bad_option
-    from tgpu.cli.tenants import limits
-
-    found = limits.given_limits(
-        {
-            ("max_gpus", "--max-gpus"): (max_gpus, limits.parse_gpus),
-            ("max_gpu_memory_mb", "--max-gpu-mem"): (max_gpu_mem, limits.parse_size),
-            ("max_cpu_cores", "--max-cpus"): (max_cpus, limits.parse_number),
-            ("max_memory_mb", "--max-mem"): (max_mem, limits.parse_size),
-            ("max_concurrent_jobs", "--max-jobs"): (max_jobs, limits.parse_count),
-            ("max_priority", "--max-priority"): (max_priority, limits.parse_count),
-        }
-    )
-    if max_gpus_of:
-        try:
-            found["max_gpus_by_type"] = limits.by_type(max_gpus_of)
-        except ValueError as error:
-            raise bad_option("--max-gpus-of", error) from error
-    return found
-
-
-def _lending(cohort: str | None, max_borrow: str | None, max_lend: str | None) -> dict[str, object]:
-    from tgpu.cli.tenants import limits
-
-    found = limits.given_limits(
-        {
-            ("max_borrow_gpus", "--max-borrow"): (max_borrow, limits.parse_gpus),
-            ("max_lend_gpus", "--max-lend"): (max_lend, limits.parse_gpus),
-        }
-    )
-    if cohort is not None:
-        found["cohort"] = "" if cohort.lower() == limits.NONE else cohort
-    return found
-
-
-def _budget(
-    hours: str | None,
-    cost: str | None,
-    window: WindowChoice | None,
-    action: BudgetAction | None,
-) -> dict[str, object]:
-    """The whole budget: what it is changed to replaces what it was."""
-    from tgpu.cli.failures import bad_input
-    from tgpu.cli.tenants import limits
-
-    amounts = limits.given_limits(
-        {
-            ("gpu_hours", "--budget-hours"): (hours, limits.parse_number),
-            ("cost", "--budget-cost"): (cost, limits.parse_number),
-        }
-    )
-    if len(amounts) > 1:
-        raise bad_input("give --budget-hours or --budget-cost, not both")
-    rest = _given(window=window and window.value, action=action and action.value)
-    if not amounts:
-        if rest:
-            raise bad_input("how much is the budget?", "add --budget-hours N or --budget-cost N")
-        return {}
-    (amount,) = amounts.values()
-    if amount is None:
-        return {"budget": None}
-    if amount == 0:
-        raise bad_input("a budget of 0 would let it use nothing", "see --max-gpus 0, or none")
-    return {"budget": amounts | rest}
-
-
-def _run_as(user: str | None, system_user: bool) -> dict[str, object]:
-    from tgpu.cli.failures import bad_input
-    from tgpu.cli.tenants.limits import NONE
-
-    if user is not None and system_user:
-        raise bad_input("give --run-as or --system-user, not both")
-    if system_user:
-        return {"system_user": True}
-    return {} if user is None else {"run_as": "" if user.lower() == NONE else user}
-
-
-def _traits(
-    tier: TierChoice | None, weight: float | None, preemption: bool | None, enforce: bool | None
-) -> dict[str, object]:
-    return {
-        "priority_tier": None if tier is None else tier.value,
-        "fair_share_weight": weight,
-        "allow_preemption": preemption,
-        "enforce_quota": enforce,
-    }
-
-
-def _given(**fields: object) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
