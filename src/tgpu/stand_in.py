@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import signal
+from collections.abc import Iterable
 from typing import NoReturn
 
 
@@ -16,6 +17,22 @@ def write_or_lose(target: int, data: bytes) -> None:
 
 def say_in_log(message: str) -> None:
     write_or_lose(2, f"tgpu: {message}\n".encode(errors="replace"))
+
+
+def signal_pipe(numbers: Iterable[int]) -> int:
+    """A descriptor from which a loop reads the numbers of these signals as they come."""
+    woken, wakes = os.pipe()
+    for end in (woken, wakes):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    for number in numbers:
+        with contextlib.suppress(OSError, ValueError):  # some are not ours to catch
+            signal.signal(number, _nothing)
+    return woken
+
+
+def _nothing(*_: object) -> None:
+    """A signal is told to the loop through its descriptor."""
 
 
 def end_as(status: int) -> NoReturn:

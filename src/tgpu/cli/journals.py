@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from tgpu.database import Address
     from tgpu.journal.lines import Journal
 
-__all__ = ["Config", "DataDir", "Database", "JournalSource", "opened", "reading"]
+__all__ = ["Config", "DataDir", "Database", "JournalFile", "JournalSource", "opened", "reading"]
 
+JournalFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(

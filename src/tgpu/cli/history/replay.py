@@ -1,12 +1,11 @@
 """`tgpu replay`: a moment of the past again, with what was decided then and why."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tgpu.cli.failures import Failure, bad_input
-from tgpu.cli.journals import Config, Database, DataDir, JournalSource, opened, reading
+from tgpu.cli.journals import Config, Database, DataDir, JournalFile, JournalSource, opened, reading
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
 from tgpu.text.past_instants import parse_past
 
@@ -22,12 +21,7 @@ EPILOG = examples(
 
 
 def replay(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
-        ),
-    ] = None,
+    file: JournalFile = None,
     *,
     at: Annotated[
         str | None,

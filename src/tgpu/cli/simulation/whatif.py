@@ -1,13 +1,12 @@
 """`tgpu whatif`: the last days again with other quotas, nodes or rules, beside what really was."""
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from tgpu.cli.failures import Failure, bad_input
-from tgpu.cli.journals import Config, Database, DataDir, JournalSource, opened, reading
+from tgpu.cli.journals import Config, Database, DataDir, JournalFile, JournalSource, opened, reading
 from tgpu.cli.options import ApiUrl, Json, examples, read_option
 from tgpu.cli.simulation.command import OldBackfill, Placing, SimulatedBackfill
 from tgpu.text.past_instants import parse_past
@@ -33,12 +32,7 @@ _MOST_NODES: Final = 10_000
 
 
 def whatif(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
-        ),
-    ] = None,
+    file: JournalFile = None,
     *,
     quota: Annotated[
         list[str] | None,

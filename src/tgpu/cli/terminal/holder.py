@@ -19,7 +19,7 @@ import time
 from typing import Final, NoReturn
 
 from tgpu.cli.terminal import doors, frames
-from tgpu.stand_in import end_as, say_in_log
+from tgpu.stand_in import end_as, say_in_log, signal_pipe
 
 _PIECE: Final = 1 << 16
 _SHOWN_BYTES: Final = 1 << 16  # of what was shown last, for those who come later
@@ -111,12 +111,7 @@ class Holder:
                 os.killpg(group, signal.SIGCONT)
 
     def _catch_signals(self) -> None:
-        woken, wakes = os.pipe()
-        for end in (woken, wakes):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, _nothing)
+        woken = signal_pipe((signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # a checkpoint's, and the like
             signal.signal(number, lambda got, _: os.kill(self._command, got))
 
@@ -228,10 +223,6 @@ def _write(target: int, data: bytes) -> None:
                 data = data[os.write(target, data) :]
             except BlockingIOError:
                 time.sleep(0.01)  # the command does not read what is typed
-
-
-def _nothing(*_: object) -> None:
-    """A signal is told to the loop through its descriptor."""
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -41,22 +41,22 @@ class Door:
         finally:
             os.umask(before)  # jobs inherit it: it must stay what the user has
         listener.listen(64)
-        self._made = _file_at(self._socket)
+        self._made = file_at(self._socket)
         return listener
 
     @property
     def is_ours(self) -> bool:
         """Whether the directory is still the one that we locked."""
         locked = os.fstat(self._lock)
-        return _file_at(f"{self._root}/{paths.LOCK}") == (locked.st_dev, locked.st_ino)
+        return file_at(f"{self._root}/{paths.LOCK}") == (locked.st_dev, locked.st_ino)
 
     @property
     def is_shut(self) -> bool:
         """Whether our socket was taken away from a directory that is ours."""
-        return self.is_ours and _file_at(self._socket) != self._made
+        return self.is_ours and file_at(self._socket) != self._made
 
     def close(self) -> None:
-        if self.is_ours and _file_at(self._socket) == self._made:
+        if self.is_ours and file_at(self._socket) == self._made:
             with contextlib.suppress(OSError):
                 os.unlink(self._socket)
 
@@ -112,7 +112,7 @@ def _address(directory: str) -> Iterator[str]:
         os.close(fd)
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
+def file_at(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:

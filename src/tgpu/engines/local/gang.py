@@ -25,7 +25,7 @@ from tgpu.engines.local.commands import (
 )
 from tgpu.engines.local.descriptors import SCARCE, close_all_but, patiently
 from tgpu.engines.local.processes import set_command_line, set_name
-from tgpu.stand_in import say_in_log, write_or_lose
+from tgpu.stand_in import say_in_log, signal_pipe, write_or_lose
 
 _PIECE: Final = 1 << 16
 # A line longer than this is passed on in pieces, or a worker that writes none would fill us up.
@@ -155,14 +155,7 @@ class Gang:
         return max(0.1, self._kill_at - time.monotonic())
 
     def _catch_signals(self) -> None:
-        woken, wakes = os.pipe()
-        for end in (woken, wakes):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in signal.valid_signals() - NOT_PASSED_ON:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, _nothing)
-        signal.signal(signal.SIGCHLD, _nothing)
+        woken = signal_pipe({*(signal.valid_signals() - NOT_PASSED_ON), signal.SIGCHLD})
         signal.signal(signal.SIGTERM, self._told)
 
         def wake() -> None:
@@ -256,10 +249,6 @@ def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
         for end in out:
             os.close(end)
         raise
-
-
-def _nothing(*_: object) -> None:
-    """A signal is told to the loop through its descriptor."""
 
 
 def _free_port() -> int:

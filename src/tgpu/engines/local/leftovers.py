@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from tgpu.engines.local import paths
-from tgpu.engines.local.door import answers
+from tgpu.engines.local.door import answers, file_at
 from tgpu.engines.local.processes import (
     CannotTell,
     Process,
@@ -59,14 +59,14 @@ def find_leftovers(directory: str) -> list[Leftover]:
         locked = _locked(process.pid)
         if locked is None:
             continue  # it is starting, or another has the directory
-        if locked != _file_at(f"{root}/{paths.LOCK}"):
+        if locked != file_at(f"{root}/{paths.LOCK}"):
             found.append(Leftover(LeftoverKind.ORPHAN, root, process, _jobs(process)))
         elif os.path.realpath(root) == ours:
             is_held = True
             if not answers(ours):
                 found.append(Leftover(LeftoverKind.DEAF, root, process, _jobs(process)))
     socket = f"{ours}/{paths.SOCKET}"
-    if not is_held and _file_at(socket) is not None and not answers(ours) and _is_free(ours):
+    if not is_held and file_at(socket) is not None and not answers(ours) and _is_free(ours):
         found.append(Leftover(LeftoverKind.STALE, ours))
     return found
 
@@ -146,7 +146,7 @@ def _remove_socket(directory: str) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         held = os.fstat(lock)
-        is_ours = (held.st_dev, held.st_ino) == _file_at(f"{directory}/{paths.LOCK}")
+        is_ours = (held.st_dev, held.st_ino) == file_at(f"{directory}/{paths.LOCK}")
         if not is_ours or answers(directory):
             return False
         os.unlink(f"{directory}/{paths.SOCKET}")
@@ -170,11 +170,3 @@ def _is_free(directory: str) -> bool:
     finally:
         os.close(lock)
     return True
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

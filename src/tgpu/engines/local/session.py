@@ -24,7 +24,7 @@ from tgpu.engines.local.descriptors import close_all_but
 from tgpu.engines.local.gang import NOT_PASSED_ON
 from tgpu.engines.local.processes import set_command_line, set_name
 from tgpu.engines.local.windows import PROGRAMS, TerminalWindow, default_signals, open_window
-from tgpu.stand_in import end_as, say_in_log, write_or_lose
+from tgpu.stand_in import end_as, say_in_log, signal_pipe, write_or_lose
 
 _PIECE: Final = 1 << 16
 _LAST_TURNS: Final = 256  # of up to a piece: more than a terminal holds
@@ -201,15 +201,8 @@ class Session:
         return False
 
     def _catch_signals(self) -> None:
-        woken, wakes = os.pipe()
-        for end in (woken, wakes):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in signal.valid_signals() - NOT_PASSED_ON:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, _nothing)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, _nothing)
+        passed_on = signal.valid_signals() - NOT_PASSED_ON
+        woken = signal_pipe({*passed_on, signal.SIGCHLD, signal.SIGTERM})
 
         def wake() -> bool:
             for number in set(os.read(woken, 4096)) - {signal.SIGCHLD, signal.SIGTERM}:
@@ -234,7 +227,3 @@ def _keep_line_ends(terminal: int) -> None:
     flags = termios.tcgetattr(terminal)
     flags[_OUTPUT_FLAGS] &= ~termios.ONLCR
     termios.tcsetattr(terminal, termios.TCSANOW, flags)
-
-
-def _nothing(*_: object) -> None:
-    """A signal is told to the loop through its descriptor."""

@@ -27,6 +27,7 @@ from tgpu.engines.local.processes import CannotTell, is_alive, read_process
 from tgpu.engines.local.protocol import Key, LineSplitter, Notice, Seen, decode
 from tgpu.engines.local.record import Exit
 from tgpu.engines.local.survivors import Survivors
+from tgpu.stand_in import signal_pipe
 
 # A fork takes about a millisecond: a few at a time, so that ends are handled in between and
 # runners that become free take what is queued.
@@ -274,11 +275,7 @@ class Supervisor:
             log("its socket was removed by somebody; there is a new one")
 
     def _catch_signals(self) -> None:
-        woken, wakes = os.pipe()
-        for fd in (woken, wakes):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        woken = signal_pipe([signal.SIGCHLD])
         signal.signal(signal.SIGTERM, lambda *_: self.quit())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
