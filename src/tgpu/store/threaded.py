@@ -35,7 +35,7 @@ _Usage = dict[tuple[TenantId, str], GpuTimeUsage]
 _LIVE: Final = tuple(state for state in JobState if state not in TERMINAL)
 
 
-class ReadQueries(Protocol):
+class DatabaseReads(Protocol):
     """The functions of a module that reads one kind of database; each takes a connection."""
 
     def tenants(self, at: Any, /) -> tuple[Tenant, ...]: ...
@@ -67,7 +67,7 @@ class ThreadedStore(ABC):
 
     is_durable = True
 
-    def __init__(self, name: str, title: str, reads: ReadQueries, folded: _Folded) -> None:
+    def __init__(self, name: str, title: str, reads: DatabaseReads, folded: _Folded) -> None:
         """`title` is what sentences call it."""
         self.name = name
         self._title = title
