@@ -124,7 +124,7 @@ async def test_a_running_job_is_being_ended(served):
     job_id = await submit(served)
     await served.box.run(job_id)
     answer = await served.scheduler.CancelJob(pb.CancelJobRequest(job_id="last"))
-    assert (answer.status, answer.message) == ("running", "Job is being ended")
+    assert (answer.status, answer.message) == ("running", "Job is being stopped")
 
 
 async def test_a_job_that_is_over_cannot_be_cancelled(served):

@@ -30,7 +30,7 @@ def fate_of(
     if standing is not None:
         message, remedy = _stands(standing, job_id)
     if progress.stopping:
-        message = f"is being ended: {cause}"
+        message = f"is being stopped: {cause}"
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
 
 

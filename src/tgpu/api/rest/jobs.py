@@ -117,7 +117,7 @@ async def get_job(
 
 @router.delete("/{job}")
 async def cancel(request: Request, response: Response, job: Name) -> ActionAnswer:
-    """End a job or an array for good, with all processes; 202: it is not on record yet."""
+    """End a job or an array for good, with all processes; 202: the record follows later."""
     answer = await cancel_named(service_of(request), caller_of(request), job)
     response.status_code = 200 if answer.recorded else 202
     return answer
@@ -289,10 +289,10 @@ async def cancel_named(service: Service, caller: Principal, name: str) -> Action
 
 def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:
     state = cancelled.state
-    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being ended"
+    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being stopped"
     if cancelled.unrecorded is not None:
         message = (
-            f"Job is being ended, and that is not on record yet: {cancelled.unrecorded}. It will "
+            f"Job is being stopped, but this is not recorded yet: {cancelled.unrecorded}. It will "
             "be recorded as soon as the store works"
         )
     recorded = cancelled.unrecorded is None

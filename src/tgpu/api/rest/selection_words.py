@@ -56,7 +56,7 @@ def sentence(
     *,
     priority: int | None = None,
 ) -> str:
-    """cancelled 200 jobs of array 1: 5 running are being ended, 195 waiting"""
+    """cancelled 200 jobs of array 1: 5 running are being stopped, 195 waiting"""
     what = _what(list(changed.moved), picked)
     match change:
         case SelectionChange.CANCEL:
@@ -90,7 +90,7 @@ def of_one(
 ) -> str:
     is_over = state is JobState.CANCELLED
     became = {
-        SelectionChange.CANCEL: "cancelled" if is_over else "is being ended",
+        SelectionChange.CANCEL: "cancelled" if is_over else "is being stopped",
         SelectionChange.HOLD: "is on hold",
         SelectionChange.RELEASE: "is released",
         SelectionChange.PRIORITY: f"has priority {priority}",
@@ -102,7 +102,7 @@ def of_one(
 
 def not_recorded(problem: str) -> str:
     then = "It will be recorded as soon as the store works"
-    return f", and that is not on record yet: {problem}. {then}"
+    return f", but this is not recorded yet: {problem}. {then}"
 
 
 def _what(moved: Sequence[str], picked: Picked) -> str:

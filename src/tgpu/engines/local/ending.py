@@ -145,7 +145,7 @@ class Ending:
 
     def say_stuck(self, attempt: Attempt, process: Process) -> None:
         cause = (
-            f"it is being ended, but the kernel does not let go of process {process.pid} "
+            f"it is being stopped, but the kernel does not let go of process {process.pid} "
             f"({process.name}, state {process.state}) yet"
         )
         self._attempts.news.append(self._attempts.running(attempt, cause))

@@ -73,7 +73,7 @@ def _has_none_to_pause(entry: Entry, what: str) -> Conflict | None:
             f"give it back with: tgpu complete {job_id}"
         )
     elif progress.stopping:
-        text = f"job {job_id} is being ended, so it cannot be {what}"
+        text = f"job {job_id} is being stopped, so it cannot be {what}"
     elif progress.state is JobState.PENDING:
         instead = "release" if what == "resumed" else "hold"
         text = (

@@ -89,7 +89,7 @@ class UrgentStops:
         if not self._recording:
             return []
         jobs = ", ".join(list(self._recording)[:5])
-        return [f"cancels carried out and not on record yet: {len(self._recording)} (job {jobs})"]
+        return [f"cancels carried out but not recorded yet: {len(self._recording)} (job {jobs})"]
 
     async def close(self) -> None:
         tasks = list(self._recording.values())

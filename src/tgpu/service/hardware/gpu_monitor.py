@@ -24,7 +24,7 @@ from tgpu.store.api import Store, StoreUnavailable
 
 _log = structlog.get_logger("gpu_scheduler.devices")
 
-# While something is being ended, or an adopted process may end, people wait for its GPU.
+# While something is being stopped, or an adopted process may end, people wait for its GPU.
 _SOON_SECONDS = 1.0
 
 

@@ -429,7 +429,7 @@ def _foreign_sentence(reading: GpuReading, others: Sequence[Who]) -> str:
 
 def _quarantined(who: Who, key: AttemptKey | None) -> str:
     of = f" of job {key.job_id}" if key is not None else ""
-    return f"quarantined: process {who.pid}{of} does not end"
+    return f"quarantined: process {who.pid}{of} is still running"
 
 
 def _with_gpus(node: Node, changed: Mapping[int, Gpu]) -> Node:

@@ -43,7 +43,7 @@ def test_a_gpu_used_from_outside_names_who():
     stranger = {"pid": 77, "user": "eve", "command": "python", "memory_mb": 2048, "job_id": None}
     ours = {"pid": 78, "user": "ada", "command": "python", "memory_mb": 10, "job_id": "12"}
     text = table(a_gpu(processes=[stranger, ours]))
-    assert "used from outside: eve pid 77 python 2G" in text
+    assert "used by other programs: eve pid 77 python 2G" in text
     assert "78" not in text
 
 

@@ -86,8 +86,8 @@ def test_a_waiting_job_without_a_reason_yet_is_no_error():
 
 
 def test_an_action_names_its_job():
-    answer = ActionAnswer(job_id="12", status="running", message="Job is being ended")
-    assert action_line(answer) == "job 12 is being ended"
+    answer = ActionAnswer(job_id="12", status="running", message="Job is being stopped")
+    assert action_line(answer) == "job 12 is being stopped"
 
 
 def test_show_gives_facts_and_leaves_out_what_is_not():
