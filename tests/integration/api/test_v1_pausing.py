@@ -124,7 +124,9 @@ async def test_what_does_not_run_is_refused_with_what_to_do(api: Api) -> None:
     assert await refused(job_id, "resume") == f"job {job_id} is not paused: it runs"
     api.box.engine.stops = False
     await api.delete(f"{JOBS}/{job_id}")
-    assert await refused(job_id, "pause") == f"job {job_id} is being stopped, so it cannot be paused"
+    assert (
+        await refused(job_id, "pause") == f"job {job_id} is being stopped, so it cannot be paused"
+    )
     api.box.engine.finish(await api.box.key(job_id))
     await api.box.until(job_id, JobState.CANCELLED)
     assert "is over" in await refused(job_id, "pause")

@@ -218,6 +218,8 @@ def _gpus(client: Client) -> list[Check]:
         if others:
             pids = ", ".join(str(pid) for pid in others)
             checks.append(
-                Check("GPUs", FindingLevel.WARN, f"GPU {name} is used by other programs: pid {pids}")
+                Check(
+                    "GPUs", FindingLevel.WARN, f"GPU {name} is used by other programs: pid {pids}"
+                )
             )
     return checks

@@ -206,7 +206,9 @@ async def test_a_gpu_with_something_left_of_its_job_is_quarantined_and_swept(
             box.gpus.set(0, processes=[GpuProcess(left.pid, 100)])
             engine.finish(key)
             await box.until("a", JobState.COMPLETED)
-            assert gpu(box, 0).problem == f"quarantined: process {left.pid} of job a is still running"
+            assert (
+                gpu(box, 0).problem == f"quarantined: process {left.pid} of job a is still running"
+            )
             assert await box.tick(1) == []
             await look(box)
             assert left.wait(20) == -15
