@@ -26,7 +26,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Read the database that these settings name, without the scheduler.",
+        help="Read the database of these settings, without the scheduler.",
     ),
 ]
 Database = Annotated[

@@ -12,7 +12,7 @@ from tgpu.wire.v1 import AfterModel, GpuCount, GpuType, GpuWords, NodeNames
 
 
 class JobChange(RequestModel):
-    """What shall be another; the rest stays. `null` takes away what can be left out."""
+    """Fields to change; the others stay. `null` removes an optional value."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -22,7 +22,7 @@ _LIVE = tuple(state for state in JobState if state not in TERMINAL)
 
 @router.get("/{array}")
 async def get_array(request: Request, array: Name) -> ArraySummary:
-    """How far an array or sweep is: counts by state, exit codes, what failed, what it used."""
+    """Progress of an array or sweep: counts by state, exit codes, failures, usage."""
     service, caller = service_of(request), caller_of(request)
     array_id = await newest_of(service, caller) if array == "last" else array
     return await _summary(service, caller, array_id)
@@ -34,7 +34,7 @@ async def wait(
     array: Name,
     seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
 ) -> ArraySummary:
-    """The array once all of it is over, or as it stands after `timeout` seconds."""
+    """The array when all of it has ended, or its state after `timeout` seconds."""
     service, caller = service_of(request), caller_of(request)
     array_id = await newest_of(service, caller) if array == "last" else array
     until = time.monotonic() + seconds

@@ -23,7 +23,7 @@ router = APIRouter(tags=["tenants"])
 
 @router.get("/api/v1/budgets")
 async def budgets(request: Request, *, tenant_id: Name | None = None) -> BudgetList:
-    """What tenants spent of their budgets in the present window, by tenant."""
+    """How much of their budgets tenants have spent in the current window."""
     service, caller = service_of(request), caller_of(request)
     if tenant_id is None:
         uses = visible_tenants(service, caller)

@@ -29,7 +29,7 @@ _HOW = {
 
 @router.post("/api/v1/keys", status_code=201)
 async def create(request: Request, body: KeyCreate) -> KeyCreated:
-    """Make an API key. The answer has its text, which is shown this once."""
+    """Create an API key. The answer contains the key, which is shown only once."""
     days = body.expires_in_days
     key, text = await _ring(request).create(
         body.name,
@@ -50,13 +50,13 @@ async def list_keys(request: Request) -> KeyList:
 
 @router.delete("/api/v1/keys/{key_id}")
 async def revoke(request: Request, key_id: Name) -> KeyModel:
-    """Shut a key out, now and for ever."""
+    """Revoke a key, at once and for ever."""
     return _model(await _ring(request).revoke(key_id))
 
 
 @router.get("/api/v1/whoami")
 async def whoami(request: Request) -> WhoAmI:
-    """Who the service takes you for."""
+    """The identity the service sees."""
     service, caller = service_of(request), caller_of(request)
     there_are = service.state.ledger.tenants
     is_nowhere = caller.tenants is not None and not tenants_of(caller, there_are)

@@ -28,8 +28,8 @@ Gpus = Annotated[
     list[str],
     typer.Argument(
         metavar="GPU",
-        help="Index or indexes (0-3; with several nodes b/0-3), as `tgpu gpus` has them, UUID or "
-        "its beginning, or a node.",
+        help="Indexes as in `tgpu gpus` (0-3; with several nodes b/0-3), a UUID or its beginning, "
+        "or a node.",
     ),
 ]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown by `tgpu why`.")]
@@ -38,7 +38,7 @@ Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown 
 def pause_gpu(
     gpus: Gpus, reason: Reason = None, as_json: Json = False, api_url: ApiUrl = None
 ) -> None:
-    """Start no new jobs on GPUs. Running jobs go on."""
+    """Start no new jobs on GPUs. Running jobs continue."""
     from tgpu.cli.connect import connected
 
     with connected(api_url) as client:
@@ -65,7 +65,7 @@ def drain(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Start no new jobs on a whole node. Running jobs go on.
+    """Start no new jobs on a whole node. Running jobs continue.
 
     GPUs that were paused individually stay paused when this is undone.
     """

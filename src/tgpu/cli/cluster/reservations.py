@@ -68,7 +68,7 @@ def reserve(
         ),
     ] = None,
     reservation_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Id of your own.")
+        str | None, typer.Option("--id", metavar="ID", help="Your own id.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
@@ -116,7 +116,7 @@ def reservations(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show current and coming reservations, the next first."""
+    """Show current and future reservations, the next first."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -139,7 +139,7 @@ def unreserve(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Cancel a reservation. Its waiting jobs are cancelled; running ones go on."""
+    """Cancel a reservation. Its waiting jobs are cancelled; running ones continue."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
 

@@ -21,20 +21,22 @@ def backup(
     database: Annotated[
         str | None,
         typer.Option(
-            "--database", metavar="ADDRESS", help="sqlite:PATH. Default: that of the settings."
+            "--database",
+            metavar="ADDRESS",
+            help="sqlite:PATH. Default: the database of the settings.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Settings that name the database."),
+        typer.Option("--config", "-c", metavar="FILE", help="Settings file with the database."),
     ] = None,
     data_dir: DataDir = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy the database to a file that only you can read, also while the service runs.
 
-    What jobs wrote and the key of the secrets are not in it.
+    Job logs and the key of the secrets are not included.
     """
     from tgpu import database as databases
     from tgpu.cli.database.command import address_for, size

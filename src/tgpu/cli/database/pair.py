@@ -29,19 +29,19 @@ KeepUnknown = Annotated[
     ),
 ]
 EndUnknown = Annotated[
-    bool, typer.Option("--end-unknown", help="The same, and end the jobs that it does not know.")
+    bool, typer.Option("--end-unknown", help="The same, but kill jobs that it does not know.")
 ]
 TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Take the database over from another data directory or machine: what runs there is "
-        "declared lost, and started again here where its owner asked for that.",
+        help="Take over the database from another data directory or machine: its running jobs are "
+        "declared lost, and requeued here if they were submitted with --requeue.",
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Settings of the service."),
+    typer.Option("--config", "-c", metavar="FILE", help="Settings file of the service."),
 ]
 
 
@@ -56,8 +56,8 @@ def pair(
 ) -> None:
     """Show or restore the pairing of database and data directory.
 
-    A service does not start on a database that was put back from a backup, deleted, exchanged or
-    copied, because it would end jobs or run them twice. Stop the service first.
+    A service does not start on a database that was restored, deleted, replaced or copied, because
+    it would kill jobs or run them twice. Stop the service first.
     """
     from tgpu import app
     from tgpu.app import pairing

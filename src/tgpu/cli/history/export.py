@@ -50,7 +50,7 @@ def export(
     *,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Begin of the period: 7d (ago), tue 9:30, 2026-11-10."),
+        typer.Option(metavar="TIME", help="Start of the period: 7d (ago), tue 9:30, 2026-11-10."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
     jobs: Annotated[
@@ -71,10 +71,10 @@ def export(
     api_url: ApiUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Write the journal to a file: every event since the first, as lines of JSON.
+    """Write the journal to a file: every event, one JSON object per line.
 
     `tgpu replay`, `tgpu whatif` and `tgpu sim run` read it. Needs the role admin. Environment
-    variables are never in it, and commands only with --commands.
+    variables are never included, commands only with --commands.
     """
     from tgpu.cli.environment import now_ms
     from tgpu.cli.output import note, show_json

@@ -32,13 +32,15 @@ def replay(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
+            metavar="JOURNAL", help="A file from `tgpu export`. Default: the running scheduler."
         ),
     ] = None,
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="SEQ|TIME", help="An event's number, or a time: tue 14:30, 2h (ago)."),
+        typer.Option(
+            metavar="SEQ|TIME", help="Number of an event, or a time: tue 14:30, 2h (ago)."
+        ),
     ] = None,
     start_of: Annotated[
         str | None, typer.Option("--start-of", metavar="JOB", help="When this job started.")
@@ -47,7 +49,8 @@ def replay(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="Effect on this job. Without --at: every time other jobs started before it.",
+            help="Effect on this job. Without --at: every cycle in which other jobs started "
+            "before it.",
         ),
     ] = None,
     limit: Annotated[
@@ -61,8 +64,8 @@ def replay(
 ) -> None:
     """Show what the scheduler decided at a past moment, and why other jobs waited.
 
-    The state at that moment is rebuilt from the journal, and the scheduling cycle runs again with
-    the service's own code and the settings in force then. The result is compared with the record.
+    The state at that moment is rebuilt from the journal, and the service's own code repeats the
+    cycle with the settings of that time. The result is compared with the record.
     """
     if at is not None and start_of is not None:
         raise bad_input("--at and --start-of both name a moment: give one")

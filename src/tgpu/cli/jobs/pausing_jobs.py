@@ -4,7 +4,7 @@ from tgpu.cli.jobs.selecting import All, Name, SomeJobIds, State, Tenant, User, 
 from tgpu.cli.options import ApiUrl, Json, examples
 
 PAUSE_EPILOG = examples(
-    "tgpu pause 12", "tgpu pause --name sweep", "tgpu resume 12", "tgpu pause-gpu 3    (of a GPU)"
+    "tgpu pause 12", "tgpu pause --name sweep", "tgpu resume 12", "tgpu pause-gpu 3    (a GPU)"
 )
 RESUME_EPILOG = examples("tgpu resume 12", "tgpu resume --all")
 

@@ -32,13 +32,13 @@ State = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only jobs whose name contains this.", rich_help_panel=PANEL),
+    typer.Option(metavar="TEXT", help="Only jobs with this in their name.", rich_help_panel=PANEL),
 ]
 User = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Jobs of this user and not yours; '{EVERYBODY}' for everybody's.",
+        help=f"Jobs of this user instead of yours; '{EVERYBODY}' for everybody's.",
         rich_help_panel=PANEL,
     ),
 ]

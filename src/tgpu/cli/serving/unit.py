@@ -51,7 +51,7 @@ def install(
 ) -> None:
     """Write a systemd unit for the scheduler, and say how to start it.
 
-    Nothing is started. A unit that is there already is replaced.
+    Nothing is started. An existing unit is replaced.
     """
     from tgpu.cli.environment import config_home, home_relative
     from tgpu.cli.failures import bad_input

@@ -38,10 +38,10 @@ def screens(as_json: Json = False) -> None:
 
 
 def attach(job: JobId, api_url: ApiUrl = None) -> int:
-    """Go to the terminal of a job of `tgpu run`, or into the GNU screen or tmux session of one.
+    """Connect to the terminal of a `tgpu run` job, or to the screen or tmux session of a job.
 
-    Leave the first with Ctrl-] d, screen with Ctrl-A d, tmux with Ctrl-B d: the job goes on. Ctrl-C
-    is the job's.
+    Detach with Ctrl-] d, for screen with Ctrl-A d, for tmux with Ctrl-B d; the job continues.
+    Ctrl-C goes to the job.
     """
     import os
     import sys

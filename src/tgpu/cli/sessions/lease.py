@@ -26,10 +26,10 @@ _NOT_HERE: Final = frozenset(
 
 
 def lease(context: typer.Context, **values: Any) -> int:
-    """Hold GPUs without a command, and print what to export: for `eval "$(tgpu lease …)"`.
+    """Hold GPUs without a command, and print the variables to export: `eval "$(tgpu lease …)"`.
 
-    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
-    `tgpu complete`, or until its time is up.
+    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until `tgpu complete`
+    or the time limit.
     """
     from tgpu.cli.option_words import said_names
     from tgpu.cli.sessions.leasing import print_lease, take_lease

@@ -28,9 +28,9 @@ def shell(
 ) -> None:
     """Open a shell in the directory and the environment of a running job.
 
-    It sees the job's GPUs and has its variables and its conda or virtual environment, as the user
-    it runs as. It is no part of the job: both end by themselves. Of a lease, which runs nothing, it
-    is a shell here that sees its GPUs.
+    It sees the job's GPUs and has its variables and its conda or virtual environment, and runs as
+    the job's user. It is not part of the job: neither ends the other. For a lease it is a shell
+    here that sees the GPUs of the lease.
     """
     import os
 

@@ -78,15 +78,15 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="The jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
-            "invents N.",
+            help="Jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
+            "generates N.",
         ),
     ],
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8. Default: "
+            help="Nodes: CSV, JSON, YAML, or written as 100x8 or a=20x8xA100,b=2x8. Default: "
             "those of the journal.",
         ),
     ] = None,
@@ -96,8 +96,8 @@ def run(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="Simulate the service of this settings file. The options below change it; "
-            "without a file, the service's defaults.",
+            help="Simulate the service of this settings file; default: the service's defaults. "
+            "The options below override it.",
         ),
     ] = None,
     policy: Annotated[
@@ -115,7 +115,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Jobs that waited this long are not overtaken any more, as "
+            help="Jobs that have waited this long are no longer overtaken, as "
             "scheduler.hold_after_seconds; 0 for never.",
         ),
     ] = None,
@@ -145,9 +145,9 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What shortest and quickest go by: history, gbm, limit, none or an installed "
-            "one, which learn as jobs end, as prediction.predictor; truth is told the future, to "
-            "compare with.",
+            help="What predicts run times for shortest and quickest, as prediction.predictor: "
+            "history, gbm, limit, none or an installed one; truth knows the future, for "
+            "comparison.",
         ),
     ] = None,
     history: Annotated[
@@ -162,11 +162,11 @@ def run(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of the trace: csv, ndjson, swf, muri or openb."),
+        typer.Option(metavar="NAME", help="Format of the trace: csv, ndjson, swf, muri or openb."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of synthetic traces.")] = 0,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip bad lines, and count them.")
+        bool, typer.Option("--skip-bad", help="Skip invalid lines, and count them.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write a page with plots to this file.")
@@ -184,7 +184,7 @@ def run(
 ) -> None:
     """Simulate a list of jobs on a cluster.
 
-    The service's own code decides who starts when and where, with its defaults or with the
+    The service's own code decides which job starts when and where, with its defaults or with the
     settings of --config. The same input gives the same result.
     """
     from time import perf_counter

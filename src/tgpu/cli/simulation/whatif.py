@@ -43,7 +43,7 @@ def whatif(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
+            metavar="JOURNAL", help="A file from `tgpu export`. Default: the running scheduler."
         ),
     ] = None,
     *,
@@ -85,7 +85,7 @@ def whatif(
     since: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="Begin of the period: 7d (ago), 2026-11-10. Default: all."
+            metavar="TIME", help="Start of the period: 7d (ago), 2026-11-10. Default: all."
         ),
     ] = "7d",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
@@ -98,8 +98,8 @@ def whatif(
     """Show how the past would have gone with other quotas, nodes or settings.
 
     The jobs of the journal are submitted again at the same times with the same run times, and the
-    service's own code schedules them: once with the settings of then, once with the change. Without
-    a change it shows how close the simulation is to what really happened.
+    service's own code schedules them: once with the old settings, once with the change. Without a
+    change it shows how close the simulation is to what really happened.
     """
     from tgpu.app import whatif as again
     from tgpu.app.refusal import CannotServe

@@ -53,10 +53,10 @@ def import_jobs(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Queue the jobs of a file with a command on each line, or of task-spooler's list (`tsp -l`).
+    """Queue jobs from a file with one command per line, or from task-spooler's list (`tsp -l`).
 
-    Before a command may stand gpus=2, name=x, time=2h, priority=N and variables such as SEED=1.
-    With a mistake on any line nothing is queued.
+    A command may be preceded by gpus=2, name=x, time=2h, priority=N and variables such as SEED=1.
+    If any line is invalid, nothing is queued.
     """
     import dataclasses
 

@@ -23,9 +23,9 @@ def size(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show how many GPUs a model needs: by the table, by its name, and by past runs.
+    """Show how many GPUs a model needs: from the table, its name and past runs.
 
-    The estimate is for a model that is loaded and run; training one takes several times as much.
+    The estimate is for inference; training takes several times as much.
     """
     from tgpu.cli.connect import connected, ensure_service
     from tgpu.cli.output import note, say, show_json

@@ -74,7 +74,7 @@ Priority = Annotated[
 ]
 MaxJobs = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Maximum of jobs running at once; none for no limit."),
+    typer.Option(metavar="N", help="Maximum number of running jobs; none for no limit."),
 ]
 
 
@@ -100,7 +100,7 @@ def list_queues(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the queues, higher ones first."""
+    """Show the queues, highest priority first."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json
 

@@ -119,7 +119,7 @@ class BookingCommands:
         return await self._writer.do(decide, touches=None)
 
     async def cancel(self, booking_id: str, cause: str = "cancelled") -> AdvanceReservation:
-        """Give it back. Its jobs that wait are cancelled; those that run go on."""
+        """Cancel a reservation. Its waiting jobs are cancelled; running ones continue."""
 
         def decide(state: State) -> Decision[AdvanceReservation]:
             booking = booking_of(state, booking_id)
