@@ -22,8 +22,7 @@ class TooManyStreams(RateLimited):
     def __init__(self, most: int, setting: str) -> None:
         SchedulerError.__init__(
             self,
-            f"{most} streams are open, which is the most ({setting}); close one, or read from one "
-            "stream what several want to know",
+            f"{most} streams are open, the maximum ({setting}); close one, or share one stream",
             [{"streams": most, "setting": setting}],
         )
         self.wait_seconds = 5

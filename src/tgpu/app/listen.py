@@ -166,7 +166,7 @@ def _socket_path(settings: Settings) -> Path | None:
 def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:
     """A socket only this user can open. The data directory's lock says that a leftover is stale."""
     if path.exists() and not path.is_socket():
-        raise CannotServe(f"{path} is there and is no socket; choose another with --socket")
+        raise CannotServe(f"{path} exists and is not a socket; choose another with --socket")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o111 if for_everybody else 0o177)
     try:

@@ -28,7 +28,7 @@ def rotate_key(settings: Settings, data_dir: Path, *, lost_key: bool = False) ->
     """
     address = address_of(settings)
     if address is None:
-        raise CannotServe("the settings keep jobs in memory, so there is nothing to seal anew")
+        raise CannotServe("the settings keep jobs in memory, so there is nothing to encrypt again")
     path = key_file(settings, data_dir)
     old = read_keys(path) if path.exists() else []
     keys = [new_key(), *old]

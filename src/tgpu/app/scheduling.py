@@ -95,7 +95,7 @@ def former_policy(values: RecordedValues) -> str | None:
 
 
 def former_note(name: str) -> str:
-    return f"no service has the policy {name} any more: {_FORMER_POLICIES[name]} took its place"
+    return f"no service has the policy {name} any more: {_FORMER_POLICIES[name]} replaced it"
 
 
 def as_of_today(values: RecordedValues) -> RecordedValues:

@@ -226,7 +226,7 @@ async def _serve(
             service.feed.close()  # where it ends by other ways than a signal
             await notices.close()
             await service.close()
-            _log.info("stopped; running jobs go on")
+            _log.info("stopped; running jobs continue")
     if service.ended.is_set() and service.writer.apart is not None:
         raise EndedItself(service.writer.apart.cause)
 
@@ -366,6 +366,6 @@ async def _open(
 
 def _no_gpus(spec: str, error: NoDriver) -> str:
     return (
-        f"devices.gpus: no GPUs through {spec}: {error}; auto (the default) takes what there is, "
+        f"devices.gpus: no GPUs with {spec}: {error}; auto (the default) uses what there is, "
         "sim:4xA100 simulates GPUs"
     )

@@ -64,7 +64,7 @@ def opened(source: JournalSource) -> "Iterator[Journal]":
         stack.enter_context(sentences())
         if source.file is not None:
             if source.is_database:
-                raise bad_input("name a file or a database, not both")
+                raise bad_input("give a file or a database, not both")
             if not source.file.is_file():
                 raise bad_input(
                     f"there is no file {source.file}", "`tgpu export FILE` writes a journal"
@@ -165,7 +165,7 @@ def parse_past(text: str, now: int, zone: tzinfo | None = None) -> int:
     try:
         stated = datetime.fromisoformat(text.strip().upper())
     except ValueError:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}") from None
+        raise ValueError(f"{text!r} is not a moment: {_WRITE}") from None
     if stated.tzinfo is None:
         stated = stated.astimezone() if zone is None else stated.replace(tzinfo=zone)
     return round(stated.timestamp() * 1000)
@@ -190,10 +190,10 @@ def _of_day(text: str, words: str, here: datetime, now: int) -> int | None:
 def _at(text: str, here: datetime, days_ago: int, clock: str) -> int:
     found = _CLOCK.fullmatch(clock)
     if found is None:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}")
+        raise ValueError(f"{text!r} is not a moment: {_WRITE}")
     hour, minute, second = (int(part or 0) for part in found.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text!r} is no time of day: they go from 00:00 to 23:59")
+        raise ValueError(f"{text!r} is not a time of day: write 00:00 to 23:59")
     millis = int((found[4] or "0").ljust(3, "0"))
     day = here.date() - timedelta(days=days_ago)
     stated = datetime.combine(day, time(hour, minute, second), here.tzinfo)

@@ -78,6 +78,6 @@ def _look(view: View, width: int, before: Frame) -> Frame:
     try:
         return view(width)
     except (NoService, Lost):
-        gone: Line = (Cell("the scheduler does not answer; this is how it was before", "red"),)
+        gone: Line = (Cell("the scheduler does not answer; showing the last known state", "red"),)
         rest = [line for line in before.body if line != gone]
         return replace(before, body=[gone, *rest])

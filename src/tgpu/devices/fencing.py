@@ -21,7 +21,7 @@ class FenceTree:
     tree: GroupTree
 
 
-_NOT_ROOT: Final = "only root may fence devices"
+_NOT_ROOT: Final = "only root can isolate GPUs"
 
 
 def fence_tree() -> FenceTree | str:
@@ -34,7 +34,7 @@ def fence_tree() -> FenceTree | str:
         if problem is None:
             return FenceTree(FenceKind.PROGRAM, tree)
     else:
-        problem = "no control group of version 2 is ours to write"
+        problem = "no control group of version 2 is writable for us"
     lists = device_tree()
     if isinstance(lists, GroupTree):
         return FenceTree(FenceKind.LIST, lists)

@@ -57,4 +57,4 @@ class RedisBreaker:
         self._shut_until = self._clock() + self._retry_seconds
         if not self.is_away:
             self.is_away = True
-            _log.warning("redis is away; going on without it", problem=str(error))
+            _log.warning("redis is down; continuing without it", problem=str(error))

@@ -109,7 +109,7 @@ def _line(number: int, raw: bytes) -> JobLine | None:
     if not text or text.startswith("#"):
         return None
     if "\0" in text or "\r" in text:
-        raise ValueError("has characters that no text file has")
+        raise ValueError("has characters that are not text")
     cells = [cell.strip() for cell in _cells(text)]
     if len(cells) < _NEEDED:
         raise ValueError(

@@ -121,7 +121,7 @@ class Delivery:
             except SlowReader:
                 continue  # the journal has what the ring has not
             except EventsGone as gone:
-                _log.warning("notices are left out", notice=self.rule.name, problem=gone.message)
+                _log.warning("notices are dropped", notice=self.rule.name, problem=gone.message)
                 self.mark = self._now()
 
     async def save(self) -> None:

@@ -86,7 +86,7 @@ class Dispatch:
                 lambda _: Decision(None, (), documents=documents), touches=()
             )
         except StoreUnavailable as error:
-            _log.warning("cannot forget notices that are gone", problem=str(error))
+            _log.warning("cannot remove notices that no longer exist", problem=str(error))
 
 
 async def _guarded(delivery: Delivery) -> None:

@@ -30,7 +30,7 @@ _DID: Final = {
     "job_completed": "completed",
     "job_cancelled": "was cancelled",
     "job_failed": "failed",
-    "job_preempted": "was preempted and waits again",
+    "job_preempted": "was preempted and is back in the queue",
 }
 _LONGEST: Final = 500  # characters of a cause or a name
 

@@ -26,7 +26,7 @@ _MAX_AMOUNT = 2**53 - 1  # the widest integer that JSON readers everywhere keep 
 
 def _refuse_relative(path: Path) -> Path:
     if not path.is_absolute():
-        raise ValueError("must be a whole path, beginning with / or ~")
+        raise ValueError("must be an absolute path, beginning with / or ~")
     return path
 
 
@@ -689,7 +689,7 @@ class BudgetSettings(Section):
     )
     action: Literal["warn", "hold", "stop"] = Field(
         default="warn",
-        description="Once it is used up: say so, start no more of its jobs, or end them too.",
+        description="When it is used up: warn, start no more jobs, or stop running ones too.",
     )
 
     @model_validator(mode="after")
@@ -1011,8 +1011,8 @@ class Settings(Section):
             raise Misplaced(
                 ("api",),
                 f"host {host!r} can be reached from other machines, and anyone who reaches it "
-                "could run commands as you: use 127.0.0.1, have callers identified with "
-                "auth.enabled: true, or insist with --insecure-listen (api.insecure_listen: true)",
+                "could run commands as you: use 127.0.0.1, turn on authentication with "
+                "auth.enabled: true, or use --insecure-listen (api.insecure_listen: true)",
             )
         return self
 
@@ -1022,7 +1022,7 @@ class Settings(Section):
         for tenant in self.tenants:
             if tenant.tenant_id in seen:
                 raise ValueError(
-                    f"tenants: {tenant.tenant_id!r} is there twice; name each one once"
+                    f"tenants: {tenant.tenant_id!r} is given twice; name each one once"
                 )
             seen.add(tenant.tenant_id)
         return self
@@ -1032,7 +1032,7 @@ class Settings(Section):
         names = [notice.name for notice in self.notices]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"notices: {name!r} is there twice; name each one once")
+                raise ValueError(f"notices: {name!r} is given twice; name each one once")
         if sum(notice.for_jobs for notice in self.notices) > 1:
             raise ValueError("notices: two have for_jobs: true, and owners would get all twice")
         return self

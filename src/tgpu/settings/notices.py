@@ -132,7 +132,7 @@ class NoticeSettings(Section):
         every = frozenset().union(*_ONE_OF.values())
         strange = sorted(self.model_fields_set & (every - _ONE_OF[self.kind]))
         if strange:
-            raise ValueError(f"{strange[0]} is nothing for a notice of kind {self.kind}")
+            raise ValueError(f"{strange[0]} does not apply to a notice of kind {self.kind}")
         if self.kind in _WEB:
             self._one_of("url", "url_env", "url_file", needed=True)
             self._one_of("secret_env", "secret_file")
@@ -142,14 +142,14 @@ class NoticeSettings(Section):
 
     def _is_whole_mail(self) -> None:
         if self.host is None or self.sender is None:
-            raise ValueError("needs host and sender: the SMTP server, and whom mails are from")
+            raise ValueError("needs host and sender: the SMTP server and the sender address")
         if not self.to and not self.for_jobs:
             raise ValueError("needs to, a list of addresses, or for_jobs: true")
         self._one_of("password_env", "password_file", needed=self.user is not None)
         if self.user is None and (self.password_env or self.password_file):
             raise ValueError("has a password and no user to log in as")
         if self.job_domains and not self.for_jobs:
-            raise ValueError("has job_domains, which do nothing without for_jobs: true")
+            raise ValueError("has job_domains, which have no effect without for_jobs: true")
 
     def _one_of(self, *names: str, needed: bool = False) -> None:
         given = [name for name in names if getattr(self, name) is not None]

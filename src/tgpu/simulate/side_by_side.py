@@ -81,7 +81,7 @@ def _receive(pipe: Connection) -> _Told | _Done[T] | _Failed:
     try:
         message: _Told | _Done[T] | _Failed = pipe.recv()
     except EOFError:
-        return _Failed("it ended without a word")
+        return _Failed("it ended without a result")
     return message
 
 

@@ -100,8 +100,7 @@ class BoundedModel(BaseModel):
         if len(stray) > _MOST_STRAY:
             raise PydanticCustomError(
                 "stray_names",
-                "has {count} names that are no fields of this request, such as {first}; "
-                "GET /docs shows those there are",
+                "has {count} unknown fields, such as {first}; GET /docs shows the known ones",
                 {"count": len(stray), "first": repr(stray[0][:_TOLD])},
             )
         return value

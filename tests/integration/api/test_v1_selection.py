@@ -93,7 +93,7 @@ async def test_what_is_left_alone_is_counted_with_its_reason(api: Api) -> None:
     held = await select(api, "hold", array_id)
     assert held["message"] == (
         f"put 1 job of array {array_id} on hold; left alone: 1 over already (1 cancelled), "
-        "2 running: only what waits can be changed so"
+        "2 running: only waiting jobs can be changed like this"
     )
     assert [(part["reason"], part["count"]) for part in held["left_alone"]] == [
         ("over", 1),

@@ -143,13 +143,13 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
         request.url.path if len(request.url.path) <= _SHOWN else request.url.path[:_SHOWN] + "..."
     )
     if error.status_code == 404:
-        message = f"there is nothing at {path}; GET /docs shows what there is"
+        message = f"there is nothing at {path}; GET /docs shows all paths"
     elif error.status_code == 405:
-        message = f"{request.method} is not possible at {path}"
+        message = f"{request.method} is not allowed at {path}"
     return JSONResponse(body(code, message), error.status_code, headers=error.headers)
 
 
 async def _bug(_: Request, error: Exception) -> JSONResponse:
     # The traceback goes to the log; the caller gets what can be acted on.
-    message = "the service met a bug of its own; its log has the details"
+    message = "internal error of the service; its log has the details"
     return JSONResponse(body("INTERNAL_ERROR", message), 500)

@@ -54,7 +54,7 @@ async def _summary(service: Service, caller: Principal, array_id: str) -> ArrayS
             tally.add(stored)
         before = page[-1].number
     if not tally.total:
-        raise NotFound("array", array_id, "`tgpu list --all` shows the jobs there are")
+        raise NotFound("array", array_id, "`tgpu list --all` shows all jobs")
     return tally.summary(array_id, service.settings.cost_per_gpu_hour)
 
 

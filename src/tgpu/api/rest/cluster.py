@@ -140,7 +140,7 @@ def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuMo
             "processes": [process for process in gpu.processes if process.job_id in own],
             "problem": _without_job(gpu.problem),
             # Names and numbers of others are none of their business; that they are there is.
-            "foreign": gpu.foreign and "used by processes that are not ours",
+            "foreign": gpu.foreign and "used by other programs",
             "reservations": [
                 each
                 if caller.sees(each.tenant_id or "")

@@ -51,7 +51,7 @@ def _runs(progress: Progress, job_id: str, gpus: str) -> _Sentence:
 
 def _stands(seen: Observation, job_id: str) -> _Sentence:
     if seen.phase is Phase.TAKEN:
-        told = f"the engine has taken it and not started it yet: {seen.cause or 'no cause is told'}"
+        told = f"the engine has accepted it, but not started it: {seen.cause or 'no cause given'}"
         return told, f"tgpu show {job_id}"
     why = seen.cause or "the engine does not say why"
     return f"cannot be reached, may still run, and keeps its GPUs: {why}", "tgpu status"

@@ -19,9 +19,9 @@ router = Router(tags=["identity"])
 _DAY_MS = 86_400_000
 _NAMED = 3  # tenants that a warning names
 _HOW = {
-    "local": "the connection: this service is yours and asks nobody who they are",
-    "key": "the API key that was shown",
-    "user": "the token that was shown",
+    "local": "the connection: this service is yours and has no authentication",
+    "key": "the API key",
+    "user": "the token",
     "uid": "the connection: the user that runs the service, or root",
     "job": "the connection: a process of this job",
 }
@@ -81,9 +81,9 @@ def _warnings(service: Service, key: ApiKey) -> list[str]:
         return []
     more = f" and {len(bare) - _NAMED} more" if len(bare) > _NAMED else ""
     return [
-        f"its jobs are refused for tenant {', '.join(bare[:_NAMED])}{more}: no user is set that "
-        f"they could run as, and they never run as root; set one with: tgpu tenants change "
-        f"{bare[0]} --run-as USER (or --system-user, which makes one)"
+        f"its jobs are refused for tenant {(', ').join(bare[:_NAMED])}{more}: no user is set for "
+        f"them, and they never run as root; set one with: tgpu tenants change {bare[0]} --run-as "
+        "USER (or --system-user, which creates one)"
     ]
 
 

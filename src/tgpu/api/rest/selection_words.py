@@ -9,20 +9,20 @@ from tgpu.service.commands.selection_commands import Changed, Left, SelectionCha
 from tgpu.wire.selection_v1 import LeftAloneModel
 
 _LEFT = {
-    Left.ENDING: "being ended already",
-    Left.RUNS: "running: only what waits can be changed so",
+    Left.ENDING: "being stopped already",
+    Left.RUNS: "running: only waiting jobs can be changed like this",
     Left.HELD: "on hold already",
     Left.NOT_HELD: "not on hold",
-    Left.SAME: "of that priority already",
-    Left.WAITS: "not running: only what runs can be paused and resumed",
+    Left.SAME: "with that priority already",
+    Left.WAITS: "not running: only running jobs can be paused and resumed",
     Left.LEASE: "without a command (leases)",
     Left.PAUSED: "paused already",
     Left.NOT_PAUSED: "not paused",
     Left.STATE: "in another state",
 }
 # Who pauses a job to give its GPUs to others must be told that this does not.
-KEPT = "its GPUs and memory stay its own and are charged, and its time limit goes on"
-KEPT_BY_ALL = "their GPUs and memory stay their own and are charged, and time limits go on"
+KEPT = "it keeps its GPUs and memory, which are charged, and its time limit keeps running"
+KEPT_BY_ALL = "they keep their GPUs and memory, which are charged, and time limits keep running"
 _SHOWN = 10  # ids of jobs that were left alone
 
 
@@ -74,7 +74,7 @@ def sentence(
     if left:
         text += f"; left alone: {', '.join(part.message for part in left)}"
     if changed.unrecorded is not None:
-        text += f"{not_recorded(changed.unrecorded)}; what waits was left as it is"
+        text += f"{not_recorded(changed.unrecorded)}; waiting jobs were not changed"
     return text
 
 
@@ -117,7 +117,7 @@ def _parts(changed: Changed) -> str:
     running = counts.get("running", 0) - changed.leases
     parts = []
     if running:
-        parts.append(f"{running:,} running {'is' if running == 1 else 'are'} being ended")
+        parts.append(f"{running:,} running {'is' if running == 1 else 'are'} being stopped")
     if changed.leases:
         parts.append(f"{changed.leases:,} {'lease' if changed.leases == 1 else 'leases'} ended")
     if waiting := counts.get("waiting"):

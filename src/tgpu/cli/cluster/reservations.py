@@ -148,7 +148,7 @@ def unreserve(
     if as_json:
         show_json(gone)
     else:
-        say(f"reservation {gone.id} is given back")
+        say(f"reservation {gone.id} is cancelled")
 
 
 def _show_made(made: "ReservationModel") -> None:
@@ -164,7 +164,7 @@ def _show_made(made: "ReservationModel") -> None:
     if made.unused_minutes is not None:
         back_at = millis(made.starts_at) + round(made.unused_minutes * 60_000)
         if back_at < millis(made.ends_at):
-            note(f"given back if nothing ran or waits in it by {instant_text(back_at, now)}")
+            note(f"released if no job has run or waits in it by {instant_text(back_at, now)}")
 
 
 def _refused(error: "ClientError") -> "Failure":

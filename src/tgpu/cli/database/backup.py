@@ -45,7 +45,7 @@ def backup(
     address = address_for(database, "--database", config, data_dir)
     if not isinstance(address, databases.SqliteAddress):
         remedy = "pg_dump --format=custom --file=FILE DATABASE"
-        raise bad_input("a PostgreSQL database is copied by its own program", remedy)
+        raise bad_input("a PostgreSQL database is backed up with its own tools", remedy)
     try:
         written = databases.backup(address.path, file.expanduser().absolute(), replace=force)
     except SchedulerError as error:
@@ -54,4 +54,4 @@ def backup(
         show_json({"file": str(file), "size_bytes": written})
         return
     say(f"{file}: {size(written)}")
-    note("keep a copy of secret.key too, somewhere else: secrets of jobs are encrypted with it")
+    note("keep a copy of secret.key too, somewhere else: it encrypts the secrets of jobs")

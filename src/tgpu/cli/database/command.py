@@ -145,7 +145,7 @@ def copy(
         return
     rows = ", ".join(f"{count:,} in {table}" for table, count in counts.items() if count)
     say(f"copied and counted: {rows or 'nothing, there were no rows'}")
-    note("to use it, name it in the settings: database.url, or GPU_SCHEDULER_DATABASE_URL")
+    note("to use it, set it in the settings: database.url, or GPU_SCHEDULER_DATABASE_URL")
 
 
 @app.command("rotate-key", epilog=_ROTATE_EPILOG)

@@ -102,8 +102,8 @@ def _say(done: "Paired") -> None:
     belong = "belong together" if done.is_paired else "do not belong together"
     say(f"{done.store} and {done.directory} (engine {done.engine}) {belong}")
     for seen in () if done.ended else done.unknown:
-        say(f"  job {seen.key.job_id} runs (process {seen.pid}) and is not in the database")
+        say(f"  job {seen.key.job_id} runs (process {seen.pid}) but is not in the database")
     if done.ended:
         say(f"  ended {plural(done.ended, 'job')} that the database does not know")
     if done.given_up:
-        say(f"  taken for lost at the next start: {', '.join(done.given_up)}")
+        say(f"  declared lost at the next start: {', '.join(done.given_up)}")

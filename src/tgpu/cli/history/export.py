@@ -85,9 +85,9 @@ def export(
         for name, text in (("--since", since), ("--until", until))
     )
     if format is not None and not jobs:
-        raise bad_input("--format is of --jobs; the journal has one format only")
+        raise bad_input("--format goes with --jobs; the journal has only one format")
     if as_json and file is None:
-        raise bad_input("--json tells what was written, so name a FILE")
+        raise bad_input("--json reports what was written, so give a FILE")
     source = JournalSource(None, api_url, database, config, data_dir, commands)
     wants_csv = format is ListFormat.CSV or (format is None and ".csv" in _suffixes(file))
     with opened(source) as journal, reading(journal.header.last_seq) as tell, _target(file) as out:

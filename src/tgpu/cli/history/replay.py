@@ -112,7 +112,7 @@ def _tell_moment(
         except replaying.NoSuchMoment as error:
             raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
-            raise Failure(f"the settings of then cannot be had here: {error}") from error
+            raise Failure(f"the settings of that time are not available here: {error}") from error
     if as_json:
         show_json(answer)
         return
@@ -141,7 +141,7 @@ def _tell_passages(source: JournalSource, job: str, as_json: bool) -> None:
         except replaying.NoSuchMoment as error:
             raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
-            raise Failure(f"the settings of then cannot be had here: {error}") from error
+            raise Failure(f"the settings of that time are not available here: {error}") from error
     if as_json:
         show_json({"job_id": job, "cycles": [one.model_dump(mode="json") for one in found]})
         return

@@ -132,7 +132,7 @@ def _write(folder: Path, text: str, drawn: "list[ReportPicture]") -> None:
         try:
             write_own(file, png(framed(picture.svg, picture.title, picture.keys)))
         except NoLibrary:
-            note(f"no pictures beside the page; to have them: {HOW_TO_INSTALL}")
+            note(f"no pictures were written; to get them: {HOW_TO_INSTALL}")
             break
         made += 1
     say(str(target))

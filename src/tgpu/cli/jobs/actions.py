@@ -141,7 +141,7 @@ def _read_priority(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        problem = f"{text!r} is no priority: a whole number, and higher goes first"
+        problem = f"{text!r} is not a priority: a whole number, and higher goes first"
         raise bad_input(problem, "most jobs have 500: tgpu priority JOB 1000") from None
 
 
@@ -248,7 +248,7 @@ def _read_codes(text: str) -> frozenset[str]:
 
     codes = frozenset(word.strip().replace("-", "_") for word in text.split(","))
     if unknown := sorted(codes - CODES.keys()):
-        raise ValueError(f"{unknown[0]!r} is no kind of failure: {', '.join(CODES)}")
+        raise ValueError(f"{unknown[0]!r} is not a kind of failure: {', '.join(CODES)}")
     return codes
 
 

@@ -19,7 +19,7 @@ from tgpu.text.system_words import system_words
 from tgpu.wire.v1 import JobModel
 
 _HEAD: Final = """\
-# Job {job_id}. Change what shall be another, save and leave; without a change nothing happens.
+# Job {job_id}. Edit the fields, save and quit; without a change nothing happens.
 # The fields are those of a job file: see `tgpu submit --help`.
 """
 # By parameter of `tgpu submit`: what `tgpu edit` takes, and what it takes for a field that is gone.
@@ -48,7 +48,7 @@ _FIELDS: Final[dict[str, tuple[str, dict[str, Any] | None]]] = {
 def edit_in_editor(job: JobModel, command: TyperCommand) -> Change:
     """What was changed; Change() where nothing was. Raises Failure."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise bad_input("there is nothing to change", "say what, as in: tgpu edit 7 --gpus 1")
+        raise bad_input("there is nothing to change", "give an option, as in: tgpu edit 7 --gpus 1")
     before = job_text(job)
     with tempfile.NamedTemporaryFile(
         "w", suffix=".yaml", prefix=f"tgpu-job-{job.job_id}-", delete=False
@@ -99,7 +99,7 @@ def difference(before: str, after: str, command: TyperCommand) -> Change:
     was = read_job_file(before, "the job", command)[0].options
     drafts = read_job_file(after, "your text", command)
     if len(drafts) != 1 or drafts[0].fields:
-        raise bad_input("your text: only fields of one job that can be changed may stand there")
+        raise bad_input("your text: only changeable fields of one job are allowed")
     is_now = drafts[0].options
     changes: dict[str, Any] = {}
     for name in {**was, **is_now}:
@@ -111,7 +111,7 @@ def difference(before: str, after: str, command: TyperCommand) -> Change:
         if name in is_now:
             changes[into] = is_now[name]
         elif gone is None:
-            raise bad_input(f"your text: {name} cannot be left out: write another value")
+            raise bad_input(f"your text: {name} cannot be left out: give another value")
         else:
             changes |= gone
     if {"after", "after_any"} & changes.keys():  # the one that stays is said with the other
@@ -131,7 +131,7 @@ def _open_editor(path: Path) -> None:
     except OSError as error:
         raise bad_input(
             f"the editor {words[0]!r} cannot be run: {system_words(error)}",
-            "set EDITOR, or say what to change: tgpu edit 7 --gpus 1",
+            "set EDITOR, or use options: tgpu edit 7 --gpus 1",
         ) from error
     if code:
         raise bad_input(f"the editor ended with exit code {code}; nothing was changed")

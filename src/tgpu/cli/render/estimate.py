@@ -27,7 +27,7 @@ _KNOWN: Final = {
     "tenant": "from {} of other jobs of the same tenant",
     "size": "from {} of other jobs of the same size",
     "any": "from {} of other jobs",
-    "elapsed": "from how long they have run so far, longer than any run before",
+    "elapsed": "from their run time so far, longer than any past run",
 }
 _NOTHING_KNOWN: Final = "some jobs ahead have no runtime estimate"
 _FAR_BACK: Final = "far back in the queue, estimated from how fast jobs start"

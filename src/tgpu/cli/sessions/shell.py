@@ -78,7 +78,9 @@ def _into_lease(job: "JobModel", variables: dict[str, str], command: list[str] |
     words = command or [env.get("SHELL") or "/bin/sh"]
     if command is None:
         gpus, back = variables["TGPU_GPUS"], f"tgpu complete {job.job_id}"
-        note(f"lease {job.job_id}: GPUs {gpus}; `exit` leaves and keeps them, `{back}` gives back")
+        note(
+            f"lease {job.job_id}: GPUs {gpus}; `exit` leaves and keeps them, `{back}` releases them"
+        )
     try:
         os.execvpe(words[0], words, env)
     except OSError as error:

@@ -230,9 +230,9 @@ def run(
     if jobs.problems:
         counted = BadInput(rows.file, jobs.problems).counts()
         told = ", ".join(f"{kind}: {count:,}" for kind, count in counted.items())
-        note(f"left out {len(jobs.problems):,} bad lines ({told})")
+        note(f"left out {len(jobs.problems):,} invalid lines ({told})")
     if not jobs.arrivals:
-        raise bad_input(f"{rows.file}: there are no jobs in it that could run")
+        raise bad_input(f"{rows.file}: it has no jobs that could run")
     began = perf_counter()
     with _predicting(), progress(len(jobs.arrivals)) as tell:
         result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
@@ -333,13 +333,13 @@ def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Tra
     if trace.startswith(PREFIX):
         count = trace.removeprefix(PREFIX)
         if not count.isdecimal() or not int(count):
-            raise bad_input(f"--trace: {trace} names no number of jobs; synthetic:1000 is right")
+            raise bad_input(f"--trace: {trace} has no number of jobs; write synthetic:1000")
         return synthetic(int(count), cluster, seed)
     if format is None and is_journal(trace):
         return rows_of(trace)
     path = Path(trace)
     if not path.is_file():
-        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 invents 1,000 jobs")
+        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 generates 1,000 jobs")
     try:
         return read_trace(path, format)
     except OSError as error:
@@ -401,9 +401,9 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise bad_input(f"{path} cannot be read: {system_words(error)}") from error
     except ValueError as error:
-        raise bad_input(f"{path} is no JSON: {json_words(str(error))}") from error
+        raise bad_input(f"{path} is not JSON: {json_words(str(error))}") from error
     if not is_report(found):
-        raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
+        raise bad_input(f"{path} is not a result of a simulation", "tgpu sim run … --json > FILE")
     assert isinstance(found, dict)
     run = found["run"]
     run.setdefault("backfill", run.pop("passing", ""))  # its name in earlier versions

@@ -92,10 +92,10 @@ def pack(
 def _seeds(text: str) -> range:
     match = _SEEDS.fullmatch(text.strip())
     if match is None:
-        raise bad_input(f"--seeds: {text} names no seeds; 42 or 42-44 is right")
+        raise bad_input(f"--seeds: {text} is not a list of seeds; write 42 or 42-44")
     first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < first + _MOST_SEEDS:
-        raise bad_input(f"--seeds: {text}; from low to high, and at most {_MOST_SEEDS:,} of them")
+        raise bad_input(f"--seeds: {text}; write low to high, and at most {_MOST_SEEDS:,} of them")
     return range(first, last + 1)
 
 

@@ -142,5 +142,5 @@ def _grid(scores: "dict[str, Score]") -> "Grid":
 
 def _levels_line(score: "Score") -> str:
     told = [f"{level} {count / score.jobs:.0%}" for level, count in score.levels]
-    untold = f"; nothing could be said about {score.unpredicted:,}" if score.unpredicted else ""
-    return f"predicted from jobs alike by: {', '.join(told)}{untold}"
+    untold = f"; no prediction for {score.unpredicted:,}" if score.unpredicted else ""
+    return f"predicted from similar jobs, by level: {', '.join(told)}{untold}"

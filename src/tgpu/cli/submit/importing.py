@@ -79,7 +79,7 @@ def import_jobs(
         _show(found.jobs, gpus, as_json)
         return
     if not typed:
-        raise bad_input(f"{file}: there is no job in it")
+        raise bad_input(f"{file}: it has no jobs")
     ensure_service(api_url)
     ids: dict[str, str] = {}
     sent: list[dict[str, object]] = []
@@ -111,7 +111,7 @@ def _read(file: str, form: Form, by_shell: bool) -> "Imported":
         reason = system_words(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise bad_input(f"FILE: {file!r} cannot be read: {reason}") from error
     if form is Form.TASK_SPOOLER and not is_listing(text):
-        raise bad_input(f"{file}: is no list of task-spooler", "make one with: tsp -l")
+        raise bad_input(f"{file}: is not a list of task-spooler", "make one with: tsp -l")
     if form is not Form.COMMANDS and is_listing(text):
         return read_listing(text, by_shell=by_shell)
     return read_commands(text, by_shell=by_shell)

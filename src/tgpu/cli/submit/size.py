@@ -41,7 +41,7 @@ def size(
     if found.learned is not None:
         note("past runs decide with: --auto")
     elif found.size.source == "default":
-        note("to set it: a line for it in the file that files.llm_config_file names")
+        note("to set it, add a line for it to the file in files.llm_config_file")
 
 
 def lines_of(found: "SizeAnswer") -> list[str]:

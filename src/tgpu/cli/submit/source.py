@@ -49,7 +49,7 @@ def send_source(context: typer.Context, typed: Typed, how: Answering, *, by_path
         if script is not None:
             return _send_script(script, words[1:], command, given, how, by_path=by_path)
     if by_path:
-        raise bad_input("--by-path is for scripts: here is none")
+        raise bad_input("--by-path needs a script")
     return send(typed, how)
 
 
@@ -71,7 +71,7 @@ def _with_options(
     except WrongWords as error:
         raise bad_input(str(error), "see: tgpu submit --help") from error
     if rest:
-        raise bad_input(f"{rest[0]!r}: a job file has its command inside", "leave that out")
+        raise bad_input(f"{rest[0]!r}: a job file contains its command", "leave that out")
     answering = {
         name: read.pop(name) for name in ("wait", "quiet", "as_json", "when") if name in read
     }
@@ -114,8 +114,8 @@ def _send_script(
     words = command_words(script, args, by_path=by_path)
     if script.text in words and (name := replaced_by_sweep(script, names)) is not None:
         raise bad_input(
-            f"{script.shown}: --param {name} would replace a part of ${{{name}}}",
-            f"write $TGPU_PARAM_{name} there, which has the value",
+            f"{script.shown}: --param {name} would replace part of ${{{name}}}",
+            f"write $TGPU_PARAM_{name} there instead",
         )
     typed = replace(typed, command=words, name=typed.name or script.name)
     return send_many(

@@ -245,7 +245,7 @@ def _gpus(typed: Typed, gpus: int | float) -> dict[str, object]:
     """Which GPUs, and how much memory on them."""
     types = amounts.split_ids([typed.gpu_type]) if typed.gpu_type else []
     if typed.gpu_type and not types:
-        raise bad_input(f"--type: {typed.gpu_type!r} names no type: write one like A100")
+        raise bad_input(f"--type: {typed.gpu_type!r} is not a GPU type: write one like A100")
     size = typed.gpu_size
     each = read_option("--gpu-size", amounts.parse_mebibytes, size) if size else 0
     total, needed = gpu_memory(typed.gpu_mem, gpus)
@@ -326,7 +326,7 @@ def parse_deadline(text: str, now_ms: int) -> str:
     """ISO 8601, with its zone. Raises Failure."""
     at = read_option("--deadline", lambda words: parse_instant(words, now_ms), text)
     if at <= now_ms:
-        raise bad_input(f"--deadline: {text!r} has passed", "write one to come, like +2h")
+        raise bad_input(f"--deadline: {text!r} has passed", "write a later one, like +2h")
     return datetime.fromtimestamp(at / 1000, UTC).isoformat()
 
 

@@ -422,7 +422,7 @@ def _budget(
     rest = _given(window=window and window.value, action=action and action.value)
     if not amounts:
         if rest:
-            raise bad_input("how much is the budget?", "add --budget-hours N or --budget-cost N")
+            raise bad_input("the budget has no amount", "add --budget-hours N or --budget-cost N")
         return {}
     (amount,) = amounts.values()
     if amount is None:

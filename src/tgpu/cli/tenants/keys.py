@@ -72,7 +72,7 @@ def create(
     say(made.key)
     for warning in made.warnings:
         note(f"warning: {warning}")
-    note(f"keep it safe: it is not shown again; `tgpu keys revoke {made.id}` shuts it out")
+    note(f"keep it safe: it is not shown again; `tgpu keys revoke {made.id}` revokes it")
 
 
 @app.command("list", epilog=_LIST_EPILOG)

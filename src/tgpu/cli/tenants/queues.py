@@ -301,6 +301,6 @@ def _print_quota(quota: "QuotaModel", as_json: bool) -> None:
         say(each_line(quota.user_limits))
         show_lines(lay_out(user_grid(quota.users), width()))
     if not quota.enforce_quota:
-        note("the limits are shown, and not enforced")
+        note("the limits are shown, but not enforced")
     if quota.provider != "local":
         note(f"as quota provider {quota.provider} has it")

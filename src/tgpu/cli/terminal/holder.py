@@ -139,7 +139,7 @@ class Holder:
             key.data()
         if self._end_at is not None and time.monotonic() >= self._end_at:
             if len(self._ends) == 3:
-                _say("nobody sits at its terminal, so the job ends; --keep lets it go on")
+                _say("nobody is connected to its terminal, so the job ends; --keep prevents that")
             self._hang_up()
 
     def _come(self) -> None:
@@ -186,7 +186,7 @@ class Holder:
         """Whoever sat there is gone, without having said that the job goes on."""
         self._leave()
         if not self._keep and self._status is None:
-            _say("its terminal was closed, so the job ends; --keep lets it go on")
+            _say("its terminal was closed, so the job ends; --keep prevents that")
             self._hang_up()
 
     def _leave(self) -> None:

@@ -54,11 +54,11 @@ def reach(name: str, pid: int | None, is_over: Callable[[], bool]) -> socket.soc
         uid = doors.uid_of(line)
         if pid is not None and doors.user_of(pid) not in (None, uid):
             line.close()
-            raise NoTerminal(f"a process of user {uid}, which is not its own, answers in its place")
+            raise NoTerminal(f"a process of user {uid}, which is another user, answers instead")
         if os.geteuid() not in (0, uid):
             line.close()
             raise NoTerminal(
-                f"it runs as user {uid}, and only they and root may sit at its terminal"
+                f"it runs as user {uid}, and only they and root may connect to its terminal"
             )
         return line
 

@@ -51,7 +51,7 @@ async def run_hook(
             await _read(process, output)
             code = await process.wait()
     except TimeoutError:
-        return HookOutcome(f"was not done after {timeout_seconds:g} s", bytes(output))
+        return HookOutcome(f"did not finish within {timeout_seconds:g} s", bytes(output))
     finally:
         await _end(process)
     return HookOutcome(_told(code), bytes(output))

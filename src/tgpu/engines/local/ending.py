@@ -158,7 +158,7 @@ class Ending:
     def _say_hidden(self, attempt: Attempt, process: Process) -> None:
         cause = (
             f"its command is over, but process {process.pid} ({process.name}), started since then "
-            "by the same user, cannot be looked at and may be of it: end that process, or wait"
+            "by the same user, cannot be inspected and may belong to it: kill that process, or wait"
         )
         if cause != attempt.told_hidden:
             attempt.told_hidden = cause

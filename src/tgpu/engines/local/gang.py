@@ -56,7 +56,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         code = gang.run(command["workers"])
     except BaseException:
-        _say(f"the workers could not be looked after any more: {traceback.format_exc()}")
+        _say(f"the workers failed: {traceback.format_exc()}")
     finally:
         os._exit(code)
 
@@ -191,7 +191,7 @@ class Gang:
                 continue
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             if self._code is None and not self._was_told and self._ranks:
-                _say(f"worker {rank} ended with {how}; the others are ended")
+                _say(f"worker {rank} ended with {how}; the others are stopped")
             self._fail(code if code > 0 else 128 - code)
 
     def _fail(self, code: int) -> None:

@@ -15,9 +15,9 @@ def read_launch(line: bytes) -> tuple[list[Any], dict[str, Any]]:
     try:
         command = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("the launch cannot be read: its command is no JSON") from None
+        raise ValueError("the launch cannot be read: its command is not JSON") from None
     if not isinstance(command, dict):
-        raise ValueError("the launch cannot be read: its command is no JSON object")
+        raise ValueError("the launch cannot be read: its command is not a JSON object")
     for name, is_right in _NEEDED.items():
         if not is_right(command.get(name)):
             raise ValueError(f"the launch cannot be read: its {name} is missing or of another kind")

@@ -42,7 +42,7 @@ def read_pairing(directory: Path) -> Pairing:
             is_new=False,
         )
     except (ValueError, KeyError, TypeError) as error:
-        damaged = f"{directory / PAIRING} is damaged: take it out of a backup, or remove it"
+        damaged = f"{directory / PAIRING} is damaged: restore it from a backup, or remove it"
         raise OSError(errno.EINVAL, damaged) from error
 
 

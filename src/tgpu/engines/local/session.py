@@ -51,7 +51,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         status = session.run()
     except BaseException:
-        _say(f"the session could not be looked after any more: {traceback.format_exc()}")
+        _say(f"the session failed: {traceback.format_exc()}")
     finally:
         _end_as(status)
 

@@ -252,7 +252,7 @@ def _refusal(wanted: AdvanceReservationRequest, why: Unbookable) -> SchedulerErr
             return Unavailable("no machine has reported its GPUs yet; try again in a moment")
         case Refusal.UNWELL:
             return Unavailable(
-                f"only {why.limit} of these GPUs on one machine are well and not paused; "
+                f"only {why.limit} of these GPUs on one machine are healthy and not paused; "
                 "`tgpu gpus` shows what is wrong with the others"
             )
         case Refusal.BOOKED:

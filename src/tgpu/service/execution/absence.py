@@ -10,7 +10,7 @@ from typing import Final
 from tgpu.engines.api import AttemptKey
 
 # On the job while the engine is asked: what it answers then is no cancel of anybody's.
-ABSENT: Final = "the engine no longer knows it; it is asked to rule out that it runs"
+ABSENT: Final = "the engine no longer knows it; checking whether it still runs"
 
 _LOOKS: Final = 3
 

@@ -501,7 +501,7 @@ class Attempts:
             self._to_pause[key] = progress.paused_at is not None
 
     def _lost(self, key: AttemptKey) -> Observation:
-        cause = "the engine knows nothing of it"
+        cause = "the engine does not know it"
         return Observation(key, Phase.LOST, self._seen_now(), cause=cause)
 
 
@@ -511,4 +511,4 @@ def _newest(batch: Sequence[Observation]) -> list[Observation]:
 
 
 def _unreadable(error: CannotUnseal) -> str:
-    return f"what it was given cannot be read, so it was not started: {error}"
+    return f"its environment or command cannot be read, so it was not started: {error}"

@@ -101,7 +101,7 @@ class ProcessAdoption:
         """The process and the GPUs it is on; refuses what cannot be adopted."""
         who = look_up([pid])[pid]
         if not who.is_seen:
-            raise NotFound("process", str(pid), "nothing with this number runs here")
+            raise NotFound("process", str(pid), "no process with this id runs here")
         on = [
             (index, there.claimed[pid])
             for index, there in sorted(self._hardware.processes.items())
@@ -109,7 +109,7 @@ class ProcessAdoption:
         ]
         if not on:
             raise InvalidRequest(
-                "pid", pid, "this process is on no GPU; tgpu gpus shows those that are"
+                "pid", pid, "this process uses no GPU; tgpu gpus shows those that do"
             )
         for _, claimed in on:
             if claimed.key is not None:

@@ -131,6 +131,6 @@ class AgentNodes:
 
 def _silent(agent: Agent) -> Readings:
     """What there is, and that nobody knows how it is."""
-    problem = "nothing is heard from its node"
+    problem = "its node does not report"
     gpus = tuple(gpu.unmeasured(problem) for gpu in agent.registration.gpus)
     return Readings(tuple(replace(gpu, xids=()) for gpu in gpus), problem)

@@ -114,8 +114,8 @@ class Memberships:
             found = await self._threads.read(str(uid), lambda: self._look_up(uid))
         except (ReadTimedOut, OSError):
             raise Unavailable(
-                f"the system does not say who user {uid} is and which groups they are in: its list "
-                "of users does not answer; try again in a moment, or tell the administrator"
+                f"the system does not tell who user {uid} is and which groups they are in: its "
+                "user database does not answer; try again in a moment, or tell the administrator"
             ) from None
         finally:
             del self._asking[uid]

@@ -142,7 +142,7 @@ class ClockWatch:
         sentence = (
             f"the clock of this machine was set {timedelta(milliseconds=abs(by))}"
             f" {'ahead' if by > 0 else 'back'}, at {utc_text(before)}, now {utc_text(before + by)}:"
-            " run times, leases and time limits are counted without that"
+            " run times, leases and time limits are not affected"
         )
         self._told = (sentence, self._boottime())
         self._observer.clock_stepped(by)

@@ -48,7 +48,9 @@ class MixLearner:
             try:
                 await self.look()
             except StoreUnavailable as error:
-                _log.warning("past jobs could not be read for the mix", problem=str(error))
+                _log.warning(
+                    "past jobs could not be read for the request profile", problem=str(error)
+                )
             await asyncio.sleep(_SECONDS)
 
     async def look(self) -> bool:
@@ -65,7 +67,7 @@ class MixLearner:
 
         with by_itself():
             await self._writer.do(decide, touches=None)
-        _log.info("learnt what jobs usually ask for", wishes=len(found.wishes))
+        _log.info("learnt the request profile", wishes=len(found.wishes))
         return True
 
     async def _counted(self) -> Counter[RequestShape]:

@@ -21,14 +21,14 @@ def client(said: str) -> Any:
         (
             "control groups version 1",
             FindingLevel.OK,
-            "a job can open no GPUs but its own (control groups version 1)",
+            "a job can open only its own GPUs (control groups version 1)",
             "",
         ),
-        ("no: the GPUs are simulated", FindingLevel.OK, "GPUs are not fenced: the GPUs are", ""),
+        ("no: the GPUs are simulated", FindingLevel.OK, "GPUs are not isolated: the GPUs are", ""),
         (
-            "no: only root may fence devices",
+            "no: only root can isolate GPUs",
             FindingLevel.WARN,
-            "a job can open GPUs that are not its own: only root may fence devices",
+            "a job can open other GPUs too: only root can isolate GPUs",
             "run the service as root: sudo tgpu service install --system",
         ),
         (

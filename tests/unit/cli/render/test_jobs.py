@@ -18,9 +18,9 @@ def text_of(lines) -> str:
 
 
 def test_what_a_running_job_is_told_is_shown_and_not_taken_for_its_end():
-    job = a_job(state="running", cause="idle: GPU 0 did nothing for 30 min")
+    job = a_job(state="running", cause="idle: GPU 0 was idle for 30 min")
     text = text_of(job_facts(job, NOW_MS))
-    assert "idle: GPU 0 did nothing for 30 min" in text
+    assert "idle: GPU 0 was idle for 30 min" in text
     assert "asked for" not in text
 
 

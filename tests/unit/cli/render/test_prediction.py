@@ -24,12 +24,12 @@ def model(level: str, samples: int = 12) -> PredictionModel:
         ),
         (
             model("elapsed"),
-            "runs 3m20s, nine of ten end within 2h05m; it runs longer than any job known",
+            "runs 3m20s, nine of ten end within 2h05m; it runs longer than any known job",
         ),
-        (model("limit"), "runs 3m20s: its time limit, nothing else is known"),
+        (model("limit"), "runs 3m20s: its time limit; there are no similar jobs"),
         (
             model("model"),
-            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs that a model was taught",
+            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs that a model was trained on",
         ),
         (
             model("exact"),

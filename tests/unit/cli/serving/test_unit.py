@@ -93,7 +93,7 @@ def test_a_user_who_is_not_there_is_told_with_how_to_make_one(tgpu, config_home)
     assert outcome.code == 2
     assert outcome.err == (
         "tgpu: --user-name: there is no user 'nobodyhere' on this machine\n"
-        "  make one with: sudo useradd --system --create-home nobodyhere\n"
+        "  create it with: sudo useradd --system --create-home nobodyhere\n"
     )
 
 
