@@ -145,7 +145,7 @@ def test_conditions_choose_among_ones_own_jobs(tgpu, service, monkeypatch, optio
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("cancel", "--state", "failed"), "what is failed is over"),
+        (("cancel", "--state", "failed"), "failed jobs have ended"),
         (("cancel", "1", "--all"), "both jobs and --all"),
         (("hold",), "no job given"),
         (("priority", "8"), "priority takes jobs and then a number"),

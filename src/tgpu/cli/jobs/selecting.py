@@ -97,7 +97,7 @@ def request_fields(wanted: WantedJobs, *, is_rerun: bool = False) -> dict[str, o
     over = [state for state in states if state in ENDED]
     if over and not is_rerun:
         remedy = f"use {', '.join(LIVE)}"
-        raise bad_input(f"--state: what is {over[0]} has ended and cannot be changed", remedy)
+        raise bad_input(f"--state: {over[0]} jobs have ended and cannot be changed", remedy)
     conditions = (wanted.is_all, states, wanted.name, wanted.user, wanted.tenant)
     if not wanted.jobs and not any(conditions):
         remedy = "name jobs, or select them with --all, --state, --name, --user or --tenant"

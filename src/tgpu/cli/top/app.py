@@ -153,7 +153,7 @@ class Top(App[None]):
     def _say_lost(self, error: ClientError) -> None:
         line = self.query_one("#summary", Static)
         line.add_class("lost")
-        line.update(Text(f"{error.message}; this is how it was before", no_wrap=True))
+        line.update(Text(f"{error.message}; showing the last known state", no_wrap=True))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         # A table that is filled anew says so too; only another job needs another look.

@@ -34,7 +34,7 @@ def client(said: str) -> Any:
         (
             "no: engine.fence_gpus is off",
             FindingLevel.WARN,
-            "not its own: engine.fence_gpus is off",
+            "other GPUs too: engine.fence_gpus is off",
             "set engine.fence_gpus to auto",
         ),
     ],

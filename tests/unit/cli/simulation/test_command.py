@@ -93,7 +93,7 @@ def test_bad_lines_are_left_out_and_counted_where_asked(tgpu, tmp_path):
     )
     found = json.loads(outcome.out)
     assert (found["summary"]["jobs"], found["run"]["skipped"]) == (1, 2)
-    assert "left out 2 bad lines" in outcome.err
+    assert "left out 2 invalid lines" in outcome.err
 
 
 def test_unknown_names_say_what_there_is(tgpu, tmp_path):
