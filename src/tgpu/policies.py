@@ -1,4 +1,4 @@
-"""Scheduling policies for plug-in authors: who is served first.
+"""Scheduling policies for plug-in authors.
 
 A policy of your own is a class with `select_next_job`, named in your package's metadata:
 

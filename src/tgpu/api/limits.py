@@ -1,4 +1,4 @@
-"""How much one caller may ask for: requests in a time, and bytes in a body."""
+"""Limits per caller: requests per second, and bytes in a body."""
 
 import time
 from collections.abc import Callable

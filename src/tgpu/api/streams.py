@@ -1,4 +1,4 @@
-"""How many may follow the events at once, and how much of the loop those have who read old ones."""
+"""Limits on event streams, and on the loop time of readers of old events."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Why nothing can be written where the data directory is, as a sentence with what to do."""
+"""Why the data directory cannot be written, as a sentence with what to do."""
 
 import errno
 import os

@@ -1,4 +1,5 @@
-"""Whom a service with these settings serves, and which settings are too dangerous to start with."""
+"""Which callers a service with these settings serves, and which settings are too dangerous to start
+with."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a service takes hold of before it starts: its data directory and its sockets."""
+"""Acquires the data directory and the sockets before a service starts."""
 
 import contextlib
 import fcntl

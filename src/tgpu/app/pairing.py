@@ -1,4 +1,4 @@
-"""Makes a database and a data directory partners by an operator's word, without a service.
+"""Pairs a database with a data directory on an operator's command, without a service.
 
 The one place where attempts are ended that no database knows, or those of another machine are given
 up: both only because somebody said so.

@@ -1,4 +1,4 @@
-"""A cycle of the past in words: the journal, the settings of then, and the code that decides."""
+"""Repeats a past cycle from the journal and the settings of that time, and describes it."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Gives a database a new key: all that is sealed in it is sealed anew, and what is readable too."""
+"""Rotates the key of a database: encrypts everything again, including what was stored in clear
+text."""
 
 from dataclasses import dataclass
 from pathlib import Path

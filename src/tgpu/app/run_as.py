@@ -1,4 +1,4 @@
-"""Who jobs run as, by the settings: what cannot be is said before the service starts."""
+"""Checks before the service starts which users jobs run as, by the settings."""
 
 import os
 from typing import Final

@@ -1,4 +1,4 @@
-"""The one place where settings become the way in which is decided, and their record."""
+"""The one place that turns settings into a scheduling configuration, and its record."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

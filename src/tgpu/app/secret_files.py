@@ -1,4 +1,4 @@
-"""Files that others on this machine must not read, or replace: before their jobs run here."""
+"""Checks at start that other users cannot read or replace secret files."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The file with the keys that secrets on record are sealed with: the newest first, one a line."""
+"""The file with the keys that encrypt stored secrets: one per line, the newest first."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Runs a service and its doors: HTTP, the metrics port and gRPC, until it is told to end."""
+"""Runs a service with its HTTP, metrics and gRPC ports until it is stopped."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What if: the past lived again as it was and with changes, beside what is on record."""
+"""What if: simulates the past as it was and with changes, compared with the record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

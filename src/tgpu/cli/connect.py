@@ -1,4 +1,4 @@
-"""Finds the service a command talks to, and starts this user's own where that is wanted."""
+"""Finds the service a command talks to, and starts the user's own if needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

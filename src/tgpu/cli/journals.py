@@ -1,4 +1,4 @@
-"""Where commands get a journal from: a file, the scheduler that runs, or a database without one."""
+"""Where commands get a journal from: a file, the running scheduler, or a database."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Shows a view again and again: in place on a terminal, one after the other in a pipe."""
+"""Refreshes a view: in place on a terminal, one after the other in a pipe."""
 
 import time
 from collections.abc import Callable

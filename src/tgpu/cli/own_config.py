@@ -1,4 +1,4 @@
-"""What a user has set for themselves: ~/.config/tgpu/config.toml, for them alone."""
+"""A user's own defaults: ~/.config/tgpu/config.toml."""
 
 import os
 import re

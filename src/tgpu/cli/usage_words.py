@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in our words: the parser's own name no way out."""
+"""Errors in a command line, in our own words with a remedy."""
 
 import re
 from collections.abc import Mapping

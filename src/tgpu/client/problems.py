@@ -1,4 +1,4 @@
-"""Why a connection failed, in our words: what stands at the other end, and what to write."""
+"""Why a connection failed, in our words, with what to write instead."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""How many connections there may be, of one caller and in all."""
+"""How many connections there may be, per caller and in total."""
 
 import resource
 from collections import Counter

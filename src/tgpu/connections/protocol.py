@@ -1,4 +1,4 @@
-"""HTTP connections with time limits: a head, a body or an answer that does not move is ended.
+"""HTTP connections with timeouts for heads, bodies and answers that make no progress.
 
 uvicorn's own protocol waits for ever for the rest of a request, and keeps whatever it was sent.
 """

@@ -1,4 +1,4 @@
-"""What must always be true of a state, and of a plan made for it.
+"""Invariants of a state, and of a plan made for it.
 
 Everything is counted again from the entries alone, without the code that decides: slow, and hard
 to get wrong. Tests call it after every step; a service may, when it suspects its ledger.

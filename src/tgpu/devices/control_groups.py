@@ -1,4 +1,4 @@
-"""Where the kernel lets us keep a job's processes together, and limit the memory of all of them.
+"""Control groups: where we may group a job's processes and limit their memory.
 
 That is a part of the tree of control groups. Only looks. Version 2 wants a part that was delegated
 to us (`Delegate=` of systemd): in any other, systemd or the user's desktop moves processes about.

@@ -1,4 +1,4 @@
-"""Whether the kernel lets us keep processes from devices, and by which of its two ways."""
+"""Whether the kernel can isolate processes from devices, and by which of two mechanisms."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs a gateway until it is told to end."""
+"""Runs a gateway until it is stopped."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""The jobs file: a text format with one job a line, read without touching anything else.
+"""The text format of the jobs file: one job per line. Pure.
 
     # Priority, Script, Conda_Env, Arguments, Allowed_GPUs
     0,/data/evaluate.py,ml_env,--llm qwen2.5-3b-inst --mode test,0-3

@@ -1,4 +1,4 @@
-"""The journal as lines of JSON: a header, one line an event, and an end that says it is all there.
+"""The journal as lines of JSON: a header, one line per event, and a closing line.
 
 A journal that begins in the middle has a snapshot behind its header: the state before its first
 event, one line for what is few and one for each job. Environment variables are never in it, and

@@ -1,4 +1,4 @@
-"""The jobs of a journal as a list: what the simulator reads, in the columns that it documents."""
+"""The jobs of a journal as a trace for the simulator."""
 
 import csv
 import io

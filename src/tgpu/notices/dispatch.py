@@ -1,4 +1,4 @@
-"""All targets of the settings: each goes its own pace, beside the service."""
+"""Runs all targets of the settings, each at its own pace."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How the notices fare, for Prometheus."""
+"""Metrics of notices for Prometheus."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Events of the feed as notices: which are news, and how to say so. Pure."""
+"""Turns events of the feed into notices. Pure."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What GPU time costs, by type of GPU, and how an amount of money is written."""
+"""Prices of GPU time by GPU type, and the format of amounts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Before a submission is checked: the size that its model needs, the environment it runs in.
+"""Prepares a submission: its size by model, its environment, and what the engine supports.
 
 Nothing that a caller names is looked up here: no file, no program, no folder. That is done when the
 job starts, as its user.

@@ -1,4 +1,4 @@
-"""Whom the service tells what happened. Passwords and keys come from a variable or a file."""
+"""Settings of notices. Passwords and keys come from a variable or a file."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Readers of clusters: a file (CSV, JSON, YAML), or words as `100x8` or `a=20x8xA100,b=2x8`."""
+"""Reads clusters: from a file (CSV, JSON, YAML), or from text such as `100x8` or
+`a=20x8xA100,b=2x8`."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Work that has nothing to do with each other, each piece in a process of its own.
+"""Runs independent pieces of work in parallel processes.
 
 The processes are forks: what they work on is there without being sent, also what cannot be. What
 comes back is sent, so a piece of work should return little.

@@ -1,4 +1,4 @@
-"""Room on the disk and reads that hang, for Prometheus."""
+"""Metrics of the disk and of hung reads, for Prometheus."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""The metrics of Prometheus, made of the counts and the state at the moment somebody asks.
+"""The Prometheus metrics, computed from the counts and the state at each scrape.
 
 The rule for labels: their values are states, tenants, nodes, GPUs and their types, never anything
 that grows with the jobs (ids, users, paths). Buckets multiply what a histogram is labelled with, so

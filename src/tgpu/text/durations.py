@@ -1,4 +1,4 @@
-"""Spans of time as people write and read them: 2h30m, 45s. A bare number is never one."""
+"""Durations as users write and read them: 2h30m, 45s. A bare number is never one."""
 
 import re
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What is wrong with text that is no JSON, YAML or TOML, in our words; the place is told beside."""
+"""Syntax errors of JSON, YAML and TOML in our words; the caller adds the place."""
 
 import re
 from typing import Final

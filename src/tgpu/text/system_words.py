@@ -1,4 +1,4 @@
-"""What the operating system refuses, in our words: lower-case, to stand behind what was tried."""
+"""Errors of the operating system in our words, lower-case, to follow what was tried."""
 
 import errno
 from typing import Final

@@ -1,4 +1,4 @@
-"""What tenants spent of their budgets, as /api/v1 shows it."""
+"""Budgets, as /api/v1 shows them."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""When jobs start, as /api/v1 tells it."""
+"""Start estimates, as /api/v1 shows them."""
 
 from pydantic import BaseModel, Field
 

@@ -1,4 +1,4 @@
-"""What watchers of `/api/v1/events` are told."""
+"""Events, as `/api/v1/events` sends them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What can be changed of a job that waits: the fields of a submission that decide when it starts.
+"""The fields of a waiting job that can be changed.
 
 The same names, shapes and bounds as there; `tests/unit/wire/test_job_change.py` compares them.
 """

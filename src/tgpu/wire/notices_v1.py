@@ -1,4 +1,4 @@
-"""Who is told what happened, over `/api/v1/notices`. Secrets are in none of it."""
+"""Targets of notices in `/api/v1/notices`, without secrets."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""What a job has used up, as /api/v1 shows it."""
+"""Receipts, as /api/v1 shows them."""
 
 from pydantic import BaseModel, Field
 

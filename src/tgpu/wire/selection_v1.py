@@ -1,4 +1,4 @@
-"""Many jobs changed by one request, and what came of it."""
+"""A request that changes many jobs, and its answer."""
 
 from typing import Annotated, Literal
 

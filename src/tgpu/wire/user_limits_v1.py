@@ -1,4 +1,4 @@
-"""What one user of a tenant may have of it, and has."""
+"""Limits and use of one user of a tenant."""
 
 from typing import Annotated
 

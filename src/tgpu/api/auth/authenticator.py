@@ -1,4 +1,4 @@
-"""From what a caller shows to who they are. One for all doors: REST, WebSocket and gRPC."""
+"""Authenticates callers by their credentials, for REST, WebSocket and gRPC alike."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

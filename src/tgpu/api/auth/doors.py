@@ -1,4 +1,4 @@
-"""Who is served without showing a key or a token: by the connection they come over."""
+"""Which callers are served without a key or token, identified by their connection."""
 
 import pwd
 from collections.abc import Mapping

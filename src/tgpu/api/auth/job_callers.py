@@ -1,4 +1,4 @@
-"""Callers that are jobs: whoever calls from inside an attempt is that job, and never an admin.
+"""Callers inside jobs: they have the rights of their job, and are never admins.
 
 Whatever its user is: jobs of a service without authentication run as its owner, and what runs in a
 job is not its owner. Asked once for each connection, before the first request is answered.

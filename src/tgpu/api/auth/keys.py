@@ -1,4 +1,4 @@
-"""API keys: made, checked, revoked. The store has their hashes; the secret is shown once."""
+"""Creates, checks and revokes API keys. The store has their hashes; the secret is shown once."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Web pages that somebody of this machine has open, and which send to it in their name."""
+"""Protection against web pages that send requests in the name of a local user."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""How an error of ours ends a call: a status, a sentence, and its facts in a trailer."""
+"""Ends a call with an error: a status, a sentence, and the facts in a trailer."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""How a request reaches the service, and only what its caller may see of it.
+"""Gives a request access to the service, limited to what its caller may see.
 
 What belongs to a tenant outside the caller's scope is answered exactly like what does not exist.
 """

@@ -1,4 +1,4 @@
-"""The HTTP application: routes, and one shape for every error."""
+"""The HTTP application: routes, and one form for every error."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""/api/v1/budgets: what tenants spent of their budgets, and when they run out."""
+"""/api/v1/budgets: how much of their budgets tenants have spent, and when they run out."""
 
 from decimal import Decimal
 

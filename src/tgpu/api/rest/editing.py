@@ -1,4 +1,4 @@
-"""PATCH /api/v1/jobs/{job}: jobs that wait, as their owner wants them now."""
+"""PATCH /api/v1/jobs/{job}: changes waiting jobs."""
 
 from collections.abc import Mapping
 from functools import partial

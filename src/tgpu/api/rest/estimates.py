@@ -1,4 +1,4 @@
-"""When jobs start: asked before they are submitted, and how often what was told came true."""
+"""Start estimates before submission, and how accurate estimates were."""
 
 from typing import Annotated, Final
 

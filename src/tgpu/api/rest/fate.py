@@ -1,4 +1,4 @@
-"""What became of a job that does not wait, in a sentence: the other half of the answer to `why`."""
+"""The state of a job that does not wait, in a sentence: the other half of the answer to `why`."""
 
 from tgpu.core.model.lifecycle import JobState, Progress
 from tgpu.engines.api import Observation, Phase, Place

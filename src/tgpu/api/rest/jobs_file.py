@@ -1,4 +1,4 @@
-"""/api/v1/jobs-file: what became of the lines of the watched file."""
+"""/api/v1/jobs-file: the lines of the watched file and their jobs."""
 
 from fastapi import APIRouter, Request
 

@@ -1,4 +1,4 @@
-"""/api/v1/journal: all that was ever recorded, as a stream of lines. For admins."""
+"""/api/v1/journal: the whole journal as a stream of lines. For admins."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

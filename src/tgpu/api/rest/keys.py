@@ -1,4 +1,4 @@
-"""/api/v1/keys: make, list and revoke API keys; /api/v1/whoami."""
+"""/api/v1/keys: create, list and revoke API keys; /api/v1/whoami."""
 
 from fastapi import Request
 

@@ -1,4 +1,4 @@
-"""/api/v1/notices: who is told what happened, how that fares, and a test of it."""
+"""/api/v1/notices: the targets of notices, their state, and a test."""
 
 from fastapi import APIRouter, Request
 

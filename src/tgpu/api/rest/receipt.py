@@ -1,4 +1,4 @@
-"""/api/v1/jobs/{job}/receipt: what a job has used up."""
+"""/api/v1/jobs/{job}/receipt: what a job used."""
 
 from decimal import Decimal
 

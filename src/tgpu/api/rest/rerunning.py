@@ -1,4 +1,4 @@
-"""Jobs of a selection run again: what the caller takes over, and what came of it in one line."""
+"""Reruns the jobs of a selection: what the new jobs inherit, and the result in one line."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""/api/v1/reservations: GPUs booked for a time. In the core they are bookings."""
+"""/api/v1/reservations: advance reservations of GPUs, stored as bookings."""
 
 from fastapi import Request
 

@@ -1,4 +1,4 @@
-"""What came of a selection, in one line with counts."""
+"""The result of a selection, in one line with counts."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a caller may claim for a job that puts it before others': its priority and its age.
+"""Limits on what could put a job ahead of others: priority and submission time.
 
 A tenant's `max_priority` holds for its users in the place of `security.max_priority`. Whoever looks
 after the whole cluster, an operator or admin who is bound to no tenant, may claim anything, and so

@@ -1,4 +1,4 @@
-"""/api/v1/tenants/{tenant_id}/users: what single users of a tenant may have, and have."""
+"""/api/v1/tenants/{tenant_id}/users: limits and use of the users of a tenant."""
 
 from collections.abc import Mapping
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What pydantic and msgspec complain of, in words for the person who sent it."""
+"""Validation errors of pydantic and msgspec, in words for the sender."""
 
 import re
 from collections.abc import Mapping, Sequence

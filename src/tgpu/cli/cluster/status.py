@@ -1,4 +1,4 @@
-"""Commands that say how the whole is doing: status, metrics, health."""
+"""Commands about the state of the scheduler: status, metrics, health."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""Commands about the settings: show what holds and why, check a file, choose for oneself."""
+"""Commands about the settings: show values and their origin, check a file, set own defaults."""
 
 import json
 from pathlib import Path

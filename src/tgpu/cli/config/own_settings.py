@@ -1,4 +1,4 @@
-"""`tgpu config set`, `get`, `unset` and `list`: what a user has chosen for themselves."""
+"""`tgpu config set`, `get`, `unset` and `list`: a user's own defaults."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`tgpu db pair`: a database and a data directory that do not belong together by themselves."""
+"""`tgpu db pair`: shows and repairs the pairing of a database and a data directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`tgpu doctor`: what is wrong on this machine, and the command that mends it."""
+"""`tgpu doctor`: problems on this machine, and the commands that fix them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Checks of `tgpu doctor`: what is left of starting over, and mending it."""
+"""Checks of `tgpu doctor`: leftovers of deleted data directories, and their removal."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Checks of `tgpu doctor` of the service it is pointed to: what it says of itself, its clock, its
-disk, its certificate, and who it takes the caller for."""
+"""Checks of `tgpu doctor` for a given service: health, clock, disk, certificate, and the caller's
+identity there."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""The command `accuracy`: how often jobs started when they were told they would."""
+"""The command `accuracy`: how often jobs started within their estimate."""
 
 from typing import Annotated
 

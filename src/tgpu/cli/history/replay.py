@@ -1,4 +1,4 @@
-"""`tgpu replay`: a moment of the past again, with what was decided then and why."""
+"""`tgpu replay`: repeats a past cycle, with what was decided and why."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

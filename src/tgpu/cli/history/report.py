@@ -1,4 +1,4 @@
-"""`tgpu report`: what a stretch of time was like, as a page with plots."""
+"""`tgpu report`: a report of a period, as a page with plots."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

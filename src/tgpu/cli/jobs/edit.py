@@ -1,4 +1,4 @@
-"""`tgpu edit`: change a job that waits, by options or in an editor."""
+"""`tgpu edit`: changes a waiting job, by options or in an editor."""
 
 from typing import TYPE_CHECKING, Annotated
 

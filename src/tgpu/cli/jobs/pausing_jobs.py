@@ -1,4 +1,4 @@
-"""Commands that have running jobs stand still: pause, resume. Of GPUs see `pausing.py`."""
+"""Commands that pause and resume running jobs. For GPUs see `pausing.py`."""
 
 from tgpu.cli.jobs.selecting import All, Name, SomeJobIds, State, Tenant, User, WantedJobs, act
 from tgpu.cli.options import ApiUrl, Json, examples

@@ -1,4 +1,4 @@
-"""The command `receipt`: what a job has used up."""
+"""The command `receipt`: what a job used."""
 
 from tgpu.cli.options import ApiUrl, JobId, Json, examples
 

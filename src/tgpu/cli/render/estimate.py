@@ -1,4 +1,4 @@
-"""When a job will start, in words and as short as a table wants it."""
+"""When a job will start, in words and in short form for tables."""
 
 from datetime import datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a job has used up, as facts and a table of its attempts."""
+"""A receipt as facts and a table of attempts."""
 
 from typing import Final
 

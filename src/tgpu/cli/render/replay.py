@@ -1,4 +1,4 @@
-"""A cycle of the past for reading: what started, who waited and why, and whether that is on
+"""A past cycle for reading: what started, why others waited, and whether that agrees with the
 record."""
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who the scheduler takes the user for, as lines."""
+"""The user's identity as the scheduler sees it, as lines."""
 
 from typing import TYPE_CHECKING
 

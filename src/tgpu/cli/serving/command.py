@@ -1,4 +1,4 @@
-"""Commands about the service's own life: serve, start, stop."""
+"""Commands that start and stop the service: serve, start, stop."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `gateway`: a further API process in front of a service."""
+"""The command `gateway`: an additional API process in front of a service."""
 
 from pathlib import Path
 from typing import Annotated

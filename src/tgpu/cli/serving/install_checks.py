@@ -1,4 +1,4 @@
-"""What stands in the way of a unit before it is written: users, ports, services that are there."""
+"""Checks before a systemd unit is written: users, ports, running services."""
 
 import contextlib
 import os

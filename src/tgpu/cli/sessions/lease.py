@@ -1,4 +1,4 @@
-"""`tgpu lease`: GPUs for what you start yourself, and what to export for it."""
+"""`tgpu lease`: holds GPUs for programs you start yourself, and prints the variables to export."""
 
 import inspect
 from typing import Annotated, Any, Final

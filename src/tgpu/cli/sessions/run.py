@@ -1,4 +1,4 @@
-"""`tgpu run`: a command in front of you, on GPUs; with a terminal where you have one."""
+"""`tgpu run`: an interactive command on GPUs, with a terminal if there is one."""
 
 import inspect
 from typing import Annotated, Any, Final

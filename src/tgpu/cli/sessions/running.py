@@ -1,4 +1,4 @@
-"""One run of `tgpu run`: submit, wait for the GPUs, sit in front of the job, end as it ends."""
+"""One run of `tgpu run`: submit, wait for the GPUs, connect to the job, return its exit code."""
 
 import contextlib
 import os

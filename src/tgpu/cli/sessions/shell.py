@@ -1,4 +1,4 @@
-"""`tgpu shell`: a shell, or a command, in the surroundings of a running job."""
+"""`tgpu shell`: a shell, or a command, in the environment of a running job."""
 
 from typing import TYPE_CHECKING, Annotated, NoReturn
 

@@ -1,4 +1,4 @@
-"""Predictors of other packages in a simulation: what is wrong with one is said in a sentence.
+"""Predictors of other packages in a simulation; their errors become a sentence.
 
 The service goes on without one that fails. A comparison made without it would mislead.
 """

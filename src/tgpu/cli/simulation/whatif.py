@@ -1,4 +1,5 @@
-"""`tgpu whatif`: the last days again with other quotas, nodes or rules, beside what really was."""
+"""`tgpu whatif`: simulates the last days with other quotas, nodes or rules, compared with what
+really happened."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tgpu add`: queue a script, the same kind of job that a line of the jobs file makes."""
+"""`tgpu add`: queues a script like a line of the jobs file."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""`tgpu submit`: queue a command, starting the scheduler where none runs."""
+"""`tgpu submit`: queues a command, and starts the scheduler if none is running."""
 
 from typing import Annotated
 

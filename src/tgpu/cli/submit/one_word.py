@@ -1,4 +1,4 @@
-"""A whole command in quotes: for the system it is the name of one program, which is not there."""
+"""A hint for a whole command in quotes, which the system takes for the name of one program."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""A script to submit: the options in its head, and how it is given to the job. Pure."""
+"""A script to submit: the options in its header, and how it is passed to the job. Pure."""
 
 import re
 import shlex

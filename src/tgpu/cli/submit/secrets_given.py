@@ -1,5 +1,5 @@
 """`--secret NAME`: where the value comes from. Never from the command line itself, which every user
-of the machine reads in the list of processes, and which the shell keeps."""
+of the machine can read in the process list, and which the shell keeps."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

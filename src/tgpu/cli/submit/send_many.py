@@ -1,4 +1,4 @@
-"""Jobs of files on their way to the service: all are checked before the first is queued."""
+"""Submits the jobs of files: all are checked before the first is queued."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

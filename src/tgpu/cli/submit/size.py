@@ -1,4 +1,4 @@
-"""`tgpu size`: how many GPUs a model needs, with the arithmetic."""
+"""`tgpu size`: how many GPUs a model needs, with the calculation."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""What stands in the place of a command after `tgpu submit`: a command, a script or a job file."""
+"""What was given to `tgpu submit`: a command, a script or a job file."""
 
 import shutil
 import sys

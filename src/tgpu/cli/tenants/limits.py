@@ -1,4 +1,4 @@
-"""Limits as people write them: a number or a size, or `none` to lift one."""
+"""Limits as users write them: a number or a size, or `none` to remove one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar

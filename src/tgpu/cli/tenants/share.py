@@ -1,4 +1,4 @@
-"""The command `share`: who is entitled to what, and had what of late."""
+"""The command `share`: fair shares, entitled and used."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`tgpu quota user`: what single users of a tenant may have of it."""
+"""`tgpu quota user`: limits of single users of a tenant."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The command of an interactive job: holds its terminal, and whoever connects sits in front of it.
+"""The command of an interactive job: holds its terminal and serves the client that connects.
 
 `python -m tgpu.cli.terminal.holder NAME [--keep] [--pipe] -- COMMAND…`, as the job's own process
 and user. What the command writes also goes to standard output, which is the job's log. With --pipe

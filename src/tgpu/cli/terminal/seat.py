@@ -1,4 +1,4 @@
-"""In front of a job's terminal: what is typed goes there, what it shows comes here."""
+"""The client of a job's terminal: sends what is typed, shows its output."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The screen of `tgpu top`: looks at the service now and then, and turns keys into its commands.
+"""The screen of `tgpu top`: polls the service, and turns keys into commands.
 
 Requests run in a thread, one look at a time, so that a slow connection never holds up a key.
 """

@@ -1,4 +1,4 @@
-"""A job as its owner described it. What has become of it is in `lifecycle.Progress`."""
+"""A job as submitted. Its current state is in `lifecycle.Progress`."""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How many GPUs a model needs: from a table of names, or reckoned from the name itself. Pure.
+"""How many GPUs a model needs: from a table, or estimated from its name. Pure.
 
 The estimate is for inference; training takes several times as much.
 """

@@ -1,4 +1,5 @@
-"""Runs a hook: as whoever runs the service, with facts of the attempt and nothing of the job's own.
+"""Runs a hook as the user of the service, with facts about the attempt and nothing of its
+environment.
 
 The facts have names of their own: a process with `TGPU_JOB_ID` is taken for one of that job.
 """

@@ -1,4 +1,4 @@
-"""Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left.
+"""Stops an attempt: TERM to each of its processes, a grace period, KILL until none is left.
 
 One that is preempted may get another signal first, and time to write down how far it has come.
 """

@@ -1,4 +1,4 @@
-"""A gang: one process that runs a command once for each worker, and stands for all of them.
+"""A gang: one process that runs a command once for each worker.
 
 It is forked from its runner, to which it is a command like any other. Workers are in its session,
 each in a process group of its own. What they write is passed on line by line, so that no two lines

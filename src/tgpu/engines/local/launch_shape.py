@@ -1,4 +1,4 @@
-"""Whether a launch is one that a runner can read: the last look before anything comes of it.
+"""Validates a launch before it is passed to a runner.
 
 A runner that died of a launch would be given the next one's share of the blame, and its stack trace
 would stand in the supervisor's log in place of a sentence about the job.

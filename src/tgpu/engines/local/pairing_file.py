@@ -1,4 +1,4 @@
-"""Which engine this directory is, and with which database it is used: two small files in it.
+"""The engine id of this directory and the database it belongs to, in two small files.
 
 One is written when the pair is made, in one step. The other, the high-water mark, before launches:
 in place and without a flush, which every launch would pay for. It outlives every process of ours;

@@ -1,4 +1,4 @@
-"""The command `edit`: jobs that wait become others, checked as a submission is, in one commit."""
+"""The command `edit`: changes waiting jobs in one commit, checked like a submission."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Refuses what could never start: over the tenant's quota, or larger than every node."""
+"""Rejects jobs that could never start: over the tenant's quota, or larger than every node."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""Which GPU people mean: a name is one, a bare index only while jobs run on one node."""
+"""Resolves GPU names; a bare index works only if jobs run on one node."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

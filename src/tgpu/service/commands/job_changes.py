@@ -1,4 +1,4 @@
-"""What a command does to one job that is not over, as the event of it. Pure.
+"""The event by which a command changes a job that has not ended. Pure.
 
 Commands on one job and on a whole selection decide by the same functions.
 """

@@ -1,4 +1,4 @@
-"""The commands on jobs: submit, cancel, hold, release, rerank, complete, checkpoint, rerun."""
+"""The commands on jobs: submit, cancel, hold, release, priority, complete, checkpoint, rerun."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""The conda, venv or uv environment that a submission names: its words are checked, nothing else.
+"""The conda, venv or uv environment of a submission: only its syntax is checked.
 
 No file is looked at here. What the name leads to is found when the job starts, by the child that
 becomes the command, as the job's user (engines/local/environments.py): the service may read what

@@ -1,4 +1,4 @@
-"""The commands on bookings, which people call reservations: reserve, cancel, list.
+"""The commands on reservations: reserve, cancel, list.
 
 A booking is kept as a document beside its events, so that a start reads what stands and not all
 that ever happened.

@@ -1,4 +1,4 @@
-"""Attempts that should run and that an engine which forgets does not know.
+"""Attempts that should run but that the engine no longer reports: absence is no proof of an end.
 
 Absence is not an end. After it has lasted for a while the engine is told to stop the attempt: its
 answer proves that it does not run and never will, and is what ends it here.

@@ -1,4 +1,4 @@
-"""Carries decisions out: launches and stops attempts, and records what became of them.
+"""Carries out decisions: launches and stops attempts, and records their results.
 
 Every step may be lost to a crash: decisions are on record before they are carried out, launches
 and stops may be repeated, and an end is forgotten by the engine only once it is on record here.

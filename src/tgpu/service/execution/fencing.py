@@ -1,4 +1,4 @@
-"""What keeps a job from the GPUs of others: which devices it can open, and whether that is asked.
+"""GPU isolation of jobs: which devices each can open, and whether the settings ask for it.
 
 A job is told its GPUs by CUDA_VISIBLE_DEVICES, which it can change; what the kernel is told of its
 devices it cannot.

@@ -1,4 +1,4 @@
-"""Cancels that the store cannot record: the engine is told at once, the record follows.
+"""Cancels that the store cannot record yet: the engine stops the job at once, the record follows.
 
 Everything else is recorded before it is done. An end that was asked for is the one thing that may
 go the other way round: it takes nothing from anybody, it may be repeated, and the engine keeps for

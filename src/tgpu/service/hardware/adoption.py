@@ -1,4 +1,4 @@
-"""Takes processes that were started by hand into the books: each becomes a lease of its GPUs."""
+"""Adopts processes that were started by hand: each becomes a lease on its GPUs."""
 
 from dataclasses import dataclass, replace
 

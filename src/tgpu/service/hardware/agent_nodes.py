@@ -1,4 +1,4 @@
-"""The machines of agents as nodes of the state: what they report, and that they are silent.
+"""Nodes of agents in the state: what they report, and whether they are offline.
 
 Where no engine runs jobs, such a node is shown and never chosen (`Ledger.reporting`).
 """

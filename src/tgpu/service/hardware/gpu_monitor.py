@@ -1,4 +1,5 @@
-"""Looks at the GPUs now and then, and does what follows: sweeps, warns, gives adopted GPUs back."""
+"""Reads the GPUs at intervals and acts on it: ends leftover processes, warns, ends adopted
+leases."""
 
 import asyncio
 import contextlib

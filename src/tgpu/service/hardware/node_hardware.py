@@ -1,4 +1,4 @@
-"""Keeps the node in the state equal to what the devices report, and GPUs paused as asked.
+"""Keeps the node in the state in step with its devices, and GPUs paused as requested.
 
 What a reading means is decided in the core: heat, health, foreign use, slowness.
 """

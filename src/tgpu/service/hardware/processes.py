@@ -1,4 +1,4 @@
-"""Processes on GPUs: who they are, as the kernel tells, and whose they are."""
+"""Processes on GPUs: their facts from the kernel, and the jobs they belong to."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping

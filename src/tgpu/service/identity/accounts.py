@@ -1,4 +1,4 @@
-"""Local users: what the system's lists say of one."""
+"""Local users from the system's user database."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""Who calls, what a role may do, and whose things a caller may see. Pure.
+"""Callers, the permissions of roles, and the tenants a caller may see. Pure.
 
 Roles hold permissions; tenants bound to a caller say for whom. What belongs to a tenant outside
 the caller's scope is answered exactly like what does not exist.

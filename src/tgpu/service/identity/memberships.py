@@ -1,4 +1,4 @@
-"""The name and the groups of local users, as the system's lists have them now.
+"""Names and groups of local users from the system, with a cache.
 
 Those lists may be on another machine (LDAP, sssd), slow, or hang. So they are asked in threads that
 can be left behind, one question a user at a time, and an answer is believed for a while. Where none

@@ -1,4 +1,4 @@
-"""Whose job it is: what a caller may do to one. One function decides, for every way in. Pure.
+"""Ownership of jobs: what a caller may do to one. One function decides for every API. Pure.
 
 A job belongs to a user of its tenant, by name: the name of the API key, the subject of the token
 or the Unix user that submitted it (`Options.user`). What is done to it is for that user, for the

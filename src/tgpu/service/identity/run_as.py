@@ -1,4 +1,4 @@
-"""Who a job runs as: decided here alone, when it is submitted and once more when it starts.
+"""The user a job runs as: decided only here, when it is submitted and again when it starts.
 
 Where callers are told apart (`shared`), no job has the rights of the service: a caller whom the
 kernel names runs as themselves, everybody else as the user of the tenant. Users are told apart by

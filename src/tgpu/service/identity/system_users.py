@@ -1,4 +1,4 @@
-"""Makes the local users that jobs of tenants run as, each with a home of its own and no login.
+"""Creates the local users that jobs of tenants run as, each with its own home and no login.
 
 Made with the system's own useradd, which keeps its lists whole whatever happens meanwhile. Asked
 twice, it finds the user that it made; one of the same name that it did not make is left alone.

@@ -1,4 +1,4 @@
-"""Secrets at rest: what a job is given that nobody else should read is on record encrypted.
+"""Encryption of secrets at rest.
 
 Sealed are whole environments of submitters, and in what they say of a job the very values that are
 hidden when it is shown (`text/masking.py`). The keys are in a file of their own, so a copy of the

@@ -1,4 +1,4 @@
-"""Which key the secrets of a database are sealed with: its name is on record beside them."""
+"""The key that encrypts the secrets of a database; its name is stored beside them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Notices that the wall clock was set, puts that on record, and says so.
+"""Detects steps of the wall clock, records and reports them.
 
 Until it is on record the service goes on by the time from before, so no decision ever sees half of
 a step. What was seen is kept as a document: a step is also noticed where the service was away

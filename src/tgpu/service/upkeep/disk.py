@@ -1,4 +1,4 @@
-"""Room on the disk of the data directory: whether there is any, and what is refused without.
+"""Free space on the disk of the data directory, and what is rejected without it.
 
 A ballast (`engines/ballast.py`) is given up when something cannot be written for lack of space.
 Until it can be made again, ends, cancels and holds are recorded, and nothing new is taken or

@@ -1,4 +1,4 @@
-"""Learns what jobs usually ask for from the newest there are, and puts it on record.
+"""Learns the request profile from the newest jobs, and records it.
 
 The mix is part of what was decided by, so it changes by an event: after a restart, on another
 machine and in a replay it is the one that was in force.
