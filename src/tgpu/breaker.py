@@ -1,4 +1,4 @@
-"""A circuit breaker: what failed several times in a row is left alone, and tried now and then.
+"""A circuit breaker: after several failures in a row, calls are skipped and retried now and then.
 
 Pure: it decides, others call and count. Closed, everybody may call; open, nobody; half open, one
 call is out to try whether it works again.

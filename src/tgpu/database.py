@@ -1,4 +1,4 @@
-"""The database of the settings: its store for a service, and its upkeep for people."""
+"""The database of the settings: its store for a service, and its maintenance commands."""
 
 from tgpu.settings import Settings
 from tgpu.store.address import (

@@ -1,4 +1,4 @@
-"""Structured logs: lines for people, or one JSON object a line for machines."""
+"""Structured logs: lines for people, or one JSON object per line for machines."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Scheduling policies for plug-in authors: who is served first.
+"""Scheduling policies for plug-in authors.
 
 A policy of your own is a class with `select_next_job`, named in your package's metadata:
 
@@ -122,8 +122,8 @@ def load_policy(name: str, aging_seconds: int, options: OrderOptions | None = No
             return _plugged_in(point)
     if name in _COMPARED:
         raise ValueError(
-            f"{name!r} is a published scheduler to compare with, in `tgpu sim` alone; "
-            "a service has las, or adaptive where jobs are large or do not save their work"
+            f"{name!r} is a published scheduler for comparison, only in `tgpu sim`; for a "
+            "service use las, or adaptive if jobs are large or do not save their work"
         )
     raise ValueError(f"no scheduling policy {name!r}; there are: {', '.join(policy_names())}")
 

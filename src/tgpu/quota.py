@@ -1,4 +1,4 @@
-"""Quota providers for plug-in authors: who may have how much.
+"""Quota providers for plug-in authors.
 
 The local provider is the scheduler's own books: limits are set by `/api/v1/tenants` and
 `/api/v1/queues/quota` and hold inside every decision. A provider of your own is asked once more

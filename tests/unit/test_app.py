@@ -126,7 +126,7 @@ def test_a_file_in_the_way_of_a_socket_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("precious")
     settings = some_settings(tmp_path, api={"http_port": 0, "socket": str(path)})
-    with pytest.raises(CannotServe, match=r"is no socket; .*--socket"), listen(settings):
+    with pytest.raises(CannotServe, match=r"is not a socket; .*--socket"), listen(settings):
         pass
     assert path.read_text() == "precious"
 

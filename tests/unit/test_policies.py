@@ -153,7 +153,9 @@ def test_an_unknown_name_lists_those_there_are(installed):
 
 
 def test_a_policy_of_simulations_alone_is_refused_with_what_to_take():
-    with pytest.raises(ValueError, match=r"'tiresias' .* in `tgpu sim` alone; a service has las"):
+    with pytest.raises(
+        ValueError, match=r"'tiresias' .* only in `tgpu sim`; for a service use las"
+    ):
         load_policy("tiresias", 60)
 
 

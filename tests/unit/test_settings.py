@@ -290,7 +290,7 @@ def test_a_path_may_begin_with_the_home_directory(monkeypatch):
         ),
         (
             "tenants: [{tenant_id: a}, {tenant_id: a}]",
-            "tenants: 'a' is there twice; name each one once",
+            "tenants: 'a' is given twice; name each one once",
         ),
         ("api: 5", "api must be a section with keys of its own, not 5"),
         (

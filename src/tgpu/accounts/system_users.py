@@ -1,4 +1,4 @@
-"""Makes the local users that jobs of tenants run as, each with a home of its own and no login.
+"""Creates the local users that jobs of tenants run as, each with its own home and no login.
 
 Made with the system's own useradd, which keeps its lists whole whatever happens meanwhile. Asked
 twice, it finds the user that it made; one of the same name that it did not make is left alone.
@@ -51,7 +51,7 @@ class SystemUsers:
     async def make(self, tenant_id: TenantId) -> str:
         """The name of the tenant's user, who is there then. Raises what stands in the way."""
         if self._own_uid != 0:
-            remedy = "only a service that runs as root can make users, and run jobs as them"
+            remedy = "only a service that runs as root can create users and run jobs as them"
             raise InvalidRequest("system_user", True, remedy)
         name = system_user_name(tenant_id)
         async with self._making:
@@ -60,8 +60,8 @@ class SystemUsers:
                 await self._add(name, tenant_id)
             elif found.pw_gecos not in _abouts(tenant_id):
                 raise Conflict(
-                    f"there is a user {name} already that was not made for tenant {tenant_id}; if "
-                    f"its jobs shall run as that user, say so: --run-as {name}",
+                    f"user {name} exists already and was not created for tenant {tenant_id}; to "
+                    f"run its jobs as that user, use: --run-as {name}",
                     [{"field": "system_user", "value": name}],
                 )
             # Again where an earlier try was cut short: the home is for that user alone.
@@ -72,8 +72,8 @@ class SystemUsers:
         useradd = shutil.which("useradd", path=_PATH)
         if useradd is None:
             raise Conflict(
-                "there is no useradd on this machine: make a user for the tenant by the means of "
-                f"this system and set it with: tgpu tenants change {tenant_id} --run-as USER"
+                "there is no useradd on this machine: create a user for the tenant yourself and "
+                f"set it with: tgpu tenants change {tenant_id} --run-as USER"
             )
         nologin = shutil.which("nologin", path=_PATH) or "/bin/false"
         words = [useradd, "--system", "--user-group", "--shell", nologin]
@@ -81,8 +81,10 @@ class SystemUsers:
         words += ["--comment", _abouts(tenant_id)[0], "--", name]
         code, said = await _run(words)
         if code != 0:
-            raise Conflict(f"useradd could not make the user {name}: {said or f'exit code {code}'}")
-        _log.info("made a user for the jobs of a tenant", user=name, tenant=tenant_id)
+            raise Conflict(
+                f"useradd could not create the user {name}: {said or f'exit code {code}'}"
+            )
+        _log.info("created a user for the jobs of a tenant", user=name, tenant=tenant_id)
 
     def _home(self, name: str) -> str:
         return f"{self._homes}/{name}"

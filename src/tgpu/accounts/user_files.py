@@ -1,4 +1,4 @@
-"""Reads a file that somebody else names: as the user who may name it, in a process of its own.
+"""Reads a file named by a user as that user, in a separate process.
 
 The service may read what that user may not, and must not wait for a pipe or a disk that hangs.
 Blocks, for a bounded time: to be called in a thread.

@@ -1,4 +1,4 @@
-"""Registers this machine with a service and streams its readings, for as long as it lives."""
+"""Registers this machine with a service and streams its readings until it is stopped."""
 
 import asyncio
 import contextlib

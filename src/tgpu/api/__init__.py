@@ -1,1 +1,1 @@
-"""The doors of the service: REST now, gRPC and WebSocket beside it."""
+"""The APIs of the service: REST, WebSocket and gRPC."""

@@ -1,4 +1,4 @@
-"""One table from our errors to HTTP and gRPC, and one shape for all of them."""
+"""Maps our errors to HTTP and gRPC, in one table and one form."""
 
 from dataclasses import dataclass
 from http import HTTPStatus

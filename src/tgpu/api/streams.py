@@ -1,4 +1,4 @@
-"""How many may follow the events at once, and how much of the loop those have who read old ones."""
+"""Limits on event streams, and on the loop time of readers of old events."""
 
 import asyncio
 from collections import Counter
@@ -18,8 +18,7 @@ class TooManyStreams(RateLimited):
     def __init__(self, most: int, setting: str) -> None:
         SchedulerError.__init__(
             self,
-            f"{most} streams are open, which is the most ({setting}); close one, or read from one "
-            "stream what several want to know",
+            f"{most} streams are open, the maximum ({setting}); close one, or share one stream",
             [{"streams": most, "setting": setting}],
         )
         self.wait_seconds = 5

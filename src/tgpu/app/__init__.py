@@ -1,4 +1,4 @@
-"""The composition root: makes a service out of settings, and serves it."""
+"""The composition root: builds a service from settings, and serves it."""
 
 from tgpu.app.compose import make_notices, make_service
 from tgpu.app.refusal import CannotServe, CannotServeYet, EndedItself

@@ -1,4 +1,4 @@
-"""Makes a service out of settings: the one place that names stores, engines and providers."""
+"""Builds a service from settings: the one place that names stores, engines and providers."""
 
 import math
 import shutil

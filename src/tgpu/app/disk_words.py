@@ -1,4 +1,4 @@
-"""Why nothing can be written where the data directory is, as a sentence with what to do."""
+"""Why the data directory cannot be written, as a sentence with what to do."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ _ELSEWHERE: Final = "or choose another directory with --data-dir"
 _CAUSES: Final = {
     errno.ENOTDIR: "a file is in its way: move it, ",
     errno.EEXIST: "a file is in its way: move it, ",
-    errno.ENOENT: "it is not there any more: make it, or mount the disk it is on, ",
+    errno.ENOENT: "it no longer exists: create it, or mount its disk,  ",
     errno.EACCES: "you may not: check the owner and permissions of the directories above it, ",
     errno.EPERM: "you may not: check the owner and permissions of the directories above it, ",
 }
@@ -38,7 +38,7 @@ def why_unwritable(path: Path, error: OSError) -> str:
         )
     if error.errno == errno.ENOSPC:
         return no_room(path)
-    cause = _CAUSES.get(error.errno or 0, f"{system_words(error)}: mend that, ")
+    cause = _CAUSES.get(error.errno or 0, f"{system_words(error)}: fix that,  ")
     return f"{cause}{_ELSEWHERE}"
 
 

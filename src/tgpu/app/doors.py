@@ -1,4 +1,5 @@
-"""Whom a service with these settings serves, and which settings are too dangerous to start with."""
+"""Which callers a service with these settings serves, and which settings are too dangerous to start
+with."""
 
 import os
 
@@ -34,14 +35,14 @@ def _check_root(settings: Settings, *, local_users: bool) -> None:
     if api.http_port and not local_users:
         raise CannotServe(
             "this service runs as root and listens on TCP, and neither auth.enabled nor "
-            "auth.local_users says who callers are: set one of them to true, or listen on a Unix "
+            "auth.local_users identifies callers: set one of them to true, or listen on a Unix "
             "socket alone (api.http_port: 0, api.socket)"
         )
     is_reached = api.http_port and api.insecure_listen and not is_loopback(api.host)
     if is_reached and settings.engine.kind != "none":
         # Whatever engine.run_as says: without identities there is no tenant whose user it could be.
         raise CannotServe(
-            "--insecure-listen (api.insecure_listen) would let whoever reaches "
+            "--insecure-listen (api.insecure_listen) would let anyone who reaches "
             f"{api.host}:{api.http_port} run commands as root: set auth.enabled: true, do not run "
             "the service as root, or run no jobs (engine.kind: none)"
         )

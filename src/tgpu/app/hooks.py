@@ -41,7 +41,7 @@ def connect_hooks(service: Service) -> None:
 
 def _check(setting: str, program: str) -> None:
     if not program.startswith("/"):
-        raise CannotServe(f"{setting}: {program!r} is no whole path; begin it with /")
+        raise CannotServe(f"{setting}: {program!r} is not an absolute path; begin it with /")
     try:
         found = os.stat(program)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What is left of starting over, for `tgpu doctor`, which works without a service."""
+"""Leftovers of deleted data directories, for `tgpu doctor`, which works without a service."""
 
 from tgpu.engines.local.leftovers import Leftover, LeftoverKind, find_leftovers, mend
 

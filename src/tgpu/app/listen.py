@@ -1,4 +1,4 @@
-"""What a service takes hold of before it starts: its data directory and its sockets."""
+"""Acquires the data directory and the sockets before a service starts."""
 
 import contextlib
 import fcntl
@@ -160,7 +160,7 @@ def _socket_path(settings: Settings) -> Path | None:
 def _listen_unix(path: Path, *, for_everybody: bool) -> socket.socket:
     """A socket only this user can open. The data directory's lock says that a leftover is stale."""
     if path.exists() and not path.is_socket():
-        raise CannotServe(f"{path} is there and is no socket; choose another with --socket")
+        raise CannotServe(f"{path} exists and is not a socket; choose another with --socket")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o111 if for_everybody else 0o177)
     try:

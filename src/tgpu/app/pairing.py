@@ -1,4 +1,4 @@
-"""Makes a database and a data directory partners by an operator's word, without a service.
+"""Pairs a database with a data directory on an operator's command, without a service.
 
 The one place where attempts are ended that no database knows, or those of another machine are given
 up: both only because somebody said so.
@@ -95,15 +95,15 @@ def _check(store: Store, sides: Sides, running: Sequence[Observation], orders: O
     partner = sides.partner
     if partner is not None and _is_another(sides) and not orders.take_over:
         raise CannotServe(
-            f"{store.name} belongs to another data directory ({partner.place} on {partner.host}):"
-            " --take-over declares what runs there lost, and belongs only where that machine is"
-            " dead or nothing of it runs any more"
+            f"{store.name} belongs to another data directory ({partner.place} on "
+            f"{partner.host}): --take-over declares its running jobs lost; use it only if that "
+            "machine is dead or none of its jobs runs any more"
         )
     if running and not (orders.keep or orders.end):
         names = ", ".join(seen.key.job_id for seen in running[:5])
         raise CannotServe(
-            f"jobs run here that {store.name} does not know ({names}): say --keep-unknown to let"
-            " them run to their end, or --end-unknown to end them"
+            f"jobs run here that {store.name} does not know ({names}): use --keep-unknown to let "
+            "them run to their end, or --end-unknown to kill them"
         )
 
 

@@ -1,4 +1,4 @@
-"""Why a service does not start, or does not go on."""
+"""Errors that keep a service from starting or continuing."""
 
 
 class CannotServe(Exception):

@@ -1,4 +1,4 @@
-"""A cycle of the past in words: the journal, the settings of then, and the code that decides."""
+"""Repeats a past cycle from the journal and the settings of that time, and describes it."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -96,9 +96,9 @@ def in_force(rebuilt: Rebuilt) -> InForce:
     event = rebuilt.settings
     notes = []
     if not values:
-        notes.append("no settings are on record, so the usual ones were taken")
+        notes.append("no settings are recorded, so the defaults were used")
     elif event is None:
-        notes.append("the settings of then are not on record, so those of the export were taken")
+        notes.append("the settings of that time are not recorded, so those of the export were used")
     if unknown:
         notes.append(f"settings that this version does not know: {', '.join(unknown)}")
     if (former := former_policy(values)) is not None:
@@ -120,11 +120,14 @@ def _doubts(settings: Settings, scheduling: SchedulingConfig) -> Iterator[str]:
             "made again too, at the instants of the events, from where the journal begins"
         )
     if settings.quota.provider != "local":
-        yield f"what the quota provider {settings.quota.provider} refused is not on record"
+        yield f"what the quota provider {settings.quota.provider} rejected is not recorded"
     if isinstance(scheduling.policy, ChoicePolicy):
-        yield f"policy {scheduling.policy.name} is another package's: it may decide otherwise now"
+        yield (
+            f"policy {scheduling.policy.name} is from another package: it may decide "
+            "differently now"
+        )
     if settings.prediction.predictor not in ("history", "limit", "none"):
-        yield f"predictor {settings.prediction.predictor} may say something else now"
+        yield f"predictor {settings.prediction.predictor} may predict something else now"
 
 
 def replay(

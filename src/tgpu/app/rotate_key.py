@@ -1,4 +1,5 @@
-"""Gives a database a new key: all that is sealed in it is sealed anew, and what is readable too."""
+"""Rotates the key of a database: encrypts everything again, including what was stored in clear
+text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ def rotate_key(settings: Settings, data_dir: Path, *, lost_key: bool = False) ->
     """
     address = address_of(settings)
     if address is None:
-        raise CannotServe("the settings keep jobs in memory, so there is nothing to seal anew")
+        raise CannotServe("the settings keep jobs in memory, so there is nothing to encrypt again")
     path = key_file(settings, data_dir)
     old = read_keys(path) if path.exists() else []
     keys = [new_key(), *old]

@@ -1,4 +1,4 @@
-"""Who jobs run as, by the settings: what cannot be is said before the service starts."""
+"""Checks before the service starts which users jobs run as, by the settings."""
 
 import os
 from typing import Final
@@ -14,7 +14,7 @@ from tgpu.settings import Settings
 _log = structlog.get_logger("gpu_scheduler")
 
 _AS_ROOT: Final = (
-    "run it as root and give each tenant a user of its own (tenants[].run_as, or engine.run_as: "
+    "run it as root and give each tenant its own user (tenants[].run_as, or engine.run_as: "
     "tgpu-{tenant}), or say with engine.jobs_as_service_user: true that every caller who may "
     "submit shall have all the rights of the service; engine.kind: none runs no jobs at all"
 )
@@ -44,7 +44,7 @@ def check_run_as(settings: Settings, own_uid: int | None = None) -> None:
     elif own_uid != 0:
         raise CannotServe(
             "with auth.enabled, jobs of callers must not run as the user of the service, and this "
-            f"one does not run as root, so it can be nobody else: {_AS_ROOT}"
+            f"one does not run as root, so it cannot run them as anybody else: {_AS_ROOT}"
         )
     _check_users(settings, own_uid)
 
@@ -78,7 +78,7 @@ def _check_users(settings: Settings, own_uid: int) -> None:
         if bare and not dict(users_of(tenants, fallback)).keys() & set(bare):
             raise CannotServe(
                 f"engine.run_as names one user, {fallback}, for the tenants {', '.join(bare)}: "
-                "jobs of two tenants never run as one user; give each one of its own "
+                "jobs of two tenants never run as one user; give each its own "
                 "(tenants[].run_as), or write engine.run_as: tgpu-{tenant}"
             )
     shared = shared_user(tenants, fallback)

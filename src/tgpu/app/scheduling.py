@@ -1,4 +1,4 @@
-"""The one place where settings become the way in which is decided, and their record."""
+"""The one place that turns settings into a scheduling configuration, and its record."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -95,7 +95,7 @@ def former_policy(values: RecordedValues) -> str | None:
 
 
 def former_note(name: str) -> str:
-    return f"no service has the policy {name} any more: {_FORMER_POLICIES[name]} took its place"
+    return f"no service has the policy {name} any more: {_FORMER_POLICIES[name]} replaced it"
 
 
 def as_of_today(values: RecordedValues) -> RecordedValues:

@@ -1,4 +1,4 @@
-"""Files that others on this machine must not read, or replace: before their jobs run here."""
+"""Checks at start that other users cannot read or replace secret files."""
 
 import os
 import stat
@@ -27,13 +27,13 @@ def check_secret_files(
         if path is not None and is_open_to_all(path, stat.S_IROTH):
             raise CannotServe(
                 f"{what}: everybody on this machine can read {path}, jobs of all tenants included; "
-                f"mend it with: chmod o-r {path}"
+                f"fix it with: chmod o-r {path}"
             )
     data_dir = settings.data_directory
     if is_open_to_all(data_dir, stat.S_IWOTH):
         raise CannotServe(
             f"the data directory {data_dir} can be written by everybody on this machine, jobs "
-            f"included: they could put their own files there; mend it with: chmod 700 {data_dir}"
+            f"included: they could put their own files there; fix it with: chmod 700 {data_dir}"
         )
 
 

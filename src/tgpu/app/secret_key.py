@@ -1,4 +1,4 @@
-"""The file with the keys that secrets on record are sealed with: the newest first, one a line."""
+"""The file with the keys that encrypt stored secrets: one per line, the newest first."""
 
 import base64
 import binascii
@@ -59,7 +59,7 @@ def read_keys(path: Path) -> list[bytes]:
     if not keys or any(len(key) != KEY_BYTES for key in keys):
         raise CannotServe(
             f"the key file {path} has no keys in it (lines of base64, {KEY_BYTES} bytes each): put "
-            "the right one back, or move it away to begin with a new one"
+            "the right one back, or move it away to start with a new one"
         )
     return keys
 
@@ -91,7 +91,7 @@ def write_keys(path: Path, keys: Sequence[bytes], *, is_new: bool = False) -> No
 
 def _check(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise CannotServe(f"the key file {path} is no file")
+        raise CannotServe(f"the key file {path} is not a file")
     if found.st_uid not in (0, os.geteuid()):
         raise CannotServe(f"the key file {path} belongs to another user: chown it to your own")
     if found.st_mode & 0o077:

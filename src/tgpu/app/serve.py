@@ -1,4 +1,4 @@
-"""Runs a service and its doors: HTTP, the metrics port and gRPC, until it is told to end."""
+"""Runs a service with its HTTP, metrics and gRPC ports until it is stopped."""
 
 import asyncio
 import contextlib
@@ -227,7 +227,7 @@ async def _serve(
             service.feed.close()  # where it ends by other ways than a signal
             await notices.close()
             await service.close()
-            _log.info("stopped; running jobs go on")
+            _log.info("stopped; running jobs continue")
     if service.ended_because is not None:
         raise EndedItself(service.ended_because)
 
@@ -367,6 +367,6 @@ async def _open(
 
 def _no_gpus(spec: str, error: NoDriver) -> str:
     return (
-        f"devices.gpus: no GPUs through {spec}: {error}; auto (the default) takes what there is, "
+        f"devices.gpus: no GPUs with {spec}: {error}; auto (the default) uses what there is, "
         "sim:4xA100 simulates GPUs"
     )

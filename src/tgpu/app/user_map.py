@@ -1,4 +1,4 @@
-"""`auth.map` of the settings as the service knows it, and what is odd about it at the start."""
+"""Turns `auth.map` of the settings into rules, and warns about odd ones at start."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What if: the past lived again as it was and with changes, beside what is on record."""
+"""What if: simulates the past as it was and with changes, compared with the record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,23 +81,21 @@ def _maker(overrides: Mapping[str, Scalar]) -> MakeScheduling:
 
 
 def _notes(past: RecordedPast, settings: Settings) -> tuple[str, ...]:
-    found = [
-        "people would have submitted, cancelled and resized other jobs had they waited less or more"
-    ]
+    found = ["users would have behaved differently had they waited less or more"]
     if past.cut:
         jobs = _jobs(len(past.cut))
         found.append(f"{jobs} still ran at the end: cut off there, and in the simulation too")
     waiting = len([one for one in past.unknown if past.lives[one].ended_at is None])
     if waiting:
         found.append(
-            f"{_jobs(waiting)} never came to an end: where the simulation starts them, they run "
-            f"for {rounded_text(past.guess_ms / 1000)}, as half of the others do at most"
+            f"{_jobs(waiting)} never ended: if the simulation starts them, they run for "
+            f"{rounded_text(past.guess_ms / 1000)}, as half of the others do at most"
         )
     again = sum(life.preemptions > 0 for life in past.lives.values())
     if again or settings.scheduler.enable_preemption:
         found.append("a preempted job frees its GPUs at once and loses all its work")
     if past.values is None:
-        found.append("no settings are on record: the usual ones stand for those of then")
+        found.append("no settings are recorded: the defaults are used instead")
     elif (former := former_policy(past.values)) is not None:
         found.append(former_note(former))
     if settings.quota.provider != "local":

@@ -36,7 +36,7 @@ def version(as_json: Json = False) -> None:
 
 def config_sample(
     format: Annotated[
-        Format, typer.Option("--format", case_sensitive=False, help="Of the file.")
+        Format, typer.Option("--format", case_sensitive=False, help="Format of the file.")
     ] = Format.YAML,
 ) -> None:
     """Print a sample settings file: every key with its default and meaning."""

@@ -20,7 +20,7 @@ def parse_gpu_count(text: str) -> int | float:
         elsewhere = ""
         if text.strip().lower().startswith(_PROVIDERS):
             elsewhere = "; which GPUs the service uses is said when it starts: tgpu start --gpus"
-        raise ValueError(f"{text!r} is no number of GPUs: write one like 1, 2 or 0.5{elsewhere}")
+        raise ValueError(f"{text!r} is not a number of GPUs: write one like 1, 2 or 0.5{elsewhere}")
     return int(count) if count == count.to_integral_value() else float(count)
 
 
@@ -33,7 +33,7 @@ def parse_array(text: str) -> tuple[str, int | None]:
     """ "1-100%8": the indexes, and how many may run at once."""
     indexes, percent, cap = text.partition("%")
     if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", indexes):
-        raise ValueError(f"{text!r} is no array: write one like 1-100, 1,3,5-9 or 1-100%8")
+        raise ValueError(f"{text!r} is not an array: write one like 1-100, 1,3,5-9 or 1-100%8")
     if not percent:
         return indexes, None
     if not cap.isascii() or not cap.isdigit() or int(cap) < 1:
@@ -47,7 +47,7 @@ def parse_params(pairs: Sequence[str]) -> dict[str, list[str]]:
     for pair in pairs:
         name, equals, values = pair.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or not values:
-            raise ValueError(f"{pair!r} is no parameter: write one like lr=0.1,0.01")
+            raise ValueError(f"{pair!r} is not a parameter: write one like lr=0.1,0.01")
         if name in params:
             raise ValueError(f"{name!r} is given twice: write all its values in one --param")
         params[name] = values.split(",")
@@ -60,7 +60,7 @@ def parse_variables(pairs: Sequence[str], mine: dict[str, str]) -> dict[str, str
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or "\0" in pair:
-            raise ValueError(f"{pair!r} is no variable: write it like NAME=value")
+            raise ValueError(f"{pair!r} is not a variable: write it like NAME=value")
         if not equals and name not in mine:
             raise ValueError(f"{name!r} is not set here: write {name}=value")
         variables[name] = value if equals else mine[name]
@@ -73,7 +73,7 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"{pair!r} is no label: write one like rack=r1")
+            raise ValueError(f"{pair!r} is not a label: write one like rack=r1")
         if labels.get(name.strip(), value) != value:
             raise ValueError(f"{name.strip()!r} is given twice: a node has one value of it")
         labels[name.strip()] = value

@@ -1,4 +1,4 @@
-"""Finds the service a command talks to, and starts this user's own where that is wanted."""
+"""Finds the service a command talks to, and starts the user's own if needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,7 +80,7 @@ def start_failure(service: PersonalService, error: StartFailed) -> Failure:
     log = "\n".join(f"  {line}" for line in error.log_tail.splitlines()[-15:])
     return Failure(
         error.message + (f". Its log ends with:\n{log}" if log else ""),
-        f"`tgpu doctor` looks for the cause; the whole log is {where}",
+        f"`tgpu doctor` checks for the cause; the whole log is {where}",
         code="START_FAILED",
     )
 

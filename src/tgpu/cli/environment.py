@@ -1,4 +1,4 @@
-"""What the command line takes from its surroundings: variables, user, working directory, clock.
+"""What the command line reads from its environment: variables, user, working directory, clock.
 
 Here the environment is data: what a job inherits from its submitter, and which service this user
 talks to.

@@ -18,13 +18,13 @@ class ExitCode(IntEnum):
 
 # Shown by `tgpu --help`, word for word.
 MEANINGS: Final = {
-    ExitCode.OK: "done",
-    ExitCode.FAILURE: "it failed, and not through your input",
+    ExitCode.OK: "success",
+    ExitCode.FAILURE: "failed, but not because of your input",
     ExitCode.BAD_INPUT: "bad input, or refused by the scheduler (a limit, a quota)",
-    ExitCode.NO_SERVICE: "no scheduler answers, or it cannot take the request now",
+    ExitCode.NO_SERVICE: "no scheduler answers, or it cannot handle the request now",
     ExitCode.NO_SUCH_JOB: "no such job, GPU or log",
     ExitCode.WRONG_STATE: "the job's state does not allow it",
-    ExitCode.MUST_RESTART: "`serve` ended to start clean from its database: start it again",
+    ExitCode.MUST_RESTART: "`serve` exited to restart from its database: start it again",
     ExitCode.TIMED_OUT: "`wait --timeout` ran out",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

@@ -1,4 +1,4 @@
-"""What a check found: of `tgpu doctor` and `tgpu test`."""
+"""Findings of `tgpu doctor` and `tgpu test`."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Where commands get a journal from: a file, the scheduler that runs, or a database without one."""
+"""Where commands get a journal from: a file, the running scheduler, or a database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ __all__ = ["Config", "DataDir", "Database", "JournalFile", "JournalSource", "ope
 JournalFile = Annotated[
     Path | None,
     typer.Argument(
-        metavar="JOURNAL", help="From `tgpu export`. Default: that of the running scheduler."
+        metavar="JOURNAL", help="A file from `tgpu export`. Default: the running scheduler."
     ),
 ]
 Config = Annotated[
@@ -29,7 +29,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Read the database that these settings name, without the scheduler.",
+        help="Read the database of these settings, without the scheduler.",
     ),
 ]
 Database = Annotated[
@@ -67,7 +67,7 @@ def opened(source: JournalSource) -> "Iterator[Journal]":
         stack.enter_context(sentences())
         if source.file is not None:
             if source.is_database:
-                raise bad_input("name a file or a database, not both")
+                raise bad_input("give a file or a database, not both")
             if not source.file.is_file():
                 raise bad_input(
                     f"there is no file {source.file}", "`tgpu export FILE` writes a journal"

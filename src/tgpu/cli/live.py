@@ -1,4 +1,4 @@
-"""Shows a view again and again: in place on a terminal, one after the other in a pipe."""
+"""Refreshes a view: in place on a terminal, one after the other in a pipe."""
 
 import time
 from collections.abc import Callable
@@ -78,6 +78,6 @@ def _look(view: View, width: int, before: Frame) -> Frame:
     try:
         return view(width)
     except (NoService, Lost):
-        gone: Line = (Cell("the scheduler does not answer; this is how it was before", "red"),)
+        gone: Line = (Cell("the scheduler does not answer; showing the last known state", "red"),)
         rest = [line for line in before.body if line != gone]
         return replace(before, body=[gone, *rest])

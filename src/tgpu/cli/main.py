@@ -265,7 +265,7 @@ def _failure(error: Exception) -> Failure:
         case ClientError():
             return of_client_error(error)
         case StartFailed():
-            return Failure(error.message, "`tgpu doctor` looks for the cause", code="START_FAILED")
+            return Failure(error.message, "`tgpu doctor` checks for the cause", code="START_FAILED")
         case OSError():
             return Failure(_of_the_system(error), code="OS_ERROR")
     return _surprise(error)

@@ -1,4 +1,4 @@
-"""The options of `tgpu submit`, asked about what stands elsewhere than on its command line."""
+"""Parses options of `tgpu submit` that are not on its command line, as in scripts and job files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a user has set for themselves: ~/.config/tgpu/config.toml, for them alone."""
+"""A user's own defaults: ~/.config/tgpu/config.toml."""
 
 import os
 import re
@@ -78,9 +78,9 @@ def read() -> dict[str, str]:
             f"cannot read {shown}: {system_words(error)}", f"rm {path}", code="OS_ERROR"
         ) from error
     except ValueError as error:
-        remedy = "mend it, or remove it and use: tgpu config set tenant NAME"
+        remedy = "fix it, or remove it and use: tgpu config set tenant NAME"
         raise bad_input(
-            f'{shown}{toml_place(str(error))} is no TOML: write lines like tenant = "vision"',
+            f'{shown}{toml_place(str(error))} is not TOML: write lines like tenant = "vision"',
             remedy,
         ) from error
     return {key: _checked(key, value, shown) for key, value in content.items()}
@@ -110,7 +110,7 @@ def check_key(key: str) -> str:
     if key not in KEYS:
         there = ", ".join(KEYS)
         raise bad_input(
-            f"{key!r} is nothing that you can set for yourself; there is: {there}",
+            f"{key!r} is not one of your settings; there is: {there}",
             "settings of the scheduler are in its own file: tgpu config show",
         )
     return key
@@ -124,7 +124,7 @@ def _checked(key: str, value: object, source: str) -> str:
     if key not in KEYS:
         raise bad_input(f"{source}: {key!r} is not known there; there is: {', '.join(KEYS)}")
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise bad_input(f"{source}: {value!r} is no name of a tenant", "tgpu whoami lists yours")
+        raise bad_input(f"{source}: {value!r} is not a tenant name", "tgpu whoami lists yours")
     return value
 
 

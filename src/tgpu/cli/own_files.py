@@ -1,4 +1,4 @@
-"""Files with names, commands or journals of jobs in them: for whoever made them alone.
+"""Private files with names, commands or journals of jobs.
 
 A file that was there keeps its mode: who has opened it to others did so on purpose.
 """

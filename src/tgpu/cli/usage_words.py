@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in our words: the parser's own name no way out."""
+"""Errors in a command line, in our own words with a remedy."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _TOO_MUCH: Final = re.compile(
 _FILES: Final = (
     (re.compile(r"\w+ '(.*)' does not exist", re.DOTALL), "there is no {}"),
     (re.compile(r"\w+ '(.*)' is a directory", re.DOTALL), "{} is a folder"),
-    (re.compile(r"\w+ '(.*)' is a file", re.DOTALL), "{} is no folder"),
+    (re.compile(r"\w+ '(.*)' is a file", re.DOTALL), "{} is not a folder"),
     (re.compile(r"\w+ '(.*)' is not readable", re.DOTALL), "{} cannot be read by you"),
     (re.compile(r"\w+ '(.*)' is not writable", re.DOTALL), "{} cannot be written by you"),
 )

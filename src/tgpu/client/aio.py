@@ -136,7 +136,7 @@ class AsyncClient:
         return await self.send(calls.cluster_status())
 
     async def cluster_metrics(self) -> MetricsAnswer:
-        """How long jobs ran, how busy the GPUs were, and what waits by priority."""
+        """How long jobs ran, how busy the GPUs were, and waiting jobs by priority."""
         return await self.send(calls.cluster_metrics())
 
     async def scheduler_info(self) -> SchedulerInfo:
@@ -230,7 +230,7 @@ class AsyncClient:
         return await self.send(calls.estimate(self._connection.for_tenant(request)))
 
     async def accuracy(self, days: float = 30, tenant_id: str | None = None) -> AccuracyAnswer:
-        """How often jobs that had to wait started when they were told they would."""
+        """How often jobs that had to wait started within their estimate."""
         return await self.send(calls.accuracy(days, tenant_id))
 
     async def receipt(self, job_id: str) -> ReceiptModel:
@@ -398,7 +398,7 @@ class AsyncClient:
         return await self.send(calls.sync_quota(project_id))
 
     async def get_users(self, tenant_id: str) -> UserUseList:
-        """What each user of a tenant may have, and has."""
+        """Limits and use of each user of a tenant."""
         return await self.send(calls.get_users(tenant_id))
 
     async def change_users(self, tenant_id: str, changes: UserLimitsPatch) -> UserUseList:

@@ -1,4 +1,4 @@
-"""One call of the API as a value: what is sent, and how its answer is read. Sending is others'."""
+"""One call of the API as a value: what is sent, and how its answer is read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

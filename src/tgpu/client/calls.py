@@ -1,4 +1,5 @@
-"""Every call of the API, described once for clients of both colours. Pure functions."""
+"""Every call of the API, described once for the synchronous and asynchronous client. Pure
+functions."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, TypedDict, Unpack

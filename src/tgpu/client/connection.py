@@ -1,4 +1,4 @@
-"""What a connection to the service needs whatever its colour: address, identity, time limits.
+"""What synchronous and asynchronous connections share: address, credentials, timeouts.
 
 Requests are made here from calls, and answers become values or errors; sending is the clients'.
 """

@@ -74,7 +74,7 @@ class BadAnswer(ClientError):
     def __init__(self, where: str, problem: str, status: int) -> None:
         super().__init__(
             "BAD_ANSWER",
-            f"what answers at {where} does not speak this version of the API: {problem}",
+            f"the server at {where} does not use this version of the API: {problem}",
             status=status,
         )
 

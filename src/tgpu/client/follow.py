@@ -1,4 +1,4 @@
-"""Following a job through its long polls: until it is over, and its log as it is written."""
+"""Follows a job and its log by long polling until it ends."""
 
 import threading
 import time

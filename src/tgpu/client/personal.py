@@ -1,4 +1,4 @@
-"""The service of one user: where it keeps its things, and what service.json says of it."""
+"""The personal service of a user: its files, and what service.json says about it."""
 
 import hashlib
 import json

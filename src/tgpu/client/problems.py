@@ -1,4 +1,4 @@
-"""Why a connection failed, in our words: what stands at the other end, and what to write."""
+"""Why a connection failed, in our words, with what to write instead."""
 
 import socket
 import ssl
@@ -13,8 +13,7 @@ from tgpu.text.system_words import system_words
 
 _PROBE_SECONDS: Final = 1.0
 _CERTIFICATE: Final = (
-    "its certificate cannot be verified: name the file of the authority that signed it with "
-    "TGPU_CA_FILE"
+    "its certificate cannot be verified: set TGPU_CA_FILE to the file of its certificate authority"
 )
 # What OpenSSL says when the other end does not speak TLS.
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
@@ -22,7 +21,7 @@ _NO_NAME: Final = "no machine has this name"
 # Of servers that speak HTTP/2 alone, as that of gRPC: what they begin with is no HTTP/1.
 _HTTP_2: Final = ("illegal request line", "illegal status line", "malformed", "peer disconnected")
 GRPC: Final = (
-    "what listens there does not speak HTTP/1: is it the gRPC port (api.grpc_port)? `tgpu` uses "
+    "the server there does not speak HTTP/1: is it the gRPC port (api.grpc_port)? `tgpu` uses "
     "the HTTP port (api.http_port, 8080 by default)"
 )
 
@@ -59,7 +58,7 @@ def _of_connecting(target: Target, error: httpx.ConnectError, text: str) -> str:
         return _plain(target)
     if any(isinstance(each, socket.gaierror) for each in _causes(error)) or "name or " in text:
         return _NO_NAME
-    return _of_system(error, "no connection can be made")
+    return _of_system(error, "the connection failed")
 
 
 def _of_tls(target: Target, error: ssl.SSLError) -> str:

@@ -1,4 +1,4 @@
-"""What takes several calls, written once for clients of both colours.
+"""Operations of several calls, written once for both clients.
 
 Each function here is a generator: it yields the calls and pauses that it wants, gets their answers
 back, and lets a client of its colour carry them out. Nothing is sent and nobody sleeps here.

@@ -1,4 +1,4 @@
-"""Which service is meant where none is named: TGPU_URL's, else the one of this user."""
+"""The default service: that of TGPU_URL, else the user's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

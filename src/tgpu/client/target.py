@@ -48,5 +48,5 @@ def parse_target(text: str) -> Target:
     except ValueError:  # a port that is no number, or too large; a bracket that is not closed
         valid = False
     if not valid:
-        raise ValueError(f"{text!r} is no address of a scheduler: {remedy}")
+        raise ValueError(f"{text!r} is not an address of a scheduler: {remedy}")
     return Target(text.strip().rstrip("/"))

@@ -1,4 +1,4 @@
-"""Following the events: what server-sent events say, and where to go on after a lost connection."""
+"""Follows the events: parses server-sent events, and resumes after a lost connection."""
 
 import time
 from collections.abc import Iterator

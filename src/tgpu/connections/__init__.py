@@ -1,4 +1,4 @@
-"""Connections as something that can run out: who may hold how many, and for how long.
+"""Limits on the number and duration of connections.
 
 Shared by everything that listens for HTTP: the service, its metrics port and the gateway.
 """

@@ -1,4 +1,4 @@
-"""Takes connections off a listening socket, as long as there is a place for them.
+"""Accepts connections while the limits allow it.
 
 The event loop's own server gives up for good when accept fails for want of descriptors, takes one
 connection in a round of the loop, and knows no limits. This one waits such times out.

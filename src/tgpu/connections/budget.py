@@ -1,4 +1,4 @@
-"""How many connections there may be, of one caller and in all."""
+"""How many connections there may be, per caller and in total."""
 
 import resource
 from collections import Counter
@@ -67,8 +67,8 @@ class ConnectionBudget:
         """Why there is no place for one more connection; empty where there is, and it is taken."""
         if self._of[caller] >= self.most_of_a_caller:
             return (
-                f"{caller} has {self.most_of_a_caller} connections open, which is the most "
-                "(limits.connections_per_caller); close some, or use them for more than one request"
+                f"{caller} has {self.most_of_a_caller} connections open, the maximum "
+                "(limits.connections_per_caller); close some, or reuse them"
             )
         if self.taken >= self.most:
             return f"all {self.most} connections are in use (limits.connections); try again later"

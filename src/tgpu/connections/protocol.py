@@ -1,4 +1,4 @@
-"""HTTP connections with time limits: a head, a body or an answer that does not move is ended.
+"""HTTP connections with timeouts for heads, bodies and answers that make no progress.
 
 uvicorn's own protocol waits for ever for the rest of a request, and keeps whatever it was sent.
 """
@@ -130,7 +130,7 @@ class GuardedProtocol(PeerProtocol):
             self._end(
                 HTTPStatus.REQUEST_TIMEOUT,
                 "TIMED_OUT",
-                f"the head of the request was not here within {limits.head_seconds:g} s",
+                f"the head of the request did not arrive within {limits.head_seconds:g} s",
             )
         elif self._body_since is not None:
             self._look_at_body(now, self._body_since)
@@ -146,7 +146,7 @@ class GuardedProtocol(PeerProtocol):
             self._window = (now, self._body_bytes)
         path = self.scope.get("path") if self.scope else None
         if now - since > self.limits.body_seconds and path not in self.limits.streams:
-            message = f"the body was not here within {self.limits.body_seconds:g} s"
+            message = f"the body did not arrive within {self.limits.body_seconds:g} s"
             self._end(HTTPStatus.REQUEST_TIMEOUT, "TIMED_OUT", message)
 
     # -- how it ends ---------------------------------------------------------------------------
@@ -177,6 +177,6 @@ _HEAD_TOO_LARGE: Final = f"the head of the request has more than {_LARGEST_HEAD}
 _URL_TOO_LONG: Final = f"the address has more than {_LONGEST_URL} bytes"
 _TOO_MANY_HEADERS: Final = f"the request has more than {_MOST_HEADERS} headers"
 _TOO_MANY_AT_ONCE: Final = f"more than {_MOST_PIPELINED} requests were sent without waiting"
-_SMALL_PIECES: Final = "the body comes in pieces of a few bytes; send larger ones"
-_TOO_SLOW: Final = f"the body comes at less than {_BYTES_PER_SECOND} bytes a second"
-_NO_HTTP: Final = "this is no HTTP request that can be understood"
+_SMALL_PIECES: Final = "the body arrives in pieces of a few bytes; send larger ones"
+_TOO_SLOW: Final = f"the body arrives at less than {_BYTES_PER_SECOND} bytes a second"
+_NO_HTTP: Final = "this is not a valid HTTP request"

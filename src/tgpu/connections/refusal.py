@@ -1,4 +1,4 @@
-"""An answer without a request: what those are told whose connection is ended by us."""
+"""The answer sent before we close a connection without a complete request."""
 
 import json
 from http import HTTPStatus

@@ -1,1 +1,1 @@
-"""The pure heart: values and functions, no clock, no I/O, no randomness. See README.md here."""
+"""The pure core: values and functions, no clock, no I/O, no randomness. See README.md here."""

@@ -1,4 +1,4 @@
-"""What must always be true of a state, and of a plan made for it.
+"""Invariants of a state, and of a plan made for it.
 
 Everything is counted again from the entries alone, without the code that decides: slow, and hard
 to get wrong. Tests call it after every step; a service may, when it suspects its ledger.
@@ -221,7 +221,7 @@ def _end_lease(state: State, ledger: Trial, job_id: JobId) -> None:
     _require(entry is not None, "the plan ends unknown lease {}", job_id)
     assert entry is not None
     placement = entry.progress.placement
-    _require(entry.job.options.lease, "the plan ends job {}, which is no lease", job_id)
+    _require(entry.job.options.lease, "the plan ends job {}, which is not a lease", job_id)
     _require(placement is not None, "the plan ends lease {}, which has nothing", job_id)
     assert placement is not None
     ledger.give(entry.job, placement)
@@ -290,7 +290,9 @@ def _check_gpus_chosen(use: NodeUse, job: Job, part: Part, gpu_type: str) -> Non
     _require(given == expected, "job {} asks for {}, has {}", job_id, expected, given)
     by_index = {gpu.index: gpu for gpu in use.node.gpus}
     for index in indexes:
-        _require(index in by_index, "job {} is placed on GPU {}, which is not there", job_id, index)
+        _require(
+            index in by_index, "job {} is placed on GPU {}, which does not exist", job_id, index
+        )
     gpus = [by_index[index] for index in indexes]
     for gpu in gpus:
         _check_gpu_chosen(part.node_id, gpu, job, gpu_type)

@@ -1,4 +1,4 @@
-"""How a cluster is scheduled, as one value: whoever decides, foresees or simulates is given it."""
+"""The scheduling configuration as one value, for the service, projections and simulations."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,1 +1,1 @@
-"""What GPUs there are and how they feel: NVML, nvidia-smi or simulated."""
+"""The GPUs of this machine and their readings: NVML, nvidia-smi or simulated."""

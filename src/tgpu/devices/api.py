@@ -1,4 +1,4 @@
-"""The port of the hardware: what a provider reports about the GPUs of this machine."""
+"""The interface of GPU providers: what they report about the GPUs of this machine."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""The system call bpf(2), as far as a fence around devices needs it. No compiler, no library."""
+"""The system call bpf(2), as far as GPU isolation needs it. No compiler, no library."""
 
 import ctypes
 import errno

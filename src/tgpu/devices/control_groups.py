@@ -1,4 +1,4 @@
-"""Where the kernel lets us keep a job's processes together, and limit the memory of all of them.
+"""Control groups: where we may group a job's processes and limit their memory.
 
 That is a part of the tree of control groups. Only looks. Version 2 wants a part that was delegated
 to us (`Delegate=` of systemd): in any other, systemd or the user's desktop moves processes about.
@@ -53,13 +53,13 @@ def memory_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     try:
         mounts, groups = _read(proc, pid)
     except OSError as error:
-        return f"control groups cannot be looked at: {error.strerror}"
+        return f"control groups cannot be read: {error.strerror}"
     for mount in mounts:
         if mount.kind == "cgroup" and _MEMORY in mount.options.split(","):
             path = _above(_where(mount, _group(groups, _MEMORY)))
             if os.access(path, os.W_OK):
                 return GroupTree(path, 1)
-            return f"{path} is not ours to write"
+            return f"{path} is not writable for us"
     unified = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
     if unified is None:
         return "there are no control groups of version 2"
@@ -71,7 +71,7 @@ def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     try:
         mounts, groups = _read(proc, pid)
     except OSError as error:
-        return f"control groups cannot be looked at: {error.strerror}"
+        return f"control groups cannot be read: {error.strerror}"
     unified = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
     if unified is not None:
         path = _above(_where(unified, _group(groups, "")))
@@ -83,7 +83,7 @@ def tracking_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
                 path = _above(_where(mount, _group(groups, controller)))
                 if os.access(path, os.W_OK):
                     return GroupTree(path, 1)
-    return "no control group is ours to write"
+    return "no control group is writable for us"
 
 
 def device_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
@@ -91,13 +91,13 @@ def device_tree(pid: int | None = None, proc: Path = PROC) -> GroupTree | str:
     try:
         mounts, groups = _read(proc, pid)
     except OSError as error:
-        return f"control groups cannot be looked at: {error.strerror}"
+        return f"control groups cannot be read: {error.strerror}"
     for mount in mounts:
         if mount.kind == "cgroup" and _DEVICES in mount.options.split(","):
             path = _where(mount, _group(groups, _DEVICES))
             if os.access(path, os.W_OK):
                 return GroupTree(path, 1)
-            return f"{path} is not ours to write"
+            return f"{path} is not writable for us"
     return "there is no devices controller of version 1"
 
 
@@ -142,7 +142,7 @@ def _second(mount: _Mount, path: Path) -> GroupTree | str:
     if _MEMORY not in _words(path / "cgroup.controllers"):
         return f"{path} has no memory controller"
     if not _is_ours(path):
-        return f"{path} is not ours to write"
+        return f"{path} is not writable for us"
     is_ready = _MEMORY in _words(path / "cgroup.subtree_control")
     if not (is_ready or path == mount.point or _is_delegated(path)):
         return f"{path} was not delegated to us"

@@ -106,7 +106,7 @@ def _found(provider: GPUProvider, tried: str = "") -> Detected:
     types = Counter(gpu.gpu_type for gpu in gpus)
     counted = ", ".join(f"{count} {gpu_type}" for gpu_type, count in types.items())
     ill = sum(gpu.problem is not None for gpu in gpus)
-    but = f", {ill} of them not usable" if ill else ""
+    but = f", {ill} of them unusable" if ill else ""
     return Detected(provider, f"found {counted} through {provider.name}{but}{tried}")
 
 

@@ -1,4 +1,4 @@
-"""Shuts devices in a group of the `devices` controller, version 1 of control groups.
+"""Blocks devices with the `devices` controller of control groups version 1.
 
 Its lists know single devices and whole drivers, and no exception from an exception. So where
 everything is allowed the devices to shut are denied one by one; and where a group above allows a

@@ -1,4 +1,4 @@
-"""The program by which the kernel decides which devices the processes of a control group may open.
+"""The eBPF program that decides which devices the processes of a control group may open.
 
 Version 2 of control groups has no file for that: it asks a program of type CGROUP_DEVICE about each
 open and each mknod, which answers 1 to let it through. Ours is short enough to be put together

@@ -1,4 +1,4 @@
-"""Whether the kernel lets us keep processes from devices, and by which of its two ways."""
+"""Whether the kernel can isolate processes from devices, and by which of two mechanisms."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class FenceTree:
     tree: GroupTree
 
 
-_NOT_ROOT: Final = "only root may fence devices"
+_NOT_ROOT: Final = "only root can isolate GPUs"
 
 
 def fence_tree() -> FenceTree | str:
@@ -34,7 +34,7 @@ def fence_tree() -> FenceTree | str:
         if problem is None:
             return FenceTree(FenceKind.PROGRAM, tree)
     else:
-        problem = "no control group of version 2 is ours to write"
+        problem = "no control group of version 2 is writable for us"
     lists = device_tree()
     if isinstance(lists, GroupTree):
         return FenceTree(FenceKind.LIST, lists)

@@ -1,4 +1,4 @@
-"""Which devices of the kernel GPUs are: what a job must be able to open for its own, and no more.
+"""The device files of GPUs: those a job needs for its own GPUs, and no more.
 
 `/dev/nvidia3` is the GPU whose minor number is 3, which need not be its index. What all of them
 share (nvidiactl, nvidia-uvm, nvidia-modeset, …) is left to everybody. A MIG slice is reached

@@ -1,4 +1,4 @@
-"""Which NUMA node a PCI device hangs on, from sysfs."""
+"""The NUMA node of a PCI device, from sysfs."""
 
 from pathlib import Path
 

@@ -37,11 +37,11 @@ _MOST_XIDS_A_READ = 256  # a GPU that raises more has been told often enough
 
 # What NVML says at its start, in words that say what to look at.
 _WORDS: Final = {
-    "NVML Shared Library Not Found": "the driver's library libnvidia-ml.so.1 is not here",
+    "NVML Shared Library Not Found": "the driver's library libnvidia-ml.so.1 was not found",
     "Driver Not Loaded": "the NVIDIA driver is not loaded",
     "Insufficient Permissions": "this user may not read the GPUs",
     "Driver/library version mismatch": "the driver and its library have different versions; "
-    "after an update of the driver the machine must be restarted",
+    "after a driver update the machine must be restarted",
 }
 
 

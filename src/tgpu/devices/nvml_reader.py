@@ -1,4 +1,4 @@
-"""How a GPU feels, asked of NVML: one function of it after the other, each of which may be lacking.
+"""Reads a GPU through NVML, function by function; each may be missing.
 
 Sessions, and which GPUs there are, are in `nvml.py`.
 """

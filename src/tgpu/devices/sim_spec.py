@@ -95,8 +95,7 @@ def _gpus(item: str, text: str) -> list[SimGpu]:
     match = re.fullmatch(r"([+-]?\d+)x([A-Za-z][A-Za-z0-9_.-]*)(?::(.*))?", item, re.ASCII)
     if match is None:
         raise ValueError(
-            f"{item!r} in GPU spec {text!r} is not <count>x<type>[:<memory>]: "
-            f"right would be {_FORM}"
+            f"{item!r} in GPU spec {text!r} is not <count>x<type>[:<memory>]: write {_FORM}"
         )
     # Compared as text first: a count of a million digits must not become an integer.
     count = int(match[1]) if len(match[1]) <= 9 else _MAX_GPUS + 1
@@ -122,7 +121,7 @@ def _with_options(spec: SimSpec, options: list[str], text: str) -> SimSpec:
             memory_mib = _size_mib(value, "mem", text)
         else:
             raise ValueError(
-                f"{option!r} in GPU spec {text!r} is not known; right would be cores=16 or mem=64G"
+                f"{option!r} in GPU spec {text!r} is not known; write cores=16 or mem=64G"
             )
     return SimSpec(spec.gpus, cores, memory_mib)
 

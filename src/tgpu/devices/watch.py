@@ -1,4 +1,4 @@
-"""Reads a provider without blocking the event loop, and outlives a driver that hangs or fails.
+"""Reads a provider without blocking the event loop, and survives a driver that hangs or fails.
 
 A driver that fails several times in a row is left alone (`breaker.py`): what it said last is
 what there is, marked as stale, until one of the tries now and then works again.

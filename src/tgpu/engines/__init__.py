@@ -1,1 +1,1 @@
-"""What runs attempts: the local supervisor now, cluster engines beside it."""
+"""Engines, which run attempts: the local supervisor now, cluster engines later."""

@@ -1,4 +1,4 @@
-"""The port of the engines: start, observe and stop attempts.
+"""The interface of engines: start, observe and stop attempts.
 
 An attempt is one try at running a job, named by job id, attempt number and the job's identity.
 Numbers are never used twice: whatever happens to attempt 3, the next try is attempt 4. That is what

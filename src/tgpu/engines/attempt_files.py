@@ -1,4 +1,4 @@
-"""Opens files where a job can put things: its logs, its record, the marks beside them.
+"""Safely opens files in directories that a job can write to: logs, records, marks.
 
 Whoever runs as the owner of such a directory can put a link, a pipe or a device in a file's place.
 So nothing here follows a link below the engine's directory, nothing waits for the other end of a

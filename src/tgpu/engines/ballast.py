@@ -1,4 +1,4 @@
-"""A file that only takes up room, so that there is some to be had when the disk is full.
+"""The ballast: a file that reserves space for when the disk is full.
 
 Whoever cannot write for lack of space takes it away and tries again: the service for ends and
 cancels, the supervisor for its journal. The service makes it again when there is room. Standard

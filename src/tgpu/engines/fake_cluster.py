@@ -1,4 +1,4 @@
-"""A cluster without machines, for tests: it binds by itself, and is as bad as the test wants.
+"""A fake cluster engine for tests: it places jobs itself, and fails as the test wants.
 
 Slow: it takes launches and starts them when told. Forgetful: it drops by itself what is over.
 Lossy: calls, answers and news get lost, launches arrive late, nodes fall silent. What a good engine

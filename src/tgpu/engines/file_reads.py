@@ -1,4 +1,4 @@
-"""Reads of files in the reach of jobs, in threads of their own.
+"""Reads files that jobs can tamper with, in separate threads.
 
 A file can be made that never answers (a file system of the user's own, a hung disk). Whoever reads
 it is let go after a while, its thread is given up, and others go on with another: no other work

@@ -68,7 +68,7 @@ class RedisBreaker:
         was_away = self.is_away
         self._breaker = self._breaker.failed(self._now_ms(), str(error), self._rules)
         if not was_away:
-            _log.warning("redis is away; going on without it", problem=str(error))
+            _log.warning("redis is down; continuing without it", problem=str(error))
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)

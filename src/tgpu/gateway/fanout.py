@@ -32,7 +32,7 @@ class Lapsed(Exception):
     """The service no longer lets this watcher in as one who sees everything."""
 
     def __init__(self) -> None:
-        super().__init__("what let you in is no longer valid: connect again to be told more")
+        super().__init__("your key or token is no longer valid: connect again for details")
 
 
 def reader_for(scope: dict[str, Any], ring: Ring) -> RingReader | None:

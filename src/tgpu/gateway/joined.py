@@ -1,4 +1,4 @@
-"""Many who ask the same at the same time get one answer, which is never older than the question."""
+"""Merges identical concurrent requests into one, whose answer is never older than the request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

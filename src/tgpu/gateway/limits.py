@@ -1,4 +1,4 @@
-"""How often one caller may ask, counted over all gateways; while Redis is away, over this one."""
+"""Rate limits per caller over all gateways; while Redis is down, in this one."""
 
 import json
 import time

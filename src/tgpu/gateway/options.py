@@ -1,4 +1,4 @@
-"""What a gateway is told at its start."""
+"""The options of a gateway."""
 
 from dataclasses import dataclass
 from pathlib import Path

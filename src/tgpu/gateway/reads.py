@@ -1,4 +1,4 @@
-"""Reads that may be answered from the cache: by path, query and what the caller shows."""
+"""Reads that may be answered from the cache, keyed by path, query and credentials."""
 
 import asyncio
 import contextlib

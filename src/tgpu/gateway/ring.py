@@ -1,4 +1,4 @@
-"""The newest events in this process: all readers share them, and each is a position.
+"""A ring buffer of the newest events, shared by all readers of this process.
 
 As in the service, a reader that the ring has left behind is dropped, and nobody waits for it.
 """

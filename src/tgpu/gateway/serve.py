@@ -1,4 +1,4 @@
-"""Runs a gateway until it is told to end."""
+"""Runs a gateway until it is stopped."""
 
 import asyncio
 import math
@@ -79,21 +79,24 @@ async def _check_safe(options: GatewayOptions, gateway: Gateway) -> None:
         asks = await gateway.asks_who_calls()
     except UpstreamAway as error:
         raise GatewayCannotServe(
-            f"the scheduler at {options.upstream} cannot be reached ({error}), so whether it asks "
-            f"callers who they are is not known: start it first{_or_insist()}"
+            f"the scheduler at {options.upstream} cannot be reached ({error}), so it is not "
+            f"known whether it authenticates callers: start it first{_or_insist()}"
         ) from None
     if not asks:
         raise GatewayCannotServe(
             f"host {options.host!r} can be reached from other machines, and the scheduler at "
-            f"{options.upstream} asks nobody who they are: use 127.0.0.1, or set auth.enabled "
+            f"{options.upstream} does not authenticate callers: use 127.0.0.1, or set auth.enabled "
             f"there{_or_insist()}"
         )
 
 
 def _or_insist() -> str:
     if os.geteuid() == 0:
-        return "; a gateway that root runs would make all callers root, so it cannot be insisted on"
-    return ", or insist with --insecure-listen"
+        return (
+            "; a gateway run by root would make all callers root, so --insecure-listen is not "
+            "allowed"
+        )
+    return ", or use --insecure-listen"
 
 
 def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:

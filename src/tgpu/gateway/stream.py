@@ -1,4 +1,4 @@
-"""The events in Redis, for all gateways: one of them, the leader, writes what the service tells.
+"""The events in Redis for all gateways: one of them, the leader, writes them.
 
 An entry's id is its event's sequence number, so that Redis itself refuses to have one twice.
 """

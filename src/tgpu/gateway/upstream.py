@@ -1,4 +1,4 @@
-"""The service, as the gateway reaches it: over HTTP, with bytes that nobody changes."""
+"""The HTTP connection from the gateway to the service; bytes pass unchanged."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""A process of a running job, and its surroundings as the kernel has them.
+"""A process of a running job, and its environment as the kernel shows it.
 
 They are read from /proc, which shows them to the user the job runs as and to root, and to nobody
 else: no secret of a job goes over a socket or stands on a command line.

@@ -1,4 +1,4 @@
-"""The jobs file: a text format with one job a line, read without touching anything else.
+"""The text format of the jobs file: one job per line. Pure.
 
     # Priority, Script, Conda_Env, Arguments, Allowed_GPUs
     0,/data/evaluate.py,ml_env,--llm qwen2.5-3b-inst --mode test,0-3
@@ -109,7 +109,7 @@ def _line(number: int, raw: bytes) -> JobLine | None:
     if not text or text.startswith("#"):
         return None
     if "\0" in text or "\r" in text:
-        raise ValueError("has characters that no text file has")
+        raise ValueError("has characters that are not text")
     cells = [cell.strip() for cell in _cells(text)]
     if len(cells) < _NEEDED:
         raise ValueError(

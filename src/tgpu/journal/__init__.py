@@ -1,1 +1,1 @@
-"""The journal outside of its store: as a file, as a state of the past, as a trace to run again."""
+"""The journal outside its store: as a file, as a past state, as a trace to simulate."""

@@ -1,4 +1,4 @@
-"""What came of a stretch of the past, in figures: as it was, and as it would have been."""
+"""Figures of a past period: as it was, and as it would have been."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

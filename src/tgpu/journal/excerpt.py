@@ -1,4 +1,4 @@
-"""A part of a journal that is a journal again: with a snapshot of the state it begins with."""
+"""Part of a journal as a journal of its own, with a snapshot of the state at its start."""
 
 from collections.abc import Iterator
 

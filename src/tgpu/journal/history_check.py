@@ -1,4 +1,4 @@
-"""Proves a history: the journal, and what an engine has on record of the starts it made.
+"""Checks a history for consistency: the journal, and the engine's record of its starts.
 
 Four claims, and every way in which one does not hold is a sentence: an attempt was started once at
 most; no GPU was given to more than it holds, at any instant; every acknowledged job has ended or is

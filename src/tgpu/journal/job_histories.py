@@ -1,4 +1,4 @@
-"""Jobs as the journal tells them: when each came, when it had its GPUs, and how it ended."""
+"""Job histories from the journal: when each was submitted, had GPUs, and how it ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The journal as lines of JSON: a header, one line an event, and an end that says it is all there.
+"""The journal as lines of JSON: a header, one line per event, and a closing line.
 
 A journal that begins in the middle has a snapshot behind its header: the state before its first
 event, one line for what is few and one for each job. Environment variables are never in it, and
@@ -190,7 +190,7 @@ class Journal:
             if not text.strip():
                 continue
             if self.is_whole:
-                raise self.bad(number, "", "stands behind the end", "no journal")
+                raise self.bad(number, "", "comes after the end", "no journal")
             line = self._line(number, text)
             if line.end:
                 self.is_whole = True
@@ -212,7 +212,7 @@ class Journal:
         try:
             return event_codec.decode_event(row.kind, row.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            text = f"is no {row.kind} of a journal: {_words(error)}"
+            text = f"is not a {row.kind} of a journal: {_words(error)}"
             raise self.bad(row.line, "event", text, "no event") from None
 
     def at(self, row: JournalLine) -> int:
@@ -232,7 +232,7 @@ class Journal:
         try:
             found = _HEADER.decode(text)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            what = f"is no header of a journal, as `tgpu export` writes it: {_words(error)}"
+            what = f"is not a header of a journal, as `tgpu export` writes it: {_words(error)}"
             raise self.bad(1, "", what, "no journal") from None
         if found.kind not in _KINDS:
             what = f"is {found.kind[:60]!r}; {KIND!r} is right (`tgpu export` writes it)"
@@ -249,7 +249,7 @@ class Journal:
             return _LINE.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self.bad(
-                number, "", f"is no line of a journal: {_words(error)}", "no JSON"
+                number, "", f"is not a line of a journal: {_words(error)}", "no JSON"
             ) from None
 
     def _check(self, number: int, line: _Line, seq: int) -> None:
@@ -258,7 +258,7 @@ class Journal:
             raise self.bad(number, "seq", what, "gap")
         if line.kind not in event_codec.KINDS:
             known = ", ".join(event_codec.KINDS)
-            what = f"{line.kind[:60]!r} is no kind of event that this version knows: {known}"
+            what = f"{line.kind[:60]!r} is not a kind of event that this version knows: {known}"
             raise self.bad(number, "kind", what, "unknown kind")
 
 
@@ -318,6 +318,6 @@ def _file_lines(name: str, file: IO[bytes]) -> Iterator[bytes]:
         if not line:
             return
         if len(line) >= _LONGEST_LINE:
-            text = f"is longer than {_LONGEST_LINE >> 20} MiB: this is no journal"
+            text = f"is longer than {_LONGEST_LINE >> 20} MiB: this is not a journal"
             raise BadInput(name, [InputProblem(number, "", text, "no journal")])
         yield line

@@ -1,4 +1,4 @@
-"""A state of the past, from the events that led to it; and as lines, to go on from there."""
+"""Rebuilds a past state from its events, and writes it as a snapshot."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A stretch of the past, taken apart: how it began, what came from outside, what each job needed.
+"""A recorded period: its initial state, its external events, and the run times of its jobs.
 
 What people and machines did (submissions, holds, quotas, nodes) is kept; what the scheduler decided
 is not, since it is to be decided again. Jobs in between are remembered by their lives alone.

@@ -1,4 +1,4 @@
-"""A cycle of the past again: the state just before it, what it decided, and what is on record.
+"""Replays a past cycle: the state before it, what it decides, and what was recorded.
 
 All rows of a cycle have the number of its decision; the state before the first of them is what the
 cycle saw. Rows of older versions have none: `unnumbered` tells which of those belong together.

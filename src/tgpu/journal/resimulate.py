@@ -1,4 +1,4 @@
-"""A stretch of the past once more: the same people, the same machines, decided again.
+"""Simulates a past period again: same submissions, same nodes, new decisions.
 
 Like the simulator it only drives: who starts where is `core.cycle.schedule`, what comes of a plan
 is `core.plan_events`. Unlike it, it begins with what ran and waited, and what came from outside

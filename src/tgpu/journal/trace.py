@@ -1,4 +1,4 @@
-"""The jobs of a journal as a list: what the simulator reads, in the columns that it documents."""
+"""The jobs of a journal as a trace for the simulator."""
 
 import csv
 import io
@@ -91,7 +91,9 @@ def _restore(journal: Journal, lives: JobHistories, row: JournalLine) -> JobHist
     try:
         job, progress, _ = snapshot_job(row)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise journal.bad(row.line, "job", f"is no job of a snapshot: {error}", "no job") from None
+        raise journal.bad(
+            row.line, "job", f"is not a job of a snapshot: {error}", "no job"
+        ) from None
     return lives.restore(job, progress, progress.started_at or job.submitted_at)
 
 

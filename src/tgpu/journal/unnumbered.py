@@ -1,4 +1,4 @@
-"""Where a cycle begins and ends in a journal of versions whose events did not say who decided them.
+"""Finds the cycles in journals of versions whose events have no decision number.
 
 A cycle wrote its decisions together, in a fixed order and with one instant: a run of such rows is
 taken for a recorded cycle. Some are known by their words alone. Nothing is written like this any

@@ -1,1 +1,1 @@
-"""Tells people what happened: by mail, webhook, Slack or on the desktop."""
+"""Notifications by mail, webhook, Slack or on the desktop."""

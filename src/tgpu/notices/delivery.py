@@ -1,4 +1,4 @@
-"""Brings notices to one target, in order, for as long as that takes.
+"""Delivers notices to one target, in order, with retries.
 
 The feed is the queue: a target that is out of reach waits at its place in the journal, so nothing
 piles up in memory and nobody else waits. Its place is on record and moves on after a message was
@@ -114,7 +114,7 @@ class Delivery:
             except SlowReader:
                 continue  # the journal has what the ring has not
             except EventsGone as gone:
-                _log.warning("notices are left out", notice=self.rule.name, problem=gone.message)
+                _log.warning("notices are dropped", notice=self.rule.name, problem=gone.message)
                 self.mark = self._now()
 
     async def save(self) -> None:

@@ -1,4 +1,4 @@
-"""Notices on the desktop of whoever runs the service, by notify-send."""
+"""Notices on the desktop of the user who runs the service, by notify-send."""
 
 import asyncio
 import contextlib

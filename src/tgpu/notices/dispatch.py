@@ -1,4 +1,4 @@
-"""All targets of the settings: each goes its own pace, beside the service."""
+"""Runs all targets of the settings, each at its own pace."""
 
 import asyncio
 import time
@@ -83,7 +83,7 @@ class Dispatch:
         try:
             await self._service.recorder.put_documents(documents)
         except StoreUnavailable as error:
-            _log.warning("cannot forget notices that are gone", problem=str(error))
+            _log.warning("cannot remove notices that no longer exist", problem=str(error))
 
 
 async def _guarded(delivery: Delivery) -> None:

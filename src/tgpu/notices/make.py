@@ -1,4 +1,4 @@
-"""Makes the targets out of the settings; ValueError names the key, and shows no secret."""
+"""Creates the targets from the settings; ValueError names the key, and shows no secret."""
 
 import ssl
 from collections.abc import Sequence

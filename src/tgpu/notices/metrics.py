@@ -1,4 +1,4 @@
-"""How the notices fare, for Prometheus."""
+"""Metrics of notices for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ class NoticeMetrics(Collector):
         deliveries = self._dispatch.deliveries
         yield counter(
             "notices",
-            "Notices that were sent, or dropped because they were refused or too old.",
+            "Notices that were sent, or dropped because they were rejected or too old.",
             {
                 (each.rule.name, outcome): count
                 for each in deliveries
@@ -24,7 +24,7 @@ class NoticeMetrics(Collector):
         )
         yield counter(
             "notice_failed_tries",
-            "Times that notices could not be sent, and were tried again or dropped.",
+            "Failed tries to send notices.",
             {(each.rule.name,): each.failed_tries for each in deliveries},
             ("notice",),
         )

@@ -1,4 +1,4 @@
-"""What is told, and to whom: values without a word about how it gets there."""
+"""Notices and their recipients, as values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Notices by HTTP: JSON with a signature for programs, lines of text for Slack and its kin."""
+"""Notices by HTTP: signed JSON for programs, text for Slack and compatible services."""
 
 import hashlib
 import hmac

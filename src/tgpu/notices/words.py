@@ -1,4 +1,4 @@
-"""Events of the feed as notices: which are news, and how to say so. Pure."""
+"""Turns events of the feed into notices. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ _DID: Final = {
     "job_completed": "completed",
     "job_cancelled": "was cancelled",
     "job_failed": "failed",
-    "job_preempted": "was preempted and waits again",
+    "job_preempted": "was preempted and is back in the queue",
 }
 _LONGEST: Final = 500  # characters of a cause or a name
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: the process of this machine that the kernel names.
+"""The peer of a connection: the local process that the kernel names.
 
 Shared by everything that listens: the service's doors and the gateway.
 """

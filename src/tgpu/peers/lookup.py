@@ -1,4 +1,4 @@
-"""From a connection to its origin, once for each connection."""
+"""Looks up the peer of a connection, once per connection."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""The facts about a connection's other end, as the kernel tells them."""
+"""Facts about the peer of a connection, from the kernel."""
 
 from dataclasses import dataclass, field
 

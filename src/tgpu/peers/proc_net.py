@@ -1,4 +1,4 @@
-"""One end of a TCP connection, looked up in /proc/net/tcp: where sock_diag is not to be had.
+"""Looks up a TCP peer in /proc/net/tcp, if sock_diag is not available.
 
 It reads the table of all connections, so it is the second choice.
 """

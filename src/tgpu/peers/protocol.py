@@ -1,4 +1,4 @@
-"""HTTP connections that know where they come from.
+"""HTTP connections with the identity of their peer.
 
 The facts travel in the connection's own state, which nothing that is sent can reach: no header
 makes a caller somebody else.

@@ -1,4 +1,4 @@
-"""One end of a TCP connection, asked of the kernel by its addresses: netlink's sock_diag(7).
+"""Looks up a TCP peer by its addresses with netlink's sock_diag(7).
 
 An exact question costs a few microseconds however many connections there are. The answer is
 made while the question is sent, so reading it never waits.

@@ -1,4 +1,4 @@
-"""A TCP connection as the kernel's tables have it, and what they say of one of its ends."""
+"""A TCP connection as in the kernel's tables, and the facts about one end."""
 
 from dataclasses import dataclass
 from enum import IntEnum

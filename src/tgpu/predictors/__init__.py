@@ -1,4 +1,4 @@
-"""Predictors for plug-in authors: how long a job will run.
+"""Run-time predictors for plug-in authors.
 
 A predictor of your own is a class with `learn` and `predict`, named in your package's metadata:
 

@@ -1,1 +1,1 @@
-"""What a stretch of time was like, out of the journal: numbers, a page, pictures."""
+"""Reports of a period from the journal: numbers, a page, pictures."""

@@ -1,4 +1,4 @@
-"""Reads a journal for what happened between two instants. Pure but for the rows it is given."""
+"""Collects what happened between two instants from a journal. Pure, apart from its input rows."""
 
 from collections import Counter
 from collections.abc import Mapping

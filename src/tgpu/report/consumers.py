@@ -1,4 +1,4 @@
-"""Who and what used most: by user, and job by job, with an array or sweep as one. Pure."""
+"""Top consumers: by user, and by job, with an array or sweep as one. Pure."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass

@@ -73,9 +73,7 @@ def page(found: Collected, numbers: Figures, drawn: Sequence[ReportPicture]) -> 
         key = keys(one.keys) if one.keys else ""
         shown = f"{one.svg}{key}" if one.svg else f"<p>{escape(one.nothing)}</p>"
         parts += [f"<h2>{escape(one.title)}</h2>", f"<p>{one.text}</p>" if one.text else "", shown]
-    parts.append(
-        "<p>Times are UTC. In use means that a job had the GPU, whatever it did with it.</p>"
-    )
+    parts.append("<p>Times are UTC. In use means that a job had the GPU, however busy it was.</p>")
     return html_page(title, parts)
 
 
@@ -107,7 +105,7 @@ def _cards(numbers: Figures) -> list[tuple[str, str]]:
 
 def _tenants(numbers: Figures) -> str:
     if not numbers.tenants:
-        return "<p>No job was there.</p>"
+        return "<p>There were no jobs.</p>"
     priced = numbers.cost is not None
     head = ["tenant", "submitted", "completed", "failed", "cancelled", "GPU-hours"]
     head += [*(["cost"] if priced else []), "mean wait", "p90 wait"]
@@ -168,7 +166,7 @@ def _gpu_use(found: Collected, use: dict[tuple[str, int], list[float]]) -> Repor
     drawn = gpu_rows(use)
     edges = [edge / 1000 for edge in edges_of(found)]
     svg = plots.heat_map(drawn.rows, edges, _time(found), "use of each GPU over time")
-    text = f"The stronger the colour, the more of it jobs had. {escape(drawn.note)}"
+    text = f"The stronger the colour, the larger the share that jobs had. {escape(drawn.note)}"
     return ReportPicture(name, title, text, svg)
 
 
@@ -184,8 +182,8 @@ def _waits(found: Collected) -> ReportPicture:
     y = axes.linear(1.0, lambda part: f"{100 * part:.0f} %")
     svg = plots.line_plot([line], axes.spans(most), y, "distribution of waits")
     text = (
-        "The part of the jobs whose wait from submission to the first start was this long at most, "
-        f"of those that started: {len(waits):,}."
+        "Share of started jobs that waited at most this long from submission to the first "
+        f"start. Jobs: {len(waits):,}."
     )
     return ReportPicture(name, title, text, svg)
 

@@ -1,4 +1,4 @@
-"""What a report draws, and how much of it: a page with a million bars opens nowhere."""
+"""What a report draws, with limits: a page with a million bars opens nowhere."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest

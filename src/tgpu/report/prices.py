@@ -1,4 +1,4 @@
-"""What GPU time costs, by type of GPU, and how an amount of money is written."""
+"""Prices of GPU time by GPU type, and the format of amounts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ def _number(text: str, whole: str) -> float:
     try:
         price = float(text)
     except ValueError:
-        raise ValueError(f"{whole!r} is no price: write 2.5, or H100=4 for one type") from None
+        raise ValueError(f"{whole!r} is not a price: write 2.5, or H100=4 for one type") from None
     if not 0 <= price <= _LARGEST:
-        raise ValueError(f"{whole!r} is no price from 0 to {_LARGEST:,}")
+        raise ValueError(f"{whole!r} is not a price from 0 to {_LARGEST:,}")
     return price

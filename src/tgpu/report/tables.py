@@ -1,4 +1,4 @@
-"""Who and what used most, as tables of the page."""
+"""Top consumers as tables of the page."""
 
 from typing import Final
 

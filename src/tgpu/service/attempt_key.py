@@ -1,4 +1,4 @@
-"""What the engine calls an attempt of a job."""
+"""The engine's key of an attempt."""
 
 from tgpu.core.model.job import Job
 from tgpu.core.state.cluster_state import Entry

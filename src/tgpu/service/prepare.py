@@ -1,4 +1,4 @@
-"""Before a submission is checked: the size that its model needs, the environment it runs in.
+"""Prepares a submission: its size by model, its environment, and what the engine supports.
 
 Nothing that a caller names is looked up here: no file, no program, no folder. That is done when the
 job starts, as its user.
@@ -57,7 +57,7 @@ class Preparation:
         """A disk has room for so much, whoever asks."""
         most = self._launch.log_limit_mib
         if asked is not None and most is not None and not 0 < asked <= most:
-            remedy = f"at most {most} here, by jobs.log_limit_mb; left out, it is that"
+            remedy = f"at most {most} here, by jobs.log_limit_mb, which is also the default"
             raise InvalidRequest("log_limit_mb", asked, remedy)
 
     def _check_memory(self, submission: Submission) -> None:
@@ -70,11 +70,14 @@ class Preparation:
     def _check_mail(self, addresses: tuple[str, ...]) -> None:
         domains = self._mail_domains
         if addresses and domains is None:
-            remedy = "this service writes no mail for jobs; notices of its settings could"
+            remedy = (
+                "this service sends no mail for jobs; its settings have no notice with "
+                "for_jobs: true"
+            )
             raise InvalidRequest("mail_to", list(addresses), remedy)
         for address in addresses:
             if domains and address.rpartition("@")[2].lower() not in domains:
-                remedy = f"this service writes only to {', '.join(sorted(domains))}"
+                remedy = f"this service sends mail only to {', '.join(sorted(domains))}"
                 raise InvalidRequest("mail_to", address, remedy)
 
     def _check_image(self, image: str) -> None:

@@ -606,8 +606,8 @@ class Service:
         """One cycle at `now`, on the manual clock."""
         if not isinstance(self.clock, ManualClock):
             raise Conflict(
-                "this service runs on the wall's clock and schedules by itself; "
-                "set scheduler.clock to manual to decide by POST /schedule"
+                "this service uses the wall clock and schedules by itself; set scheduler.clock "
+                "to manual to use POST /schedule"
             )
         self.clock.set(now)
         return await self._in_time(self._cycle(now))
@@ -686,7 +686,7 @@ class Service:
         gpu = chosen_gpu(self.state.ledger, choice)
         hardware = self.hardware_of(gpu.node_id)
         if hardware is None:
-            raise Unavailable(f"nothing is known of the hardware of node {gpu.node_id} yet")
+            raise Unavailable(f"the hardware of node {gpu.node_id} is not known yet")
         await hardware.pause(gpu.gpu_index, reason, self.writer, self.clock)
         return gpu
 
@@ -840,7 +840,7 @@ class Service:
                 await self._attempts.reconcile()
                 self._reconciled.set()
             except EngineUnavailable as error:
-                _log.warning("the engine is out of reach", problem=str(error))
+                _log.warning("the engine cannot be reached", problem=str(error))
             await asyncio.sleep(self.settings.reconcile_seconds)
 
     async def _keep_reading_jobs_file(self) -> None:
@@ -926,7 +926,7 @@ class Service:
                     if self.writer.apart is not None:
                         self._end(self.writer.apart)
                         return  # a new start is clean, going on is not
-                    _log.exception("a loop failed and is started again", loop=name)
+                    _log.exception("a background task failed and is restarted", loop=name)
                     await asyncio.sleep(1.0)
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
@@ -934,7 +934,7 @@ class Service:
     def _end(self, apart: StateApart) -> None:
         if not self.is_ending:
             _log.critical(
-                "the service ends, to start clean from its database; running jobs go on",
+                "the service exits, to restart from its database; running jobs continue",
                 problem=apart.cause,
             )
             self.stop_waiting()

@@ -1,4 +1,4 @@
-"""Why jobs wait, as the service tells it: in a word for lists, at length for one who asks."""
+"""Why jobs wait: in short for lists, in detail for one job."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What is wrong with the settings, in sentences."""
+"""Errors in the settings."""
 
 from collections.abc import Sequence
 

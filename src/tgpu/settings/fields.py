@@ -1,4 +1,4 @@
-"""What the sections of the settings are made of: their base, and kinds of values they share."""
+"""Base class and shared types of the sections of the settings."""
 
 from pathlib import Path
 from typing import Annotated

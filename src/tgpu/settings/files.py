@@ -138,7 +138,7 @@ def _parse_toml(text: str) -> object:
     except tomllib.TOMLDecodeError as error:
         place = toml_place(str(error))
         raise _SyntaxMistake(
-            f"{place}: is not TOML: a value or a name is not written as it must be"
+            f"{place}: is not TOML: a value or a name is not written correctly"
         ) from error
 
 

@@ -26,7 +26,7 @@ _MAX_AMOUNT = 2**53 - 1  # the widest integer that JSON readers everywhere keep 
 
 def _refuse_relative(path: Path) -> Path:
     if not path.is_absolute():
-        raise ValueError("must be a whole path, beginning with / or ~")
+        raise ValueError("must be an absolute path, beginning with / or ~")
     return path
 
 
@@ -80,59 +80,59 @@ class SchedulerSettings(Section):
 
     policy: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="priority",
-        description="Order of the queue: priority, fifo, fairshare, shortest, backfill, quickest; "
-        "las or adaptive, which also preempt running jobs; or the name of an "
-        "installed policy.",
+        description="Order of the queue: priority, fifo, fairshare, shortest, backfill or "
+        "quickest; las or adaptive, which also preempt running jobs; or an installed "
+        "policy.",
     )
     aging_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=60,
-        description="A waiting job gains `aging_step` points of priority each time this passes.",
+        description="Interval at which a waiting job gains `aging_step` points of priority.",
     )
     aging_step: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
-        default=1, description="Points gained each time; 0 for no ageing."
+        default=1, description="Priority points gained per interval; 0 for no ageing."
     )
     shortest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,
-        description="Under the policy shortest, jobs that waited longer than this come first.",
+        description="With the policy shortest, jobs that have waited longer than this go first.",
     )
     quickest_bound_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=14 * 86_400,
-        description="Under the policy quickest, jobs that waited longer than this come first.",
+        description="With the policy quickest, jobs that have waited longer than this go first.",
     )
     backfill_over: Literal["priority", "fifo", "fairshare", "shortest"] = Field(
-        default="priority", description="The order of the jobs under the policy backfill."
+        default="priority", description="Order of the queue with the policy backfill."
     )
     fair_share_half_life_hours: Annotated[
         float, Field(ge=0, le=87_600, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=168.0,
-        description="GPU time this long ago counts half in the fair share; 0 counts only the GPUs "
-        "held now.",
+        description="Half-life of GPU time in the fair share; 0 counts only the GPUs held now.",
     )
     backfill: Literal["greedy", "easy", "conservative", "strict"] = Field(
         default="easy",
-        description="Which jobs may start before others that come first and cannot start yet: "
-        "greedy, all that fit; easy, those that do not delay the first of them; conservative, "
-        "those that delay none of them; strict, none.",
+        description="Which jobs may start before jobs ahead of them that cannot start yet: "
+        "greedy, all that fit; easy, those that do not delay the first of them; "
+        "conservative, those that delay none of them; strict, none.",
     )
     placement: Literal["fragmentation", "consolidated"] = Field(
         default="fragmentation",
-        description="Which place a job gets: fragmentation, where the usual requests, learnt from "
-        "past jobs, lose least; consolidated, the fullest node that does, and gangs on as few "
-        "nodes as if all were free.",
+        description="Where jobs are placed: fragmentation, where typical requests (learnt from "
+        "past jobs) lose the least free capacity; consolidated, on the fullest node "
+        "with room, and gangs on as few nodes as an empty cluster would need.",
     )
     reservation_depth: Annotated[int, Field(ge=1, le=100_000), NOT_BOOL] = Field(
-        default=100, description="Jobs that get a reservation where backfill is conservative."
+        default=100,
+        description="Number of jobs that get a reservation when backfill is conservative.",
     )
     hold_after_seconds: Annotated[int, Field(ge=0, le=_MAX_SECONDS), NOT_BOOL] = Field(
         default=3600,
-        description="Jobs that waited this long are not overtaken on the GPUs they will get; 0 for "
-        "never.",
+        description="A job that has waited this long is no longer overtaken on the GPUs it will "
+        "get; 0 for never.",
     )
     enable_preemption: bool = Field(
         default=False,
-        description="Whether running jobs are preempted for more important ones, or as the policy "
-        "says, and lent quota is reclaimed.",
+        description="Preempt running jobs for more important ones, or as the policy says, and "
+        "reclaim lent quota.",
     )
     preempt_margin: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1,
@@ -149,45 +149,46 @@ class SchedulerSettings(Section):
         description="Maximum preemptions per job; not under las and adaptive.",
     )
     scheduling_interval_ms: Annotated[int, Field(ge=10, le=3_600_000), NOT_BOOL] = Field(
-        default=1000, description="A cycle runs when something changed, and at least this often."
+        default=1000, description="A cycle runs when something changes, and at least this often."
     )
     clock: Literal["auto", "manual"] = Field(
         default="auto",
-        description="With manual, nothing happens until POST /schedule?now=N says the time.",
+        description="With manual, nothing happens until POST /schedule?now=N sets the time.",
     )
     max_queue_size: Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL] = Field(
         default=1_000_000,
-        description="Submissions are refused while this many jobs wait; 0 for no limit.",
+        description="Maximum number of waiting jobs; further submissions are rejected. 0 for no "
+        "limit.",
     )
     max_running_jobs: Annotated[int, Field(ge=0, le=_MAX_AMOUNT), NOT_BOOL] = Field(
         default=0,
-        description="Maximum of running jobs over all tenants; 0 for no limit.",
+        description="Maximum number of running jobs of all tenants; 0 for no limit.",
     )
     enable_gang_scheduling: bool = Field(
-        default=True, description="Whether jobs may have several workers that start together."
+        default=True, description="Allow jobs with several workers that start together."
     )
     enable_thermal_aware: bool = Field(
-        default=True, description="Give a hot GPU no new job, and prefer cooler ones."
+        default=True, description="Start no jobs on hot GPUs, and prefer cooler ones."
     )
     thermal_threshold: Annotated[float, Field(ge=0, le=150, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=75.0, description="Degrees Celsius from which a GPU is hot."
+        default=75.0, description="Temperature from which a GPU is hot, in degrees Celsius."
     )
     thermal_margin: Annotated[float, Field(ge=0, le=50, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=5.0, description="Degrees below the threshold that a hot GPU must cool down to."
+        default=5.0, description="Degrees that a hot GPU must cool down below the threshold."
     )
     booking_unused_minutes: Annotated[
         float, Field(ge=0, le=525_600, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=15.0,
-        description="A reservation in which no job ran or waits this long after its start is given "
-        "back, where it does not say otherwise; 0 keeps it until it ends.",
+        description="A reservation is released if no job has run or waits in it this long after "
+        "its start, unless it says otherwise; 0 keeps it until it ends.",
     )
     booking_max_hours: Annotated[float, Field(ge=0.01, le=8760, allow_inf_nan=False), NOT_BOOL] = (
-        Field(default=168.0, description="How long a reservation may be.")
+        Field(default=168.0, description="Maximum length of a reservation.")
     )
     booking_max_days_ahead: Annotated[
         float, Field(ge=0.01, le=3650, allow_inf_nan=False), NOT_BOOL
-    ] = Field(default=30.0, description="How far ahead a reservation may begin.")
+    ] = Field(default=30.0, description="How far ahead a reservation may start.")
 
 
 class ApiSettings(Section):
@@ -195,36 +196,38 @@ class ApiSettings(Section):
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = Field(
         default="127.0.0.1",
-        description="Address of the HTTP port; others than loopback need auth.enabled.",
+        description="Address to listen on; any but loopback needs auth.enabled.",
     )
     http_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
-        default=8080, description="TCP port of the REST API; 0 for none, when a socket is enough."
+        default=8080, description="TCP port of the REST API; 0 for none, if a socket is enough."
     )
     grpc_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
         default=9090,
-        description="TCP port of gRPC, which agents use too; 0 for none, as without an HTTP port.",
+        description="TCP port of gRPC, also for agents; 0 for none. Without an HTTP port there "
+        "is none.",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65_535), NOT_BOOL] = Field(
         default=9091,
-        description="TCP port of the metrics alone, beside /metrics on the HTTP port; 0 for none.",
+        description="Separate TCP port for metrics, in addition to /metrics on the HTTP port; 0 "
+        "for none.",
     )
     socket: FilePath | None = Field(
         default=None,
-        description="Unix socket to listen on as well; only its owner can open it, or every user "
-        "of the machine with auth.local_users.",
+        description="Unix socket to listen on as well; only its owner can open it, or with "
+        "auth.local_users every user of the machine.",
     )
     shutdown_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=2, description="When the service ends, requests under way get this long to finish."
+        default=2, description="Time for open requests to finish when the service stops."
     )
     insecure_listen: bool = Field(
         default=False,
-        description="Listen on an address that other machines reach, without authentication; "
-        "as root only where no jobs run (engine.kind: none).",
+        description="Listen to other machines without authentication; as root only with "
+        "engine.kind: none.",
     )
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(
         default=(),
-        description="Names that callers without a key may ask for this machine by, besides "
-        "its addresses, localhost and its own name.",
+        description="Host names that callers without a key may use for this machine, besides its "
+        "addresses, localhost and its own name.",
     )
     tls_cert: FilePath | None = Field(
         default=None,
@@ -260,29 +263,29 @@ class AuthSettings(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Ask callers for an API key or a token. Off, those who started the service, "
-        "and root, are admins, and others are refused unless local_users serves them.",
+        description="Require an API key or token. If off, the user who started the service and "
+        "root are admins, and others are rejected unless local_users serves them.",
     )
     local_users: bool | None = Field(
         default=None,
-        description="Serve every user of this machine under their own name, over the Unix socket "
-        "and over loopback, with jobs that run as them; on by default where root runs the service.",
+        description="Serve every user of this machine as themselves, over the Unix socket and "
+        "loopback, with jobs that run as them; on by default if root runs the service.",
     )
     map: tuple[MapRuleSettings, ...] = Field(
         default=(),
-        description="Which tenants users of this machine belong to, by user, group, pattern and "
-        "default; without it to the tenant of their own name, else to default.",
+        description="Tenants of the users of this machine, by user, group, pattern and default; "
+        "without it, the tenant with their own name, else default.",
     )
     map_cache_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False), NOT_BOOL] = (
         Field(
             default=30,
-            description="For how long the system's answer about a user's groups is believed; who "
-            "leaves a group loses its tenants within this time.",
+            description="How long the groups of a user are cached; a user who leaves a group "
+            "loses its tenants within this time.",
         )
     )
     jwt_secret_file: FilePath | None = Field(
         default=None,
-        description="File with the secret (32 bytes or more) that HS256 tokens are signed with.",
+        description="File with the secret (32 bytes or more) of HS256 tokens.",
     )
     jwt_jwks_file: FilePath | None = Field(
         default=None, description="File with the public keys (JWKS) of RS256 tokens."
@@ -291,17 +294,17 @@ class AuthSettings(Section):
         default="", description="Address of the public keys (JWKS) of RS256 tokens."
     )
     jwt_audience: Annotated[str, Field(max_length=1000)] = Field(
-        default="", description="Audience (aud) that tokens must have; not checked when empty."
+        default="", description="Required audience (aud) of tokens; not checked if empty."
     )
     jwt_issuer: Annotated[str, Field(max_length=1000)] = Field(
-        default="", description="Issuer (iss) that tokens must have; not checked when empty."
+        default="", description="Required issuer (iss) of tokens; not checked if empty."
     )
     jwt_role_claim: Annotated[str, Field(min_length=1, max_length=200)] = Field(
-        default="role", description="Claim of a token with the role; dots lead into objects."
+        default="role", description="Token claim with the role; dots separate nested objects."
     )
     jwt_tenants_claim: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         default="tenants",
-        description="Claim of a token with the list of tenants; dots lead into objects.",
+        description="Token claim with the list of tenants; dots separate nested objects.",
     )
 
 
@@ -312,43 +315,43 @@ class LimitSettings(Section):
         float, Field(ge=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL
     ] = Field(default=0, description="Requests per second for each caller; 0 for no limit.")
     burst: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=100, description="Burst of requests that a caller may make after a pause."
+        default=100, description="Maximum burst of requests for each caller."
     )
     max_body_mb: Annotated[int, Field(ge=1, le=10_000), NOT_BOOL] = Field(
-        default=2, description="Largest body of an ordinary request, in MiB; of gRPC too."
+        default=2, description="Maximum body of an ordinary request, also over gRPC, in MiB."
     )
     max_batch_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=64, description="Largest body of POST /jobs/batch, in MiB; it is read as a stream."
+        default=64, description="Maximum body of POST /jobs/batch, in MiB; it is read as a stream."
     )
     max_ingest_mb: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=1024, description="Largest file for POST /ingest, in MiB; it is read as a stream."
+        default=1024, description="Maximum file of POST /ingest, in MiB; it is read as a stream."
     )
     connections: Annotated[int, Field(ge=16, le=1_000_000), NOT_BOOL] = Field(
         default=4096,
-        description="Connections over TCP at once, as far as descriptors allow; the Unix socket "
-        "and gRPC have a quarter as many each, for themselves.",
+        description="Maximum TCP connections, as far as file descriptors allow; the Unix socket "
+        "and gRPC each have a quarter as many of their own.",
     )
     connections_per_caller: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=1024,
-        description="Connections of one address, or of one user of this machine; never more than "
-        "half of all.",
+        description="Maximum connections from one address, or one user of this machine; never more "
+        "than half of all.",
     )
     streams: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=1024, description="Streams of events and exports of the journal at once."
+        default=1024, description="Maximum event streams and journal exports at once."
     )
     streams_per_caller: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
-        default=128, description="The same, of one caller."
+        default=128, description="The same for one caller."
     )
     head_seconds: Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=10, description="Time for the head of a request, and for the handshake of TLS."
+        default=10, description="Timeout for the head of a request, and for the TLS handshake."
     )
     body_seconds: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
         default=60,
-        description="Time for the body of a request; POST /ingest and POST /jobs/batch may take "
-        "longer while they keep coming.",
+        description="Timeout for the body of a request; POST /ingest and POST /jobs/batch may take "
+        "longer while data arrives.",
     )
     idle_seconds: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=10, description="Time between two requests after which a connection is closed."
+        default=10, description="Idle time after which a connection is closed."
     )
 
 
@@ -357,44 +360,44 @@ class DatabaseSettings(Section):
 
     kind: Literal["sqlite", "memory", "postgresql"] = Field(
         default="sqlite",
-        description="sqlite keeps jobs in a file; memory forgets them when the service ends; "
+        description="sqlite keeps jobs in a file; memory loses them when the service stops; "
         "postgresql is chosen by setting host or url.",
     )
     path: FilePath | None = Field(
         default=None,
-        description="File of the SQLite database; tgpu.db in the data directory by default.",
+        description="SQLite file; default: tgpu.db in the data directory.",
     )
     ballast_mb: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
         default=32,
-        description="MiB of the data directory's disk kept back, to be given up for ends and "
-        "cancels when it is full; a twentieth of a small disk, 0 for none.",
+        description="MiB reserved on the disk of the data directory, freed when it is full so that "
+        "ends and cancels can be recorded; at most a twentieth of the disk. 0 for none.",
     )
     url: SecretText | None = Field(
         default=None,
-        description="PostgreSQL as one address: postgresql://user:password@host:5432/database.",
+        description="PostgreSQL URL: postgresql://user:password@host:5432/database.",
     )
     host: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
         default=None,
-        description="Host of PostgreSQL, or the directory of its socket.",
+        description="PostgreSQL host, or the directory of its socket.",
     )
     port: Annotated[int, Field(ge=1, le=65_535), NOT_BOOL] = Field(
-        default=5432, description="TCP port of PostgreSQL."
+        default=5432, description="PostgreSQL port."
     )
     user: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        default=None, description="User of PostgreSQL; the one the service runs as by default."
+        default=None, description="PostgreSQL user; default: the user who runs the service."
     )
     password: SecretText | None = Field(
-        default=None, description="Password for PostgreSQL; never shown."
+        default=None, description="PostgreSQL password; never shown."
     )
     database: Annotated[str, Field(min_length=1, max_length=255)] = Field(
-        default="gpu_scheduler", description="Name of the database in PostgreSQL."
+        default="gpu_scheduler", description="PostgreSQL database."
     )
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = Field(
-        default="prefer", description="Whether PostgreSQL is talked to through TLS."
+        default="prefer", description="TLS mode of the connection to PostgreSQL."
     )
     timeout_seconds: Annotated[float, Field(ge=0.5, le=600), NOT_BOOL] = Field(
         default=10,
-        description="How long a request waits for a database that does not answer, in seconds.",
+        description="Timeout for a database that does not answer, in seconds.",
     )
 
     @model_validator(mode="before")
@@ -446,11 +449,11 @@ class RedisSettings(Section):
 
     url: SecretText | None = Field(
         default=None,
-        description="Redis that gateways share, such as redis://:password@host:6379/0.",
+        description="Redis shared by gateways, such as redis://:password@host:6379/0.",
     )
     cache_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False), NOT_BOOL] = Field(
         default=1.0,
-        description="How long gateways may answer a read from their cache; 0 for never.",
+        description="How long gateways cache answers to reads; 0 for no cache.",
     )
 
 
@@ -462,8 +465,8 @@ class PredictionSettings(Section):
 
     predictor: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="history",
-        description="history (from similar past jobs), limit (the time limit alone), none, gbm "
-        "(boosted trees, needs the extra ml), or the name of an installed predictor.",
+        description="history (from similar past jobs), limit (only the time limit), none, gbm "
+        "(boosted trees, needs the extra ml), or an installed predictor.",
     )
     estimate_interval_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=5.0,
@@ -475,7 +478,7 @@ class PredictionSettings(Section):
     )
     estimate_jobs: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=2000,
-        description="Number of waiting jobs projected one by one, the next ones first.",
+        description="Number of waiting jobs that are projected one by one, in queue order.",
     )
 
 
@@ -491,35 +494,31 @@ class QuotaSettings(Section):
         default=None, description="Namespace whose ResourceQuotas the k8s provider reads."
     )
     k8s_create_resource_quotas: bool = Field(
-        default=False, description="Whether the k8s provider makes ResourceQuotas that are missing."
+        default=False, description="Let the k8s provider create missing ResourceQuotas."
     )
     slurm_account_prefix: Annotated[str, Field(max_length=100)] = Field(
         default="project-",
-        description="What the slurm provider puts before a tenant's id to name its account.",
+        description="Prefix of the account names of tenants in Slurm.",
     )
     slurm_rest_api_url: Annotated[str, Field(max_length=1000, pattern=r"^https?://")] | None = (
-        Field(
-            default=None, description="Address of slurmrestd, beginning with http:// or https://."
-        )
+        Field(default=None, description="URL of slurmrestd, beginning with http:// or https://.")
     )
     slurm_auth_token: SecretText | None = Field(
         default=None, description="Token for slurmrestd; never shown."
     )
     adjust: bool = Field(
         default=False,
-        description="Whether borrowing limits of tenants in cohorts follow their past use.",
+        description="Adjust the borrowing limits of tenants in cohorts to their past usage.",
     )
     adjust_interval_seconds: Annotated[int, Field(ge=1, le=_MAX_SECONDS), NOT_BOOL] = Field(
-        default=3600, description="Seconds between adjustments; use is averaged over them."
+        default=3600, description="Seconds between adjustments; usage is averaged over this time."
     )
-    adjust_min_borrow: GpuCount = Field(
-        default=0.0, description="GPUs below which no borrowing limit is adjusted."
-    )
+    adjust_min_borrow: GpuCount = Field(default=0.0, description="Lowest borrowing limit, in GPUs.")
     adjust_max_borrow: GpuCount = Field(
-        default=8.0, description="GPUs above which no borrowing limit is adjusted."
+        default=8.0, description="Highest borrowing limit, in GPUs."
     )
     adjust_step: GpuCount = Field(
-        default=1.0, description="GPUs by which a borrowing limit moves at a time."
+        default=1.0, description="Change of a borrowing limit at a time, in GPUs."
     )
 
     @model_validator(mode="after")
@@ -542,72 +541,76 @@ class DeviceSettings(Section):
 
     gpus: Annotated[str, AfterValidator(_gpu_spec)] = Field(
         default="auto",
-        description="auto, nvml, nvidia-smi, or a simulated node such as sim:8xA100 or "
+        description="GPUs to use: auto, nvml, nvidia-smi, or simulated ones such as sim:8xA100 or "
         "sim:4xA100,2xH100.",
     )
     monitor_interval_seconds: Annotated[
         float, Field(ge=0.1, le=3600, allow_inf_nan=False), NOT_BOOL
     ] = Field(
-        default=5, description="How often temperature, memory and processes of the GPUs are read."
+        default=5,
+        description="Interval between readings of temperature, memory and processes of the GPUs.",
     )
     expected_gpus: Annotated[int, Field(ge=0, le=100_000), NOT_BOOL] | None = Field(
         default=None,
-        description="How many GPUs there should be: a start that finds another number warns, and "
-        "where there is no driver this many are simulated.",
+        description="Expected number of GPUs: the service warns if it finds another number, and "
+        "simulates this many if there is no driver.",
     )
     driver_timeout_seconds: Annotated[
         float, Field(ge=0.1, le=600, allow_inf_nan=False), NOT_BOOL
     ] = Field(
-        default=5, description="A driver that takes longer to answer is reported as a problem."
+        default=5, description="Timeout for the driver; a slower one is reported as a problem."
     )
     cpu_overcommit: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=1.0, description="CPU cores given to jobs, as a multiple of those the node has."
+        default=1.0, description="CPU cores available to jobs, as a multiple of those of the node."
     )
     memory_overcommit: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), NOT_BOOL] = (
-        Field(default=1.0, description="Memory given to jobs, as a multiple of what the node has.")
+        Field(
+            default=1.0, description="Memory available to jobs, as a multiple of that of the node."
+        )
     )
     labels: dict[LabelName, Annotated[str, Field(max_length=256)]] = Field(
         default={},
-        description="Labels of this machine, for example rack: r1; jobs can ask for them.",
+        description="Labels of this machine, for example rack: r1; jobs can require them.",
     )
     memory_threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), NOT_BOOL] = Field(
         default=0.8,
-        description="A GPU takes no new job while processes that are not ours hold this part of "
-        "its memory.",
+        description="A GPU takes no new jobs while other programs hold this fraction of its "
+        "memory.",
     )
     load_threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), NOT_BOOL] = Field(
         default=0.8,
-        description="A GPU takes no new job while processes that are not ours keep it this busy.",
+        description="A GPU takes no new jobs while other programs keep it this busy.",
     )
     allocation_precision: Annotated[float, Field(ge=0.01, le=1, allow_inf_nan=False), NOT_BOOL] = (
-        Field(default=0.01, description="Parts of GPUs are given out in steps of this size.")
+        Field(default=0.01, description="Step size of GPU fractions.")
     )
     probation_seconds: Annotated[
         float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=600,
-        description="A GPU that had an error takes no new job until it was clean for this long.",
+        description="After an error, a GPU takes no new jobs until it has had none for this long.",
     )
     idle_percent: Annotated[int, Field(ge=1, le=100), NOT_BOOL] = Field(
-        default=5, description="A GPU that is less busy than this does nothing."
+        default=5, description="Utilisation below which a GPU counts as idle."
     )
     idle_window_seconds: Annotated[
         float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=1800,
-        description="A job whose GPUs are idle for this long gets a note, after twice as long "
-        "warned, after three times dealt with as its queue says; 0 never. On simulated GPUs only "
-        "where it is set.",
+        description="A job whose GPUs are idle for this long is flagged, after twice as long "
+        "warned, and after three times its queue's idle_action applies; 0 for never. "
+        "For simulated GPUs only if it is set.",
     )
     memory_overuse: Literal["off", "warn", "end"] = Field(
         default="warn",
-        description="What becomes of a job that uses more of a shared GPU's memory than its share.",
+        description="What happens to a job that uses more memory of a shared GPU than its share.",
     )
     memory_grace_seconds: Annotated[
         float, Field(ge=0, le=31_622_400, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=60,
-        description="With memory_overuse: end, the time between the warning and the end.",
+        description="With memory_overuse: end, the time between the warning and the end of the "
+        "job.",
     )
 
 
@@ -616,57 +619,59 @@ class EngineSettings(Section):
 
     kind: Literal["local", "none"] = Field(
         default="local",
-        description="local runs commands on this machine; none makes every job a lease.",
+        description="local runs commands on this machine; with none, every job is a lease.",
     )
     grace_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=10, description="A job that is ended gets TERM, and KILL this much later."
+        default=10, description="Time between TERM and KILL when a job is stopped."
     )
     checkpoint_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), NOT_BOOL] = (
         Field(
             default=60,
-            description="A preempted job that asked for a signal to checkpoint gets TERM this much "
-            "after it.",
+            description="Time between the checkpoint signal of a preempted job and TERM.",
         )
     )
     run_as: Annotated[str, Field(max_length=64)] = Field(
         default="",
-        description="User that jobs of API keys and tokens run as where their tenant has no "
-        "run_as: one for each with tgpu-{tenant}, else for one tenant only.",
+        description="User for jobs of API keys and tokens if their tenant has no run_as: one for "
+        "each tenant with tgpu-{tenant}, otherwise for one tenant only.",
     )
     jobs_as_service_user: bool = Field(
         default=False,
-        description="With auth.enabled, where no root runs the service: jobs run as its own user, "
-        "so every caller who may submit has all its rights.",
+        description="With auth.enabled but without root: run jobs as the user of the service, so "
+        "that everyone who may submit has all its rights.",
     )
     screen: bool = Field(
         default=False,
-        description="Run every job in a session of GNU screen, to which people can attach.",
+        description="Run every job in a session of GNU screen that users can attach to.",
     )
-    tmux: bool = Field(default=False, description="The same in tmux; one of the two.")
+    tmux: bool = Field(default=False, description="The same in tmux; not both.")
     prolog: Annotated[tuple[str, ...], Field(max_length=64)] = Field(
         default=(),
-        description="Program and arguments that run on this machine before each attempt, as the "
-        "service's user.",
+        description="Program and arguments to run before each attempt, as the user of the service.",
     )
     epilog: Annotated[tuple[str, ...], Field(max_length=64)] = Field(
         default=(),
-        description="The same behind each attempt, however it ended, before its GPUs go to others.",
+        description="Program and arguments to run after each attempt, however it ended, before its "
+        "GPUs are freed.",
     )
     hook_timeout_seconds: Annotated[
         float, Field(gt=0, le=86_400, allow_inf_nan=False), NOT_BOOL
-    ] = Field(default=60, description="A prolog or epilog that takes longer is killed: it failed.")
+    ] = Field(
+        default=60,
+        description="Timeout of a prolog or epilog; after it, it is killed and has failed.",
+    )
     prolog_failures: Annotated[int, Field(ge=0, le=1000), NOT_BOOL] = Field(
         default=3,
-        description="When so many prologs in a row have failed, this machine takes no new jobs; 0 "
-        "for never.",
+        description="Number of failed prologs in a row after which this machine takes no new "
+        "jobs; 0 for never.",
     )
     epilog_holds: bool = Field(
-        default=False, description="One epilog that fails keeps new jobs off this machine."
+        default=False, description="After a failed epilog, this machine takes no new jobs."
     )
     fence_gpus: Annotated[Literal["auto", "on", "off"], ON_OR_OFF] = Field(
         default="auto",
-        description="The kernel lets a job open no GPUs but its own: auto where it can, on starts "
-        "no job without, off leaves it to CUDA_VISIBLE_DEVICES.",
+        description="Let the kernel keep a job from opening other GPUs: auto, if it can; on, "
+        "start no job without; off, rely on CUDA_VISIBLE_DEVICES.",
     )
 
 
@@ -684,7 +689,7 @@ class BudgetSettings(Section):
     )
     action: Literal["warn", "hold", "stop"] = Field(
         default="warn",
-        description="Once it is used up: say so, start no more of its jobs, or end them too.",
+        description="When it is used up: warn, start no more jobs, or stop running ones too.",
     )
 
     @model_validator(mode="after")
@@ -723,12 +728,12 @@ class TenantSettings(Section):
     """A tenant and what its running jobs may have together; a limit left out does not limit."""
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s/]+$")] = Field(
-        description="Name of the tenant (or project) that jobs are submitted for."
+        description="Id of the tenant (or project)."
     )
-    max_gpus: GpuAmount | None = Field(default=None, description="GPUs of all types together.")
+    max_gpus: GpuAmount | None = Field(default=None, description="GPUs in total.")
     max_gpus_by_type: dict[Annotated[str, Field(min_length=1, max_length=64)], GpuAmount] = Field(
         default={},
-        description="GPUs of each type, for example A100: 2; types left out are not limited.",
+        description="GPUs by type, for example A100: 2; other types are not limited.",
     )
     max_gpu_memory_mb: Amount | None = Field(default=None, description="GPU memory in MiB.")
     max_cpu_cores: (
@@ -737,55 +742,56 @@ class TenantSettings(Section):
     max_memory_mb: Amount | None = Field(default=None, description="Memory in MiB.")
     max_concurrent_jobs: Amount | None = Field(default=None, description="Jobs running at once.")
     name: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="What people call it; its id by default."
+        default="", description="Display name; default: its id."
     )
     priority_tier: Literal["low", "normal", "high", "urgent"] = Field(
         default="normal",
-        description="Priority of its jobs that name none: 100, 500, 1000 or 2000.",
+        description="Default priority of its jobs: 100, 500, 1000 or 2000.",
     )
     fair_share_weight: Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False), NOT_BOOL] = (
-        Field(default=1.0, description="Its part of the machine under policy fairshare.")
+        Field(default=1.0, description="Its weight under the policy fairshare.")
     )
     allow_preemption: bool = Field(
-        default=True, description="Whether its jobs may be preempted by more important ones."
+        default=True, description="Whether its jobs may be preempted for more important ones."
     )
     enforce_quota: bool = Field(
-        default=True, description="Enforce the quota; with false its limits are only shown."
+        default=True, description="Enforce its limits; with false they are only shown."
     )
     cohort: Annotated[str, Field(max_length=128, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")] = (
         Field(
             default="",
-            description="Tenants of one cohort lend each other what they do not use of max_gpus.",
+            description="Tenants of one cohort lend each other their unused max_gpus.",
         )
     )
     max_borrow_gpus: GpuAmount | None = Field(
-        default=None, description="GPUs it may borrow beyond max_gpus; all there are by default."
+        default=None, description="GPUs it may borrow beyond max_gpus; default: no limit."
     )
     max_lend_gpus: GpuAmount | None = Field(
-        default=None, description="GPUs of its max_gpus it lends; all it does not use by default."
+        default=None, description="GPUs of its max_gpus that it lends; default: all unused."
     )
     budget: BudgetSettings | None = Field(
         default=None,
-        description="GPU time in each window: gpu_hours or cost, window (day, week, month, "
-        "total), action (warn, hold, stop).",
+        description="GPU time per window: gpu_hours or cost, window (day, week, month, total), "
+        "action (warn, hold, stop).",
     )
     max_priority: Priority | None = Field(
         default=None,
-        description="Highest priority its users may give a job; security.max_priority by default.",
+        description="Highest priority its users may set; default: security.max_priority.",
     )
     run_as: UserName = Field(
         default="",
-        description="Local user that jobs of its API keys and tokens run as; each has its own.",
+        description="Local user for jobs of its API keys and tokens; each tenant needs its own.",
     )
     members_see: Literal["nothing", "jobs", "logs"] = Field(
         default="jobs",
-        description="What its members see of each other's jobs: nothing, the jobs, or their logs "
-        "too. Changing them is for their owners, administrators of the tenant and operators.",
+        description="What members see of each other's jobs: nothing, the jobs, or their logs "
+        "too. Only owners, administrators of the tenant and operators may change "
+        "jobs.",
     )
 
     user_limits: UserLimitsSettings = Field(
         default=UserLimitsSettings(),
-        description="What each of its users may have: max_gpus, max_concurrent_jobs, "
+        description="Limits for each of its users: max_gpus, max_concurrent_jobs, "
         "max_gpu_hours_per_day.",
     )
     users: dict[
@@ -793,7 +799,7 @@ class TenantSettings(Section):
         UserLimitsSettings,
     ] = Field(
         default={},
-        description="The same for some by name, in the place of what each may have.",
+        description="Limits for single users by name, which replace user_limits.",
     )
 
     def to_tenant(self, cost_per_gpu_hour: float = 0.0) -> Tenant:
@@ -831,7 +837,9 @@ class AgentSettings(Section):
 
     offline_after_seconds: Annotated[
         float, Field(ge=0.1, le=86_400, allow_inf_nan=False), NOT_BOOL
-    ] = Field(default=30, description="A node that is silent for this long is shown as offline.")
+    ] = Field(
+        default=30, description="A node that has not reported for this long is shown as offline."
+    )
 
 
 class FileSettings(Section):
@@ -839,7 +847,8 @@ class FileSettings(Section):
 
     jobs_file: FilePath | None = Field(
         default=None,
-        description="File with a job on each line, for example jobs.txt; each new line is queued.",
+        description="Watched file with one job per line, for example jobs.txt; each new line is "
+        "queued.",
     )
     jobs_tenant: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s/]+$")] = Field(
         default="default", description="Tenant of the jobs in the jobs file."
@@ -862,25 +871,24 @@ class JobSettings(Section):
     time_limit_s: Annotated[float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), NOT_BOOL] = (
         Field(
             default=0,
-            description="Time limit of jobs with a command that were submitted without one; 0 for "
-            "none.",
+            description="Default time limit of jobs with a command; 0 for none.",
         )
     )
     log_limit_mb: Annotated[int, Field(ge=0, le=1_000_000_000), NOT_BOOL] = Field(
         default=1024,
-        description="MiB that each of a job's two logs may take up, and the most that a job may "
-        "ask for: its beginning and its end are kept; 0 for no limit.",
+        description="Maximum size of each of a job's two logs, in MiB, and the most a job may "
+        "ask for; the beginning and the end are kept. 0 for no limit.",
     )
     max_assignment_attempts: Annotated[int, Field(ge=1, le=1_000_000), NOT_BOOL] = Field(
         default=5,
-        description="A line whose job failed is tried again when the file is saved, this often "
-        "in all.",
+        description="A line whose job failed is tried again when the file is saved, this many "
+        "times in total.",
     )
     assignment_retry_wait_s: Annotated[
         float, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), NOT_BOOL
     ] = Field(
         default=5.0,
-        description="Seconds before a line that failed, or could not be queued, is tried again.",
+        description="Seconds before a line that failed or could not be queued is tried again.",
     )
 
 
@@ -888,21 +896,21 @@ class LoggingSettings(Section):
     """What the service says about itself, and where."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="Log level: the least important lines that are written."
+        default="INFO", description="Lowest level of log lines to write."
     )
     format: Literal["console", "json"] = Field(
-        default="console", description="console for people, json for machines: one object a line."
+        default="console", description="console for people; json for machines, one object per line."
     )
     file: FilePath | None = Field(
         default=None,
-        description="File the log is appended to; the standard error stream by default.",
+        description="Log file; default: standard error.",
     )
     max_size_mb: Annotated[int, Field(ge=0, le=1_000_000), NOT_BOOL] = Field(
         default=100,
-        description="The file is set aside at this many MiB and a new one begun; 0 for never.",
+        description="Size at which the log file is rotated, in MiB; 0 for never.",
     )
     backup_count: Annotated[int, Field(ge=0, le=10_000), NOT_BOOL] = Field(
-        default=5, description="Files set aside that are kept; older ones are deleted."
+        default=5, description="Number of rotated log files to keep."
     )
 
 
@@ -911,36 +919,33 @@ class SecuritySettings(Section):
 
     allowed_script_paths: tuple[Annotated[FilePath, AfterValidator(_refuse_relative)], ...] = Field(
         default=(),
-        description="Folders that the scripts of jobs must lie in, links resolved; empty for "
-        "anywhere.",
+        description="Folders that job scripts must be in, links resolved; empty for anywhere.",
     )
-    enable_resource_limits: bool = Field(
-        default=True, description="Whether the limits below hold; those left out never do."
-    )
+    enable_resource_limits: bool = Field(default=True, description="Enforce the limits below.")
     max_memory_per_job_gb: (
         Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
     ) = Field(
         default=None,
-        description="GiB of memory that a job may ask for and use; where there are no control "
-        "groups, that each of its processes may use.",
+        description="Memory that a job may request and use, in GiB; without control groups, that "
+        "each of its processes may use.",
     )
     max_cpu_hours: (
         Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False), NOT_BOOL] | None
     ) = Field(
         default=None,
-        description="CPU time of each process of a job; over it, it is ended.",
+        description="Maximum CPU hours of each process of a job; a process over it is killed.",
     )
     max_open_files: Annotated[int, Field(ge=16, le=1_000_000_000), NOT_BOOL] | None = Field(
-        default=None, description="Files that each process of a job may have open at once."
+        default=None, description="Maximum open files of each process of a job."
     )
     secret_key_file: Annotated[FilePath, AfterValidator(_refuse_relative)] | None = Field(
         default=None,
-        description="Keys that secrets in the database are encrypted with; secret.key in the data "
-        "directory by default.",
+        description="File with the keys that encrypt secrets in the database; default: "
+        "secret.key in the data directory.",
     )
     max_priority: Priority | None = Field(
         default=1999,
-        description="Highest priority that callers may set who are not operators or admins for all "
+        description="Highest priority that callers may set, except operators and admins of all "
         "tenants; null for any.",
     )
 
@@ -950,8 +955,8 @@ class Settings(Section):
 
     data_dir: FilePath | None = Field(
         default=None,
-        description="Database, logs and job directories; $XDG_DATA_HOME/tgpu or "
-        "~/.local/share/tgpu by default.",
+        description="Directory for the database, logs and job directories; default: "
+        "$XDG_DATA_HOME/tgpu or ~/.local/share/tgpu.",
     )
     scheduler: SchedulerSettings = SchedulerSettings()
     api: ApiSettings = ApiSettings()
@@ -967,11 +972,12 @@ class Settings(Section):
     billing: BillingSettings = BillingSettings()
     tenants: tuple[TenantSettings, ...] = Field(
         default=(),
-        description="Who may have how much. Left out: one tenant named default, without limits.",
+        description="Tenants and their limits. If left out: one tenant named default, without "
+        "limits.",
     )
     notices: tuple[NoticeSettings, ...] = Field(
         default=(),
-        description="Whom the service tells what happened: mail, webhook, slack or desktop.",
+        description="Notifications by mail, webhook, Slack or on the desktop.",
     )
     files: FileSettings = FileSettings()
     jobs: JobSettings = JobSettings()
@@ -1005,8 +1011,8 @@ class Settings(Section):
             raise Misplaced(
                 ("api",),
                 f"host {host!r} can be reached from other machines, and anyone who reaches it "
-                "could run commands as you: use 127.0.0.1, have callers identified with "
-                "auth.enabled: true, or insist with --insecure-listen (api.insecure_listen: true)",
+                "could run commands as you: use 127.0.0.1, turn on authentication with "
+                "auth.enabled: true, or use --insecure-listen (api.insecure_listen: true)",
             )
         return self
 
@@ -1016,7 +1022,7 @@ class Settings(Section):
         for tenant in self.tenants:
             if tenant.tenant_id in seen:
                 raise ValueError(
-                    f"tenants: {tenant.tenant_id!r} is there twice; name each one once"
+                    f"tenants: {tenant.tenant_id!r} is given twice; name each one once"
                 )
             seen.add(tenant.tenant_id)
         return self
@@ -1026,7 +1032,7 @@ class Settings(Section):
         names = [notice.name for notice in self.notices]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"notices: {name!r} is there twice; name each one once")
+                raise ValueError(f"notices: {name!r} is given twice; name each one once")
         if sum(notice.for_jobs for notice in self.notices) > 1:
             raise ValueError("notices: two have for_jobs: true, and owners would get all twice")
         return self

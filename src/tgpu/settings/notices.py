@@ -1,4 +1,4 @@
-"""Whom the service tells what happened. Passwords and keys come from a variable or a file."""
+"""Settings of notices. Passwords and keys come from a variable or a file."""
 
 import re
 from pathlib import Path
@@ -49,75 +49,74 @@ class NoticeSettings(Section):
     """One who is told. Keys of other kinds than its own are refused."""
 
     kind: Literal["mail", "webhook", "slack", "desktop"] = Field(
-        description="mail over SMTP, webhook (JSON by POST), slack (or what takes the same), "
-        "desktop (notify-send where the service runs)."
+        description="mail over SMTP, webhook (JSON by POST), slack (or compatible), desktop "
+        "(notify-send where the service runs)."
     )
-    name: _Name = Field(default="", description="What to call it; its kind by default.")
+    name: _Name = Field(default="", description="Its name; default: its kind.")
     events: tuple[NoticeEvent, ...] = Field(
         default=("failure", "preemption", "idle", "gpu", "deadline", "budget"),
-        description="Which events it gets: start, end (however), failure, preemption, idle, gpu, "
-        "deadline, budget.",
+        description="Events to send: start, end, failure, preemption, idle, gpu, deadline, budget.",
     )
     tenants: tuple[_Name, ...] = Field(
         default=(),
-        description="Only what concerns these tenants, and nothing of GPUs; empty for all.",
+        description="Only events of these tenants, and none about GPUs; empty for all.",
     )
     users: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(
         default=(), description="Only jobs of these users; empty for all."
     )
     url: SecretText | None = Field(
         default=None,
-        description="webhook, slack: where to POST to; never shown but for its host.",
+        description="webhook, slack: URL to POST to; only its host is ever shown.",
     )
     url_env: VariableName | None = Field(
-        default=None, description="Variable of the service's environment with the url."
+        default=None, description="Environment variable of the service with the URL."
     )
-    url_file: FilePath | None = Field(default=None, description="File with the url.")
+    url_file: FilePath | None = Field(default=None, description="File with the URL.")
     secret_env: VariableName | None = Field(
-        default=None, description="webhook: variable with the key that bodies are signed with."
+        default=None, description="webhook: environment variable with the signing key."
     )
     secret_file: FilePath | None = Field(
-        default=None, description="webhook: file with the key that bodies are signed with."
+        default=None, description="webhook: file with the signing key."
     )
     host: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
         default=None, description="mail: the SMTP server."
     )
     port: Annotated[int, Field(ge=1, le=65_535), NOT_BOOL] | None = Field(
-        default=None, description="mail: its port; 587, 465 or 25 by its security."
+        default=None, description="mail: SMTP port; default: 587, 465 or 25, depending on security."
     )
     security: Literal["starttls", "tls", "none"] = Field(
         default="starttls",
-        description="mail: starttls or tls, with the certificate checked, or none.",
+        description="mail: starttls or tls (the certificate is checked), or none.",
     )
     user: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        default=None, description="mail: who to log in as; nobody logs in by default."
+        default=None, description="mail: user name to log in with; default: no login."
     )
     password_env: VariableName | None = Field(
-        default=None, description="mail: variable with the password."
+        default=None, description="mail: environment variable with the password."
     )
     password_file: FilePath | None = Field(
         default=None, description="mail: file with the password."
     )
-    sender: Address | None = Field(default=None, description="mail: the address it is from.")
-    to: tuple[Address, ...] = Field(default=(), description="mail: the addresses it goes to.")
+    sender: Address | None = Field(default=None, description="mail: sender address.")
+    to: tuple[Address, ...] = Field(default=(), description="mail: recipient addresses.")
     for_jobs: bool = Field(
         default=False,
-        description="mail: also sends what jobs ask for by --mail-user and --mail-type.",
+        description="mail: also send what jobs request with --mail-user and --mail-type.",
     )
     job_domains: tuple[Annotated[str, AfterValidator(_domain)], ...] = Field(
-        default=(), description="mail: the domains that jobs may have mail sent to; empty for all."
+        default=(), description="mail: domains that jobs may send mail to; empty for all."
     )
     ca_file: FilePath | None = Field(
         default=None,
-        description="Certificate (PEM) of who signed the server's; the system's by default.",
+        description="Certificate authority (PEM) of the server; default: the system's.",
     )
     timeout_seconds: Annotated[float, Field(ge=0.1, le=300, allow_inf_nan=False), NOT_BOOL] = Field(
-        default=10.0, description="A server that takes longer is tried again later."
+        default=10.0, description="Timeout; a slower server is retried later."
     )
     retry_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False), NOT_BOOL] | None = (
         Field(
             default=None,
-            description="What could not be sent for this long is dropped; 24, and 0.1 for desktop.",
+            description="How long to retry before dropping a notice; default: 24, for desktop 0.1.",
         )
     )
 
@@ -133,7 +132,7 @@ class NoticeSettings(Section):
         every = frozenset().union(*_ONE_OF.values())
         strange = sorted(self.model_fields_set & (every - _ONE_OF[self.kind]))
         if strange:
-            raise ValueError(f"{strange[0]} is nothing for a notice of kind {self.kind}")
+            raise ValueError(f"{strange[0]} does not apply to a notice of kind {self.kind}")
         if self.kind in _WEB:
             self._one_of("url", "url_env", "url_file", needed=True)
             self._one_of("secret_env", "secret_file")
@@ -143,14 +142,14 @@ class NoticeSettings(Section):
 
     def _is_whole_mail(self) -> None:
         if self.host is None or self.sender is None:
-            raise ValueError("needs host and sender: the SMTP server, and whom mails are from")
+            raise ValueError("needs host and sender: the SMTP server and the sender address")
         if not self.to and not self.for_jobs:
             raise ValueError("needs to, a list of addresses, or for_jobs: true")
         self._one_of("password_env", "password_file", needed=self.user is not None)
         if self.user is None and (self.password_env or self.password_file):
             raise ValueError("has a password and no user to log in as")
         if self.job_domains and not self.for_jobs:
-            raise ValueError("has job_domains, which do nothing without for_jobs: true")
+            raise ValueError("has job_domains, which have no effect without for_jobs: true")
 
     def _one_of(self, *names: str, needed: bool = False) -> None:
         given = [name for name in names if getattr(self, name) is not None]

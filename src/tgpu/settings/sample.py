@@ -9,7 +9,7 @@ from tgpu.settings.keys import Key, all_keys
 SAMPLE_FORMATS: Final = ("yaml", "json", "toml")
 
 _HEAD: Final = "Settings of tgpu. Every value here is the default."
-_ORDER: Final = "Flags beat environment variables, which beat this file."
+_ORDER: Final = "Flags override environment variables, which override this file."
 _TENANTS: Final = {
     "yaml": [
         "tenants:",

@@ -1,4 +1,4 @@
-"""Keys of other schedulers' files: those that mean one of ours, and those that do nothing yet.
+"""Keys of other schedulers' files: aliases of ours, and keys without effect.
 
 A key leaves the second table when its feature lands, for the settings model or the first table.
 """

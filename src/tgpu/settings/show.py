@@ -1,4 +1,4 @@
-"""The settings that hold, for people and programs to read. Secrets are masked here."""
+"""The settings in use, for people and programs. Secrets are masked here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

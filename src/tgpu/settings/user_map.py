@@ -26,13 +26,13 @@ class MapRuleSettings(Section):
         description="Members of this group, supplementary or primary; * and ? make it a pattern.",
     )
     default: bool = Field(
-        default=False, description="With true: every user whom no other rule is about."
+        default=False, description="With true: every user that no other rule matches."
     )
     tenants: tuple[TenantName, ...] = Field(
         default=(),
-        description="The tenants they belong to; * is all, as is none for an admin or operator.",
+        description="Their tenants; * for all. An admin or operator without tenants has all.",
     )
-    role: RoleName = Field(default="user", description="What they may do there.")
+    role: RoleName = Field(default="user", description="Their role in these tenants.")
 
     @model_validator(mode="after")
     def _is_about_somebody(self) -> Self:

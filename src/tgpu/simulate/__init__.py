@@ -1,1 +1,1 @@
-"""The cluster without a cluster: the service's own cycle, driven by a trace instead of a clock."""
+"""The simulator: the service's own cycle, driven by a trace instead of a clock."""

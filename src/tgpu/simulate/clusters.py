@@ -1,4 +1,5 @@
-"""Readers of clusters: a file (CSV, JSON, YAML), or words as `100x8` or `a=20x8xA100,b=2x8`."""
+"""Reads clusters: from a file (CSV, JSON, YAML), or from text such as `100x8` or
+`a=20x8xA100,b=2x8`."""
 
 import csv
 import json
@@ -54,7 +55,7 @@ def read_cluster(spec: str, nodes_column: str | None = None) -> Cluster:
                 InputProblem(
                     1,
                     "",
-                    "is no file, and no cluster in words: NODESxGPUS[xTYPE], as 100x8, or "
+                    "is neither a file nor a cluster such as NODESxGPUS[xTYPE], as 100x8, or "
                     "PARTITION=NODESxGPUS, as a=20x8,b=2x8",
                     "no cluster",
                 )
@@ -96,7 +97,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         ) from None
     listed: Any = found.get("nodes") if isinstance(found, dict) else found
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-        text = "is no list of nodes: - {nodes: 10, gpus: 8, type: A100}"
+        text = "is not a list of nodes: - {nodes: 10, gpus: 8, type: A100}"
         raise BadInput(path.name, [InputProblem(1, "", text, "no data")])
     return [
         (position, {str(k): "" if v is None else str(v) for k, v in row.items()})

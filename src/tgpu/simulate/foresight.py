@@ -1,4 +1,4 @@
-"""Predictions inside a simulation: what ended teaches, as it does in the service."""
+"""Predictions in a simulation, which learn from ended jobs as in the service."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -56,7 +56,7 @@ class Jobs:
         partition = ONE_POOL if self._is_one_pool else row.partition
         if partition not in self._cluster.partitions:
             known = ", ".join(sorted(self._cluster.partitions)[:8])
-            text = f"{row.partition!r} is no partition of the cluster; there are: {known}"
+            text = f"{row.partition!r} is not a partition of the cluster; there are: {known}"
             self.problems.append(InputProblem(row.line, "partition", text, "unknown partition"))
             return
         job = self._job(row, partition, digits)

@@ -88,7 +88,7 @@ def _pods(file: str, table: "csv.DictReader[str]") -> list[Pod]:
             continue
         pods[pod.name] = Pod(pod.name, known.setdefault(pod.request, pod.request))
     if not problems and not any(pod.request.gpu_millis for pod in pods.values()):
-        problems.append(InputProblem(1, "num_gpu", "nobody in it wants a GPU", "no data"))
+        problems.append(InputProblem(1, "num_gpu", "it has no requests for GPUs", "no data"))
     if problems:
         raise BadInput(file, problems)
     return list(pods.values())
@@ -102,12 +102,12 @@ def _pod(row: Mapping[str, str | None]) -> Pod:
     if not name:
         raise Refused("name", "is empty; every request has a name of its own", "no id")
     if gpus > MOST_GPUS:
-        raise Refused("num_gpu", f"{gpus:,} GPUs; at most {MOST_GPUS:,} are right", "GPUs")
+        raise Refused("num_gpu", f"{gpus:,} GPUs; the maximum is {MOST_GPUS:,}", "GPUs")
     millis = gpus * GPU
     if gpus == 1:
         millis = number("gpu_milli")
         if not 0 < millis <= GPU:
-            text = f"{millis} thousandths of a GPU; from 1 to {GPU} are right"
+            text = f"{millis} thousandths of a GPU; it must be 1 to {GPU}"
             raise Refused("gpu_milli", text, "GPUs")
     spec = (row.get("gpu_spec") or "").strip()
     where = Where(gpu_types=tuple(spec.split("|"))) if spec else ANYWHERE

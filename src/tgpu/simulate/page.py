@@ -43,7 +43,7 @@ def page(document: Mapping[str, Any], result: Result) -> str:
 
 def _what(document: Mapping[str, Any]) -> str:
     run, found = document["run"], document["summary"]
-    skipped = f", {run['skipped']:,} bad lines left out" if run["skipped"] else ""
+    skipped = f", {run['skipped']:,} invalid lines left out" if run["skipped"] else ""
     never = f", {found['unfinished']:,} never start" if found["unfinished"] else ""
     jobs = plural(f"{found['jobs']:,}", "job")
     nodes = plural(f"{document['nodes']:,}", "node")

@@ -1,4 +1,4 @@
-"""What is wrong with a file: named by line and column, so that it can be found and mended."""
+"""Errors in a file, with line and column."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A simulation as a document: what was run and what came out of it."""
+"""A simulation as a document: input and results."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

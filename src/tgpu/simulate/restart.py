@@ -1,4 +1,4 @@
-"""What preemption costs a job: what it has to do again, and what starting anew takes."""
+"""The cost of preemption in a simulation: lost work, and the restart."""
 
 from dataclasses import dataclass, replace
 from typing import Final

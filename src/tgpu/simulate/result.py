@@ -1,4 +1,4 @@
-"""What a simulation found out: one outcome a job, and samples of the cluster over time."""
+"""The result of a simulation: one outcome per job, and samples of the cluster over time."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -55,13 +55,13 @@ def seconds_as_ms(column: str, text: str, *, may_be_zero: bool = True) -> int:
     """A time in seconds, whole or not, as milliseconds."""
     value = number(column, text)
     if value < 0:
-        raise Refused(column, f"{text} is negative; seconds from 0 on are right", "negative time")
+        raise Refused(column, f"{text} is negative; it must be 0 or more", "negative time")
     if value > MOST_SECONDS:
         raise Refused(
             column, f"{text} s is more than ten years; is it in another unit?", "absurd time"
         )
     if not value and not may_be_zero:
-        raise Refused(column, "is 0; more than that is right", "no time")
+        raise Refused(column, "is 0; it must be more", "no time")
     return round(value * 1000)
 
 
@@ -70,16 +70,16 @@ def number(column: str, text: str) -> float:
         value = float(text)
     except ValueError:
         shown = repr(text) if text.strip() else "nothing"
-        raise Refused(column, f"{shown} is no number", "no number") from None
+        raise Refused(column, f"{shown} is not a number", "no number") from None
     if not isfinite(value):
-        raise Refused(column, f"{text} is no number", "no number")
+        raise Refused(column, f"{text} is not a number", "no number")
     return value
 
 
 def whole(column: str, text: str, least: int = 0) -> int:
     value = number(column, text)
     if value != int(value) or value < least:
-        raise Refused(column, f"{text} is no whole number from {least} on", "no number")
+        raise Refused(column, f"{text} is not a whole number from {least} on", "no number")
     return int(value)
 
 
@@ -88,6 +88,6 @@ def gpu_millis(column: str, text: str) -> int:
     millis = round(value * 1000)
     if millis <= 0 or value > MOST_GPUS:
         raise Refused(
-            column, f"{text} GPUs; more than 0 and at most {MOST_GPUS:,} are right", "GPUs"
+            column, f"{text} GPUs; it must be more than 0 and at most {MOST_GPUS:,}", "GPUs"
         )
     return millis

@@ -1,4 +1,4 @@
-"""Drive the core by a trace: at each instant first the ends, then the arrivals, then one cycle.
+"""Drives the core by a trace: at each instant first ends, then arrivals, then cycles.
 
 Nothing here decides: who starts where is `core.cycle.schedule`, what comes of a plan is
 `core.plan_events`, what is true is `core.state`. Partitions have nothing to do with each other, so

@@ -1,4 +1,4 @@
-"""Work that has nothing to do with each other, each piece in a process of its own.
+"""Runs independent pieces of work in parallel processes.
 
 The processes are forks: what they work on is there without being sent, also what cannot be. What
 comes back is sent, so a piece of work should return little.
@@ -81,7 +81,7 @@ def _receive(pipe: Connection) -> _Told | _Done[T] | _Failed:
     try:
         message: _Told | _Done[T] | _Failed = pipe.recv()
     except EOFError:
-        return _Failed("it ended without a word")
+        return _Failed("it ended without a result")
     return message
 
 

@@ -1,4 +1,4 @@
-"""Invented traces, for benchmarks and first tries: the same seed makes the same jobs."""
+"""Synthetic traces, for benchmarks and first tries: the same seed makes the same jobs."""
 
 from random import Random
 from typing import Final

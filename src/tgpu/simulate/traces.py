@@ -144,11 +144,11 @@ def _read_ndjson(name: str, file: TextIO) -> TraceRows:
                 found = json.loads(text)
             except ValueError as error:
                 rows.problems.append(
-                    InputProblem(line, "", f"is no JSON: {json_words(str(error))}", "no JSON")
+                    InputProblem(line, "", f"is not JSON: {json_words(str(error))}", "no JSON")
                 )
                 continue
             if not isinstance(found, dict):
-                rows.problems.append(InputProblem(line, "", "is no JSON object", "no JSON"))
+                rows.problems.append(InputProblem(line, "", "is not JSON object", "no JSON"))
                 continue
             yield line, {key: _text(value) for key, value in found.items()}
 
@@ -262,7 +262,7 @@ def _read_swf(name: str, file: TextIO) -> TraceRows:
 def _swf(line: int, fields: Fields) -> TraceRow:
     """Processors are taken for GPUs. -1 stands for what nobody knows."""
     if len(fields) != _SWF_FIELDS:
-        text = f"has {len(fields)} fields; {_SWF_FIELDS} are right"
+        text = f"has {len(fields)} fields instead of {_SWF_FIELDS}"
         raise Refused("", text, "missing column")
     wanted = fields["8"] if not fields["8"].startswith("-") else fields["5"]
     limit, queue, partition = fields["9"], fields["15"], fields["16"]

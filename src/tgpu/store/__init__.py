@@ -1,1 +1,1 @@
-"""Where facts are kept: in memory, or durably in SQLite."""
+"""Stores: in memory, SQLite or PostgreSQL."""

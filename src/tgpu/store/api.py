@@ -1,4 +1,4 @@
-"""The port of the stores: an append-only journal of events, and tables of what is true now.
+"""The interface of stores: an append-only journal of events, and tables of the current state.
 
 A `commit` writes both in one transaction, so neither can be ahead of the other. The service is
 the only writer and commits one batch at a time; reads may run beside it.

@@ -1,4 +1,4 @@
-"""Stored values as JSON: without what is default when written, shared where equal when read.
+"""Stored values as JSON: defaults are left out, equal values are shared when read.
 
 The core's dataclasses stay free of serialisation; everything a store needs to know about their
 shape is here, and in `event_codec` what it needs to know about events.

@@ -1,4 +1,4 @@
-"""Arrays and sweeps folded to one row each: what a page of such rows is made of.
+"""Pages of jobs in which each array or sweep is one row.
 
 The elements of one submission have numbers in a row, without gaps, so that a list steps over all
 of them at once. A group is what one submission made: a rerun of one element is a row of its own.

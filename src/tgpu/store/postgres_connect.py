@@ -79,8 +79,8 @@ _FAILURES: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
         " (ALTER SCHEMA … OWNER TO …)",
     ),
     (errors.LockNotAvailable, "is locked by another program: end its transaction"),
-    (errors.QueryCanceled, "cancelled the command: somebody asked for that, or a time limit did"),
-    (errors.UndefinedTable, "has lost its tables: put a backup in their place"),
+    (errors.QueryCanceled, "cancelled the command: on request or at a time limit"),
+    (errors.UndefinedTable, "has lost its tables: restore a backup"),
 )
 
 
@@ -103,8 +103,8 @@ class Server:
         except psycopg.ProgrammingError:
             # Its message would quote the text, and with it the password.
             raise StoreUnavailable(
-                "the address of the PostgreSQL database is not right:"
-                " write it as postgresql://user:password@host:5432/database"
+                "the address of the PostgreSQL database is invalid: write it as "
+                "postgresql://user:password@host:5432/database"
             ) from None
         user = self._parameters.get("user") or "of this process"
         self._facts = {"user": user, "dbname": self._parameters.get("dbname") or user}

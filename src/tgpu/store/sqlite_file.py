@@ -31,8 +31,7 @@ _REMEDIES: Final = {
     ),
     sqlite3.SQLITE_NOTADB: ("is not a database: move it away, or choose another data directory"),
     sqlite3.SQLITE_CORRUPT: (
-        "is damaged: put a backup in its place, or save what can be read with"
-        " `sqlite3 FILE .recover`"
+        "is damaged: restore a backup, or save what can be read with `sqlite3 FILE .recover`"
     ),
     sqlite3.SQLITE_READONLY: "cannot be written: check its owner and permissions",
     sqlite3.SQLITE_PERM: "cannot be written: check its owner and permissions",

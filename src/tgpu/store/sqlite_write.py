@@ -89,8 +89,8 @@ def _commit(connection: sqlite3.Connection) -> None:
             raise
         # It is in the log, whole, and a crash now would bring it back.
         raise StoreUnavailable(
-            "the disk of the database failed while a commit was flushed, so nobody knows whether it"
-            " is recorded: check the disk",
+            "the disk of the database failed while a commit was flushed, so it is not known "
+            "whether it was recorded: check the disk",
             is_outcome_known=False,
         ) from error
 

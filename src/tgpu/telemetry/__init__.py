@@ -1,1 +1,1 @@
-"""What the service shows of itself: Prometheus metrics, and log lines of jobs and requests."""
+"""Telemetry: Prometheus metrics, and log lines of jobs and requests."""

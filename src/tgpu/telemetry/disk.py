@@ -1,4 +1,4 @@
-"""Room on the disk and reads that hang, for Prometheus."""
+"""Metrics of the disk and of hung reads, for Prometheus."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,16 +18,16 @@ class DiskMetrics(Collector):
         room = self._disk.room
         yield gauge(
             "disk_free_bytes",
-            "Room on the disk of the data directory, as the service's user may use it.",
+            "Free space on the disk of the data directory, for the user of the service.",
             {} if room is None else {(): room.free},
         )
         yield gauge(
             "disk_low",
-            "1 while the disk is full, the ballast is given up and nothing new is taken.",
+            "1 while the disk is full: the ballast is deleted and new jobs are rejected.",
             {(): self._disk.is_low},
         )
         yield gauge(
             "hung_file_reads",
-            "Reads of jobs' logs that do not come back.",
+            "Reads of job logs that hang.",
             {(): self._stuck_reads()},
         )

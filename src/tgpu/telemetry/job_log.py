@@ -43,7 +43,7 @@ _MESSAGES: Final = {
 
 _BROKEN: Final = {
     Promise.DEADLINE: "job missed its deadline",
-    Promise.WAIT_TARGET: "job started later than its queue wants",
+    Promise.WAIT_TARGET: "job missed the wait target of its queue",
 }
 
 
@@ -106,9 +106,9 @@ class JobLog(Observer):
                     _log.warning("GPU has a problem", **fields, problem=gpu.problem)
             if gpu.foreign != (None if old is None else old.foreign):
                 if gpu.foreign is None:
-                    _log.info("GPU is no longer used by others", **fields)
+                    _log.info("GPU is no longer used by other programs", **fields)
                 else:
-                    _log.warning("GPU is used by others", **fields, foreign=gpu.foreign)
+                    _log.warning("GPU is used by other programs", **fields, foreign=gpu.foreign)
             if old is not None and gpu.paused != old.paused:
                 if gpu.paused is None:
                     _log.info("GPU takes jobs again", **fields)

@@ -1,4 +1,4 @@
-"""The metrics of Prometheus, made of the counts and the state at the moment somebody asks.
+"""The Prometheus metrics, computed from the counts and the state at each scrape.
 
 The rule for labels: their values are states, tenants, nodes, GPUs and their types, never anything
 that grows with the jobs (ids, users, paths). Buckets multiply what a histogram is labelled with, so
@@ -65,7 +65,7 @@ class Metrics(Collector):
         )
         yield gauge(
             "current_jobs",
-            "Jobs that are in each state and not over.",
+            "Jobs that have not ended, by state.",
             {
                 (state.value,): count
                 for state, count in counts.reads.job_counts().items()
@@ -75,24 +75,25 @@ class Metrics(Collector):
         )
         yield gauge(
             "queue_size",
-            "Jobs without GPUs: waiting, held, backing off or after others.",
+            "Jobs without GPUs: waiting, held, backing off or with open dependencies.",
             self._summed((tenant_id, waiting) for tenant_id, waiting in self._waiting().items()),
             ("tenant",),
         )
         yield counter(
             "preemptions",
-            "Jobs that gave their GPUs up for others since the service started.",
+            "Jobs preempted since the service started.",
             {(): counts.preemptions},
         )
         yield counter(
             "failed_attempts",
-            "Attempts that did not end well, by whose fault that was.",
+            "Failed attempts, by kind of failure.",
             {(fault.value,): counts.failures[fault] for fault in Fault},
             ("failure",),
         )
         yield counter(
             "missed_promises",
-            "Jobs over after their deadline, or first started after their queue's wait target.",
+            "Jobs that ended after their deadline, or first started after their queue's wait "
+            "target.",
             {(promise.value,): counts.broken[promise] for promise in Promise},
             ("promise",),
         )
@@ -104,7 +105,7 @@ class Metrics(Collector):
         )
         yield histogram(
             "start_estimate_error_seconds",
-            "Time between the p50 of a job's first estimate and its start, either way.",
+            "Absolute difference between the p50 of a job's first estimate and its start.",
             {(): counts.estimate_errors},
         )
         yield histogram(
@@ -133,13 +134,13 @@ class Metrics(Collector):
         quotas = {i: use.tenant for i, use in uses.items() if use.tenant.enforce_quota}
         yield gauge(
             "tenant_gpus",
-            "GPUs that the jobs of a tenant have.",
+            "GPUs in use by the jobs of a tenant.",
             self._summed((i, use.gpu_millis / GPU) for i, use in uses.items()),
             ("tenant",),
         )
         yield gauge(
             "tenant_gpus_quota",
-            "GPUs that a tenant may have; absent without a limit.",
+            "GPU limit of a tenant; absent without a limit.",
             self._named(
                 ((i,), tenant.max_gpu_millis / GPU)
                 for i, tenant in quotas.items()
@@ -149,7 +150,7 @@ class Metrics(Collector):
         )
         yield gauge(
             "tenant_type_gpus",
-            "GPUs of a type that the jobs of a tenant have.",
+            "GPUs of a type in use by the jobs of a tenant.",
             self._named(
                 ((i, gpu_type), millis / GPU)
                 for i, use in uses.items()
@@ -159,7 +160,7 @@ class Metrics(Collector):
         )
         yield gauge(
             "tenant_type_gpus_quota",
-            "GPUs of a type that a tenant may have; absent without a limit.",
+            "Limit of GPUs of a type of a tenant; absent without a limit.",
             self._named(
                 ((i, gpu_type), millis / GPU)
                 for i, tenant in quotas.items()
@@ -169,13 +170,13 @@ class Metrics(Collector):
         )
         yield gauge(
             "tenant_running_jobs",
-            "Jobs of a tenant that have GPUs.",
+            "Running jobs of a tenant.",
             self._summed((i, use.jobs) for i, use in uses.items()),
             ("tenant",),
         )
         yield gauge(
             "tenant_running_jobs_quota",
-            "Jobs of a tenant that may have GPUs at once; absent without a limit.",
+            "Limit of running jobs of a tenant; absent without a limit.",
             self._named(
                 ((i,), tenant.max_running_jobs)
                 for i, tenant in quotas.items()
@@ -185,7 +186,7 @@ class Metrics(Collector):
         )
         yield counter(
             "tenant_gpu_seconds",
-            "GPU time used up by attempts that are over, of all time.",
+            "GPU time of finished attempts, over all time.",
             self._summed(
                 (i, used.gpu_millis_ms / (GPU * SECOND))
                 for (i, _), used in reads.usage_by_queue().items()
@@ -195,7 +196,7 @@ class Metrics(Collector):
         yield from self._budgets()
         yield gauge(
             "tenant_borrowed_gpus",
-            "GPUs that a tenant has beyond its own quota, from its cohort.",
+            "GPUs that a tenant has borrowed from its cohort.",
             self._summed((i, use.borrowed_millis / GPU) for i, use in uses.items()),
             ("tenant",),
         )
@@ -215,13 +216,13 @@ class Metrics(Collector):
         budgets = [(t.tenant_id, t.budget) for t in reads.budgeted() if t.budget]
         yield gauge(
             "tenant_budget_gpu_seconds",
-            "GPU time that a tenant may use in each window; absent without a budget.",
+            "GPU time of a tenant's budget per window; absent without a budget.",
             self._named(((i,), budget.gpu_millis_ms / (GPU * SECOND)) for i, budget in budgets),
             ("tenant",),
         )
         yield gauge(
             "tenant_budget_spent_gpu_seconds",
-            "GPU time that a tenant has used in the present window of its budget.",
+            "GPU time that a tenant has used in the current window of its budget.",
             self._named(
                 (
                     (i,),
@@ -265,7 +266,7 @@ class Metrics(Collector):
         for name, help_text, values in (
             (
                 "gpu_utilization",
-                "Share of time in which the GPU computed, 0 to 1; absent where it is not reported.",
+                "Utilization of the GPU, 0 to 1; absent if not reported.",
                 {labels: _part(reading.utilisation_percent, 100) for labels, reading in readings},
             ),
             (
@@ -280,12 +281,12 @@ class Metrics(Collector):
             ),
             (
                 "gpu_memory_used_bytes",
-                "Memory of the GPU that is in use, by whomever.",
+                "Memory of the GPU in use, by any process.",
                 {labels: _times(reading.memory_used_mib, _MIB) for labels, reading in readings},
             ),
             (
                 "gpu_sm_clock_hertz",
-                "Speed of the GPU's processors; absent where it is not reported.",
+                "SM clock of the GPU; absent if not reported.",
                 {labels: _times(reading.sm_clock_mhz, 1_000_000) for labels, reading in readings},
             ),
         ):
@@ -302,14 +303,14 @@ class Metrics(Collector):
         )
         yield counter(
             "gpu_xid_errors",
-            "Errors (Xid) of the GPU that the driver reported since the service started.",
+            "Xid errors of the GPU since the service started.",
             {labels: reading.xid_count for labels, reading in readings},
             _GPU_LABELS,
         )
         yield from self._books_of_gpus()
         yield gauge(
             "driver_problem",
-            "Whether the GPU driver of a node is out of order.",
+            "Whether the GPU driver of a node does not work.",
             {
                 (node_id,): float(snapshot.problem is not None)
                 for node_id, snapshot in self._counts.snapshots.items()
@@ -325,7 +326,7 @@ class Metrics(Collector):
         ]
         yield gauge(
             "gpu_allocated",
-            "Share of the GPU that jobs have, 0 to 1.",
+            "Share of the GPU allocated to jobs, 0 to 1.",
             {labels: use.taken_millis(gpu) / GPU for labels, use, gpu in gpus},
             _GPU_LABELS,
         )
@@ -337,13 +338,13 @@ class Metrics(Collector):
         )
         yield gauge(
             "gpu_foreign",
-            "Whether processes that are not ours keep the GPU from new jobs.",
+            "Whether other programs keep the GPU from taking jobs.",
             {labels: float(gpu.foreign is not None) for labels, _, gpu in gpus},
             _GPU_LABELS,
         )
         yield gauge(
             "gpu_problem",
-            "Whether the GPU takes no job because the hardware reports a problem.",
+            "Whether a hardware problem keeps the GPU from taking jobs.",
             {labels: float(gpu.problem is not None) for labels, _, gpu in gpus},
             _GPU_LABELS,
         )
@@ -357,14 +358,14 @@ class Metrics(Collector):
         counts = self._counts
         yield histogram(
             "scheduling_latency",
-            "Seconds that a scheduling cycle took to decide.",
+            "Seconds per scheduling cycle.",
             {(): counts.cycles},
         )
         yield counter("cycles", "Scheduling cycles on record.", {(): counts.cycles.count})
         yield counter("starts", "Attempts that cycles started.", {(): counts.starts})
         yield gauge(
             "seconds_since_last_full_cycle",
-            "Time since a cycle was decided and put on record.",
+            "Time since the last completed cycle.",
             {(): counts.seconds_since_cycle()},
         )
 
@@ -374,16 +375,13 @@ class Metrics(Collector):
         yield counter("commits", "Commits to the store.", {(): counts.commits.count})
         yield counter("events", "Events recorded by those commits.", {(): counts.events})
         yield counter(
-            "commit_failures", "Commits that the store refused.", {(): counts.commit_failures}
-        )
-        yield counter(
-            "clock_steps", "Times that the machine's clock was set.", {(): counts.clock_steps}
+            "clock_steps", "Detected steps of the machine's clock.", {(): counts.clock_steps}
         )
 
     def _service(self) -> Iterator[Metric]:
         yield gauge(
             "breaker_open",
-            "1 while the driver or the store is left alone because it failed several times.",
+            "1 while the circuit breaker of the driver or the store is open.",
             {(of,): not state.is_well for of, state in self._counts.breakers.items()},
             ("of",),
         )
@@ -394,7 +392,7 @@ class Metrics(Collector):
         )
         yield InfoMetricFamily(
             "gpu_scheduler_build",
-            "What is running here.",
+            "Version of the service and of Python.",
             {"version": __version__, "python": platform.python_version()},
         )
 

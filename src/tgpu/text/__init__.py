@@ -1,1 +1,1 @@
-"""Values as people write and read them. Imports nothing of ours."""
+"""Values as users write and read them. Imports nothing of ours."""

@@ -1,4 +1,4 @@
-"""Spans of time as people write and read them: 2h30m, 45s. A bare number is never one."""
+"""Durations as users write and read them: 2h30m, 45s. A bare number is never one."""
 
 import re
 from itertools import pairwise
@@ -19,14 +19,14 @@ def parse_duration(text: str) -> float:
             "for seconds, minutes or hours"
         )
     if not _WHOLE.fullmatch(compact):
-        raise ValueError(f"{text!r} is no span of time: write one like 30s, 45m, 2h30m or 1d")
+        raise ValueError(f"{text!r} is not a span of time: write one like 30s, 45m, 2h30m or 1d")
     parts = _PART.findall(compact)
     units = [unit for _, unit in parts]
     if sorted(set(units), key="dhms".index) != units:
         raise ValueError(f"{text!r} mixes its units: write the largest first, each once, as 2h30m")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not 0 < seconds <= _LONGEST_SECONDS:
-        raise ValueError(f"{text!r} must be more than nothing and at most 10 years")
+        raise ValueError(f"{text!r} must be more than 0 and at most 10 years")
     return seconds
 
 

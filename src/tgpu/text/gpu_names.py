@@ -24,7 +24,7 @@ def read_gpu(text: str) -> GpuChoice:
     """One GPU: "3" or "b/3". ValueError says what may stand there."""
     match = _PART.fullmatch(text)
     if match is None or match[3]:
-        raise ValueError(f"{text!r} is no GPU: write an index like 3, or with its node b/3")
+        raise ValueError(f"{text!r} is not a GPU: write an index like 3, or with its node b/3")
     return _choice(match[1], int(match[2]))
 
 
@@ -34,15 +34,15 @@ def read_gpus(text: str) -> list[GpuChoice]:
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise ValueError(f"{text!r} are no GPU indexes: write them like {FORM}")
+            raise ValueError(f"{text!r} are not GPU indexes: write them like {FORM}")
         low, high = int(match[2]), int(match[3] or match[2])
         if low > high:
             raise ValueError(f"GPUs {text!r}: {low} is above {high}; write {high}-{low}")
         if high - low >= MOST_GPUS or len(found) > MOST_GPUS:
-            raise ValueError(f"{text!r} names more than {MOST_GPUS} GPUs")
+            raise ValueError(f"{text!r} has more than {MOST_GPUS} GPUs")
         found.update({_choice(match[1], index): None for index in range(low, high + 1)})
     if len(found) > MOST_GPUS:
-        raise ValueError(f"{text!r} names more than {MOST_GPUS} GPUs")
+        raise ValueError(f"{text!r} has more than {MOST_GPUS} GPUs")
     return in_order(found)
 
 

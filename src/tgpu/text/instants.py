@@ -125,16 +125,16 @@ def _of_date(text: str, zone: tzinfo | None) -> int:
     try:
         found = datetime.fromisoformat(text.strip().upper())
     except ValueError:
-        raise ValueError(f"{text!r} is no time: {_WRITE}") from None
+        raise ValueError(f"{text!r} is not a time: {_WRITE}") from None
     if not re.search(r"[0-9][T ][0-9]", text.strip().upper()):
-        raise ValueError(f"{text!r} names no time of day: write {text.strip()} 09:00")
+        raise ValueError(f"{text!r} has no time of day: write {text.strip()} 09:00")
     return millis_of(found, zone)
 
 
 def _at(text: str, day: date, clock: str, zone: tzinfo | None) -> int:
     found = _CLOCK.fullmatch(clock)
     if found is None:
-        raise ValueError(f"{text!r} is no time: {_WRITE}")
+        raise ValueError(f"{text!r} is not a time: {_WRITE}")
     return millis_of(datetime.combine(day, day_time(text, found)), zone)
 
 
@@ -142,7 +142,7 @@ def day_time(text: str, found: re.Match[str]) -> time:
     """Of hours, minutes and perhaps seconds that were found in `text`, which ValueError names."""
     hour, minute, second = (int(part or 0) for part in found.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text!r} is no time of day: they go from 00:00 to 23:59")
+        raise ValueError(f"{text!r} is not a time of day: write 00:00 to 23:59")
     return time(hour, minute, second)
 
 

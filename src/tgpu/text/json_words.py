@@ -1,4 +1,4 @@
-"""What is wrong with text that is no JSON, YAML or TOML, in our words; the place is told beside."""
+"""Syntax errors of JSON, YAML and TOML in our words; the caller adds the place."""
 
 import re
 from typing import Final
@@ -11,11 +11,11 @@ _JSON: Final = (
         re.compile(r"property name|object keys must be strings", re.I),
         "a name in double quotes is missing",
     ),
-    (re.compile(r"illegal trailing comma|trailing comma", re.I), "there is a comma too much"),
+    (re.compile(r"illegal trailing comma|trailing comma", re.I), "there is an extra comma"),
     (re.compile(r"extra data|trailing characters", re.I), "something follows its end"),
     (re.compile(r"unterminated string", re.I), "a text is not closed"),
     (re.compile(r"control character", re.I), "a text has a control character in it"),
-    (re.compile(r"escape", re.I), "there is a \\\\ in a text that means nothing"),
+    (re.compile(r"escape", re.I), "there is an invalid \\\\ in a text"),
     (re.compile(r"EOF|truncated|ends? too early", re.I), "it ends too early"),
 )
 _YAML: Final = (
@@ -29,17 +29,17 @@ _YAML: Final = (
     ),
     (
         re.compile(r"mapping values are not allowed", re.I),
-        "there is a colon too much: put the text in quotes",
+        "there is an extra colon: put the text in quotes",
     ),
-    (re.compile(r"could not find expected ':'", re.I), "a colon is missing behind a name"),
+    (re.compile(r"could not find expected ':'", re.I), "a colon is missing after a name"),
     (re.compile(r"unexpected end of stream", re.I), "a quote is not closed"),
     (
         re.compile(r"undefined alias", re.I),
-        "a * names an anchor that is not there: put the text in quotes",
+        "a * names an unknown anchor: put the text in quotes",
     ),
     (
         re.compile(r"could not determine a constructor", re.I),
-        "a ! names a type that is not known here",
+        "a ! names an unknown type",
     ),
     (
         re.compile(r"unacceptable character|special characters", re.I),

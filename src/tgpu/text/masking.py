@@ -1,4 +1,4 @@
-"""Secrets in what people write, found by name and by shape, and hidden wherever they stand.
+"""Masks secrets in text, found by name and by format.
 
 Pure, and for everybody: the API, the log, notices and the command line. What is found:
 

@@ -31,7 +31,7 @@ def parse_past(text: str, now: int, zone: tzinfo | None = None) -> int:
     try:
         return millis_of(datetime.fromisoformat(text.strip().upper()), zone)
     except ValueError:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}") from None
+        raise ValueError(f"{text!r} is not a moment: {_WRITE}") from None
 
 
 def _of_day(text: str, words: str, now: int, zone: tzinfo | None) -> int | None:
@@ -56,6 +56,6 @@ def _of_day(text: str, words: str, now: int, zone: tzinfo | None) -> int | None:
 def _at(text: str, day: date, clock: str, zone: tzinfo | None) -> int:
     found = _CLOCK.fullmatch(clock)
     if found is None:
-        raise ValueError(f"{text!r} is no moment: {_WRITE}")
+        raise ValueError(f"{text!r} is not a moment: {_WRITE}")
     millis = int((found[4] or "0").ljust(3, "0"))
     return millis_of(datetime.combine(day, day_time(text, found)), zone) + millis

@@ -17,12 +17,12 @@ def parse_mebibytes(text: str) -> int:
         number = text.strip()
         if re.fullmatch(r"[0-9]+(\.[0-9]+)?", number):
             raise ValueError(f"{text!r} has no unit: write {number}G or {number}M")
-        raise ValueError(f"{text!r} is no size: write one like 500M, 40G or 1.5T")
+        raise ValueError(f"{text!r} is not a size: write one like 500M, 40G or 1.5T")
     size = Decimal(match[1]) * _MIB[match[2].upper()]
     if size != int(size):
-        raise ValueError(f"{text!r} is no whole number of MiB: write it in M")
+        raise ValueError(f"{text!r} is not a whole number of MiB: write it in M")
     if size == 0:
-        raise ValueError(f"{text!r} must be more than nothing; leave the option out instead")
+        raise ValueError(f"{text!r} must be more than 0; leave the option out instead")
     return int(size)
 
 

@@ -1,26 +1,26 @@
-"""What the operating system refuses, in our words: lower-case, to stand behind what was tried."""
+"""Errors of the operating system in our words, lower-case, to follow what was tried."""
 
 import errno
 from typing import Final
 
 _WORDS: Final = {
     errno.ENOENT: "there is no such file or folder",
-    errno.EACCES: "you may not: look at its owner and mode",
-    errno.EPERM: "you may not: look at its owner and mode",
-    errno.EEXIST: "it is there already",
-    errno.ENOTDIR: "a part of its path is no folder",
+    errno.EACCES: "permission denied: check its owner and mode",
+    errno.EPERM: "permission denied: check its owner and mode",
+    errno.EEXIST: "it exists already",
+    errno.ENOTDIR: "part of its path is not a folder",
     errno.EISDIR: "it is a folder",
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "your quota of the disk is used up",
-    errno.EROFS: "the disk can only be read",
+    errno.EDQUOT: "your disk quota is used up",
+    errno.EROFS: "the disk is read-only",
     errno.EIO: "the disk cannot be read or written",
-    errno.ELOOP: "its links lead in a circle",
+    errno.ELOOP: "its links form a loop",
     errno.ENAMETOOLONG: "its name is too long",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine",
     errno.ENOMEM: "the memory is used up",
     errno.ETXTBSY: "it is being run",
-    errno.ENOEXEC: "it is no program that can be run here",
+    errno.ENOEXEC: "it is not a program that can be run here",
     errno.E2BIG: "the command and its variables are too long",
     errno.EADDRINUSE: "another program listens there",
     errno.EADDRNOTAVAIL: "this machine has no such address",

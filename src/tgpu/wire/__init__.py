@@ -1,1 +1,1 @@
-"""The versioned shapes of the public API. Imports nothing of ours."""
+"""The versioned models of the public API. Imports nothing of ours."""

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ArraySummary(BaseModel):
-    """How far an array is, and what became of its elements. Times are ISO 8601 in UTC."""
+    """Progress of an array and the results of its jobs. Times are ISO 8601 in UTC."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""How large the parts of a request may be: every text, list, object and number has a bound.
+"""Maximum sizes of the parts of a request: every text, list, object and number has one.
 
 Checked without a call of Python for each element, and a list or object is left at its first wrong
 element: what a refusal costs must not grow with what was sent. `tests/unit/wire/test_bounds.py`
@@ -100,8 +100,7 @@ class BoundedModel(BaseModel):
         if len(stray) > _MOST_STRAY:
             raise PydanticCustomError(
                 "stray_names",
-                "has {count} names that are no fields of this request, such as {first}; "
-                "GET /docs shows those there are",
+                "has {count} unknown fields, such as {first}; GET /docs shows the known ones",
                 {"count": len(stray), "first": repr(stray[0][:_TOLD])},
             )
         return value

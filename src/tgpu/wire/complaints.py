@@ -10,7 +10,7 @@ from tgpu.wire.bounds import LONGEST_ARGUMENT, NO_NUL
 # By the type of pydantic's complaint; braces are filled from its context.
 _REMEDIES: Final = {
     "missing": "is required",
-    "extra_forbidden": "is no field of this request; GET /docs shows those there are",
+    "extra_forbidden": "is not a field of this request; GET /docs shows those there are",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_parsing_size": "must be a smaller number",

@@ -1,4 +1,4 @@
-"""When jobs start, as /api/v1 tells it."""
+"""Start estimates, as /api/v1 shows them."""
 
 from pydantic import BaseModel, Field
 
@@ -8,49 +8,55 @@ class EstimateModel(BaseModel):
 
     p50: str = Field(description="half of such jobs start by then")
     p90: str = Field(description="nine of ten start by then")
-    as_of: str = Field(description="when this was worked out")
+    as_of: str = Field(description="when it was computed")
     basis: str = Field(
-        description="next_cycle, simulated (the queue played forward with predicted run times), "
-        "guessed (the same, and of some jobs before it nothing is known) or throughput (behind "
-        "all that was played forward)"
+        description="next_cycle, simulated (the queue simulated with predicted run times), "
+        "guessed (the same, but some jobs ahead have no runtime estimate) or "
+        "throughput (beyond the simulated part of the queue)"
     )
     level: str = Field(
         default="",
-        description="how much is known of those before it: the least sure of the run times it "
-        "rests on, as the levels of predictions, or nothing; empty: it rests on none",
+        description="confidence: the least certain run time it is based on, as a level of "
+        "predictions, or nothing; empty if it is based on none",
     )
-    samples: int = Field(default=0, description="how many past runs that is")
-    latest: str | None = Field(default=None, description="it was promised to start by then")
+    samples: int = Field(default=0, description="number of past runs behind it")
+    latest: str | None = Field(
+        default=None, description="latest start, by its backfill reservation"
+    )
 
 
 class SoonerModel(BaseModel):
     """A change after which the job would start sooner, checked by simulation."""
 
     sentence: str
-    fields: dict[str, object] = Field(description="the fields of the submission that are others")
+    fields: dict[str, object] = Field(description="the fields of the submission to change")
     starts_now: bool
     estimate: EstimateModel
 
 
 class EstimateAnswer(BaseModel):
-    """What would become of a submission; nothing was stored."""
+    """When a submission would start; nothing was stored."""
 
-    jobs: int = Field(description="how many jobs the submission is")
+    jobs: int = Field(description="number of jobs in the submission")
     starts_now: bool
-    held: bool = Field(description="it would be on hold, and start when it is released")
-    estimate: EstimateModel | None = Field(description="of its first job; null: none can be made")
-    last: EstimateModel | None = Field(description="of its last job, where it is many")
-    sooner: list[SoonerModel] = Field(description="the cheapest first")
+    held: bool = Field(description="it would be on hold until released")
+    estimate: EstimateModel | None = Field(description="for its first job; null if there is none")
+    last: EstimateModel | None = Field(description="for its last job, if there are several")
+    sooner: list[SoonerModel] = Field(description="smallest change first")
     warnings: list[str] = []
 
 
 class AccuracyModel(BaseModel):
-    """Jobs that waited, were told when they would start, and started."""
+    """Jobs that waited with a start estimate, and started."""
 
     jobs: int
-    before_p50: float | None = Field(description="share that started by then; null without jobs")
+    before_p50: float | None = Field(
+        description="share of jobs that started by the p50; null without jobs"
+    )
     before_p90: float | None
-    median_error_seconds: float = Field(description="between the p50 and the start, either way")
+    median_error_seconds: float = Field(
+        description="absolute difference between the p50 and the start"
+    )
     median_wait_seconds: float = Field(description="from the estimate to the start")
     median_window_seconds: float = Field(description="from the estimate to the p90")
 

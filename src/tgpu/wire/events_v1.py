@@ -1,4 +1,4 @@
-"""What watchers of `/api/v1/events` are told."""
+"""Events, as `/api/v1/events` sends them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 
 class EventModel(BaseModel):
-    """One recorded change; `seq` is where to go on from. Readings of GPUs carry the newest seq."""
+    """One recorded change; continue after its `seq`. GPU readings carry the newest seq."""
 
     seq: int
     at: str

@@ -1,4 +1,4 @@
-"""What can be changed of a job that waits: the fields of a submission that decide when it starts.
+"""The fields of a waiting job that can be changed.
 
 The same names, shapes and bounds as there; `tests/unit/wire/test_job_change.py` compares them.
 """
@@ -12,7 +12,7 @@ from tgpu.wire.v1 import AfterModel, GpuCount, GpuType, GpuWords, NodeNames
 
 
 class JobChange(RequestModel):
-    """What shall be another; the rest stays. `null` takes away what can be left out."""
+    """Fields to change; the others stay. `null` removes an optional value."""
 
     model_config = ConfigDict(
         json_schema_extra={

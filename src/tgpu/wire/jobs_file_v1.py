@@ -8,7 +8,7 @@ class _Model(BaseModel):
 
 
 class JobsFileLine(_Model):
-    """A line that is no comment."""
+    """A line of the file, except comments."""
 
     line: int
     text: str  # script and arguments; empty where it could not be read
@@ -19,7 +19,7 @@ class JobsFileLine(_Model):
 
 
 class JobsFileAnswer(_Model):
-    """The file that is watched, as it was read last."""
+    """The watched file, as last read."""
 
     path: str | None  # null: none is watched
     exists: bool

@@ -15,7 +15,7 @@ class _Answer(BaseModel):
 
 
 class KeyCreate(RequestModel):
-    """A key to make. Without `tenants`, a user or viewer sees nothing; `*` is all tenants."""
+    """A key to create. Without `tenants`, a user or viewer sees nothing; `*` is all tenants."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -39,7 +39,8 @@ class KeyCreate(RequestModel):
 
 
 class KeyModel(_Answer):
-    """What is known of a key. Times are ISO 8601 in UTC; the last use is known to the hour."""
+    """An API key without its secret. Times are ISO 8601 in UTC; the last use is accurate to the
+    hour."""
 
     id: str
     name: str
@@ -63,7 +64,7 @@ class KeyList(_Answer):
 
 
 class WhoAmI(_Answer):
-    """Who the service takes the caller for."""
+    """The caller's identity as the service sees it."""
 
     name: str
     kind: str

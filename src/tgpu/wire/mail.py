@@ -1,4 +1,4 @@
-"""Mail that a job has sent: what an address looks like, and of what one can be told."""
+"""Mail about a job: the form of addresses, and the events."""
 
 from typing import Annotated, Final, Literal, get_args
 

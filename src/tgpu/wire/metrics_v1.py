@@ -4,15 +4,15 @@ from pydantic import BaseModel, Field
 
 
 class RunsModel(BaseModel):
-    """Of the newest jobs that ran to an end, up to a thousand."""
+    """Run times of the last thousand finished jobs."""
 
     count: int
-    mean_seconds: float | None = Field(description="null where none has ended yet")
+    mean_seconds: float | None = Field(description="null if none has ended yet")
     median_seconds: float | None
 
 
 class WaitingModel(BaseModel):
-    """Jobs that wait, by priority: high from 1000 on, low below 500."""
+    """Waiting jobs by priority: high from 1000, low below 500."""
 
     high: int
     normal: int
@@ -20,14 +20,14 @@ class WaitingModel(BaseModel):
 
 
 class GpuUseModel(BaseModel):
-    index: int = Field(description="on its node")
+    index: int = Field(description="index on its node")
     node: str = ""
-    gpu_name: str = Field(default="", description='node and index, as "b/3"')
+    gpu_name: str = Field(default="", description='node and index, such as "b/3"')
     uuid: str
     mean_percent: float = Field(description="since the service started")
     peak_percent: int
-    readings: int = Field(description="from how many looks at the GPU this comes")
-    paused: str | None = Field(description="the reason, while paused")
+    readings: int = Field(description="number of readings")
+    paused: str | None = Field(description="the reason, if paused")
 
 
 class MetricsAnswer(BaseModel):

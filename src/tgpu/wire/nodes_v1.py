@@ -26,7 +26,7 @@ class NodeProcessModel(BoundedModel):
 
 
 class NodeGpuModel(BoundedModel):
-    """A GPU and how it feels; what the driver does not tell is null."""
+    """A GPU and its readings; values that the driver does not report are null."""
 
     index: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     uuid: Word = ""
@@ -43,7 +43,7 @@ class NodeGpuModel(BoundedModel):
 
 
 class NodeModel(_Model):
-    """A machine. The service looks after a `local` one itself; an `agent`'s is told of."""
+    """A machine: `local` is the service's own, `agent` one that reports through an agent."""
 
     name: str
     state: str  # "online" or "offline"

@@ -1,4 +1,4 @@
-"""Who is told what happened, over `/api/v1/notices`. Secrets are in none of it."""
+"""Targets of notices in `/api/v1/notices`, without secrets."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -8,7 +8,7 @@ class _Model(BaseModel):
 
 
 class NoticeModel(_Model):
-    """One target of notices, and how it fares since the service started."""
+    """One target of notices, and its deliveries since the service started."""
 
     name: str
     kind: str  # "mail", "webhook", "slack", "desktop"
@@ -29,7 +29,7 @@ class NoticeList(_Model):
 
 
 class NoticeTried(_Model):
-    """What became of a test notice."""
+    """Result of a test notice."""
 
     name: str
     where: str

@@ -5,23 +5,23 @@ from pydantic import BaseModel, Field
 
 class PreemptionModel(BaseModel):
     job_id: str = Field(description="The preempted job.")
-    attempt: int = Field(description="Which of its attempts was ended.")
+    attempt: int = Field(description="Its attempt that was preempted.")
     tenant_id: str
     user: str = ""
-    gpu_count: float = Field(description="GPUs that it gave up.")
+    gpu_count: float = Field(description="GPUs it had.")
     to: str | None = Field(
         default=None,
-        description="The job, or the reservation, that gets them; null: one of another tenant.",
+        description="The job or reservation it was preempted for; null: one of another tenant.",
     )
     to_tenant_id: str | None = None
     cause: str = Field(description="priority, reclaim, booking or policy.")
     reason: str = Field(description="Why, in a sentence.")
     asked_at: str = Field(description="When it was decided.")
     gone_at: str | None = Field(
-        default=None, description="When it was gone; null before, or if it ended by itself."
+        default=None, description="When it had stopped; null before that, or if it ended by itself."
     )
     lost_gpu_seconds: float = Field(
-        description="GPU time since its last checkpoint, which must be done again."
+        description="GPU time since its last checkpoint, which is lost."
     )
 
 

@@ -1,31 +1,33 @@
-"""What a job has used up, as /api/v1 shows it."""
+"""Receipts, as /api/v1 shows them."""
 
 from pydantic import BaseModel, Field
 
 
 class AttemptUseModel(BaseModel):
-    """One try at running the job."""
+    """One attempt at running the job."""
 
     attempt: int
     started_at: str
     ended_at: str | None
     run_seconds: float
     gpu_hours: float
-    gpus: list[int] = Field(description="indexes on the node of its first worker")
-    gpu_names: list[str] = Field(default=[], description='of all its workers, as "b/3"')
+    gpus: list[int] = Field(description="GPU indexes on the node of its first worker")
+    gpu_names: list[str] = Field(default=[], description='GPUs of all its workers, such as "b/3"')
     gpu_text: str = Field(default="", description='for people: "0-1", or "a/0-1,b/0"')
-    failure: str | None = Field(description="whose fault it was that it did not end well")
-    paused_seconds: float = Field(default=0, description="of its run it stood still")
+    failure: str | None = Field(description="kind of failure")
+    paused_seconds: float = Field(default=0, description="pause during the run")
 
 
 class AnnouncedModel(BaseModel):
-    """What a job that had to wait was first told, and what came of it."""
+    """The first start estimate of a job that had to wait, and its actual start."""
 
     at: str
     p50: str = Field(description="half of such jobs start by then")
     p90: str = Field(description="nine of ten start by then")
-    started_at: str | None = Field(description="its first start; null: it has not started yet")
-    error_seconds: float | None = Field(description="of the p50; below 0: it started sooner")
+    started_at: str | None = Field(description="its first start; null if it has not started yet")
+    error_seconds: float | None = Field(
+        description="start minus p50; negative if it started sooner"
+    )
     before_p90: bool | None
 
 
@@ -39,16 +41,16 @@ class ReceiptModel(BaseModel):
     cause: str | None
     submitted_at: str
     ended_at: str | None
-    wait_seconds: float = Field(description="without GPUs, also between attempts")
+    wait_seconds: float = Field(description="time without GPUs, also between attempts")
     announced: AnnouncedModel | None = Field(
-        default=None, description="its first start estimate; null where it had none"
+        default=None, description="its first start estimate; null if it had none"
     )
-    run_seconds: float = Field(description="with them, all attempts together")
-    paused_seconds: float = Field(default=0, description="of these it stood still, and is charged")
+    run_seconds: float = Field(description="run time of all attempts")
+    paused_seconds: float = Field(default=0, description="paused time in it, which is charged")
     gpu_count: float
     gpu_hours: float
-    lost_gpu_hours: float = Field(description="of these, what preemption cost it")
-    peak_gpu_memory_mb: int | None = Field(description="on all its GPUs; null where not known")
-    cost: float | None = Field(description="null where no price is set")
+    lost_gpu_hours: float = Field(description="part of it lost to preemption")
+    peak_gpu_memory_mb: int | None = Field(description="on all its GPUs; null if not known")
+    cost: float | None = Field(description="null if no price is set")
     attempts: list[AttemptUseModel]
-    complete: bool = Field(description="false: the record does not reach back to its beginning")
+    complete: bool = Field(description="false if the records do not go back to its submission")

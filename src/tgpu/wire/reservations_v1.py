@@ -10,7 +10,7 @@ Minutes = Annotated[float, Field(ge=0, le=5_256_000, allow_inf_nan=False)]
 
 
 class ReservationCreate(RequestModel):
-    """GPUs of one machine for a time. Nothing is guessed: true is no number, and "5" is text."""
+    """GPUs on one machine for a time. Types are strict: true is not a number, and "5" is text."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,4 +1,4 @@
-"""Many jobs changed by one request, and what came of it."""
+"""A request that changes many jobs, and its answer."""
 
 from typing import Annotated, Literal
 
@@ -15,9 +15,9 @@ JobName = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
 
 
 class SelectionRequest(RequestModel):
-    """Which jobs, and what to do with them: all in one commit, or nothing.
+    """Which jobs to change, and how: all in one commit, or nothing.
 
-    Conditions that are given must all hold. One of them, or `all`, must be.
+    All given filters must match. At least one of them, or `all`, is required.
     """
 
     model_config = ConfigDict(
@@ -50,7 +50,7 @@ class SelectionRequest(RequestModel):
 
 
 class LeftAloneModel(BaseModel):
-    """Jobs of the selection that stayed as they were, for one and the same reason."""
+    """Jobs of the selection that were not changed, for one reason."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -62,7 +62,7 @@ class LeftAloneModel(BaseModel):
 
 
 class RerunModel(BaseModel):
-    """A new job, or a new array, and the one that it runs again."""
+    """A new job or array, and the one it reruns."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,7 +73,7 @@ class RerunModel(BaseModel):
 
 
 class SelectionAnswer(BaseModel):
-    """What came of a selection."""
+    """Result of a selection."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -23,7 +23,7 @@ class ShareModel(_Model):
 
 
 class UserShareModel(ShareModel):
-    """Of a tenant's share. Its users weigh alike."""
+    """A user's part of the tenant's share. All users have the same weight."""
 
     user: str
     limits: UserUseModel | None = None  # what they may have, where they have GPUs or limits

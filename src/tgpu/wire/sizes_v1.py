@@ -10,7 +10,7 @@ class _Model(BaseModel):
 
 
 class SizeModel(_Model):
-    """GPUs, and how they were found."""
+    """A number of GPUs, and where it comes from."""
 
     gpu_count: float
     gpu_memory_mb: int  # over all its GPUs together; 0: not said
@@ -25,7 +25,7 @@ class RunModel(_Model):
 
 
 class SizeAnswer(_Model):
-    """What one model needs."""
+    """GPUs that one model needs."""
 
     model: str
     gpu_memory_each_mb: int  # of the smallest GPU there is, which it was reckoned for

@@ -46,9 +46,9 @@ class _Model(BaseModel):
 
 
 class BudgetModel(BoundedModel):
-    """GPU time in each window, as GPU-hours or as what they cost at billing.cost_per_gpu_hour.
+    """GPU time per window, as GPU-hours or as their cost at billing.cost_per_gpu_hour.
 
-    A request gives one of the two; an answer has both, where GPU time has a price.
+    A request gives one of the two; an answer has both if GPU time has a price.
     """
 
     gpu_hours: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
@@ -111,7 +111,7 @@ class TenantCreate(TenantLimits):
 
 
 class TenantPatch(RequestModel):
-    """Fields left out stay; a limit set to null is lifted."""
+    """Missing fields stay; null removes a limit."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"max_gpus": 32, "max_cpu_cores": None}]}
@@ -147,7 +147,7 @@ class TenantPatch(RequestModel):
 
 
 class UsageModel(_Model):
-    """What was used up, of all time or of one day."""
+    """Usage in total or on one day."""
 
     gpu_hours: float
     gpu_seconds: float  # the same, exact to the millisecond
@@ -231,7 +231,7 @@ class QueueCreate(RequestModel):
 
 
 class QueuePatch(RequestModel):
-    """Fields left out stay; `max_concurrent_jobs` or `wait_target_seconds` null is lifted."""
+    """Missing fields stay; null removes `max_concurrent_jobs` or `wait_target_seconds`."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"priority": 20, "max_concurrent_jobs": None}]}
@@ -265,7 +265,7 @@ class QueueList(RootModel[list[QueueModel]]):
 
 
 class QuotaPatch(RequestModel):
-    """In cores, GiB and GPUs. Fields left out stay; null lifts the limit."""
+    """In cores, GiB and GPUs. Missing fields stay; null removes a limit."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"cpu_quota": 100, "memory_quota": 500, "gpu_quota": 8}]}
@@ -278,7 +278,7 @@ class QuotaPatch(RequestModel):
 
 
 class QuotaModel(_Model):
-    """A project's quota and how much of it is used; null where nothing limits."""
+    """A project's quota and its use; null for no limit."""
 
     project_id: str
     cpu_quota: float | None

@@ -1,4 +1,4 @@
-"""What one user of a tenant may have of it, and has."""
+"""Limits and use of one user of a tenant."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ _MOST_USERS = 10_000
 
 
 class UserLimitsModel(BoundedModel):
-    """A limit left out, or null, does not limit."""
+    """A missing or null limit means no limit."""
 
     max_gpus: Gpus | None = None
     max_concurrent_jobs: Amount | None = None
@@ -31,7 +31,8 @@ UsersByName = Annotated[
 
 
 class UserLimitsPatch(RequestModel):
-    """Fields left out stay, null lifts a limit. A user set to null has what each user has."""
+    """Missing fields stay, null removes a limit. A user set to null gets the limits for all
+    users."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -54,7 +55,7 @@ class UserLimitsPatch(RequestModel):
 
 
 class UserUseModel(BaseModel):
-    """A user of a tenant: what they may have, and have."""
+    """Limits and use of one user of a tenant."""
 
     model_config = ConfigDict(extra="forbid")
 

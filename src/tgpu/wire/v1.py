@@ -43,7 +43,7 @@ class _Model(BaseModel):
 
 
 class AfterModel(RequestModel):
-    """Another job that must be over first."""
+    """Another job that must end first."""
 
     job_id: Word
     kind: Literal["ok", "any"] = "ok"
@@ -177,7 +177,7 @@ class ReasonModel(_Model):
 
 
 class ArrayProgressModel(_Model):
-    """All elements of an array or sweep that were submitted together, where a list folds them."""
+    """Progress of an array or sweep that a list shows as one row."""
 
     total: int
     states: dict[str, int]  # how many are in which; states that none is in are left out
@@ -201,7 +201,7 @@ class UsageModel(_Model):
 
 
 class ConstraintsModel(_Model):
-    """What a job asks of the place it runs in."""
+    """Where a job may run."""
 
     gpu_types: list[str] = []
     gpu_memory_each_mb: int = 0
@@ -216,7 +216,7 @@ class ConstraintsModel(_Model):
 
 
 class PredictionModel(_Model):
-    """How long a job will run, from its start on, by how long similar ones ran."""
+    """How long a job will run from its start, based on similar jobs."""
 
     p50_seconds: float  # half of such jobs are over by then
     p90_seconds: float  # … and nine of ten by then
@@ -225,14 +225,14 @@ class PredictionModel(_Model):
 
 
 class PlacementModel(_Model):
-    """Where one worker is, or was."""
+    """The placement of one worker."""
 
     node: str
     gpus: list[int]
 
 
 class JobModel(_Model):
-    """A job as it stands. Times are ISO 8601 in UTC."""
+    """The current state of a job. Times are ISO 8601 in UTC."""
 
     job_id: str
     tenant_id: str
@@ -306,7 +306,7 @@ class JobList(_Model):
 
 
 class ActionAnswer(_Model):
-    """What became of a request to change a job."""
+    """Result of a request to change a job."""
 
     job_id: str
     status: str  # the job's state afterwards
@@ -329,7 +329,7 @@ class BlockerModel(_Model):
 
 
 class AheadModel(_Model):
-    """The jobs that come before another in the order."""
+    """The jobs ahead of another in the queue."""
 
     count: int
     first: list[str]  # a few, the next one first; those of tenants the caller does not see left out
@@ -339,7 +339,7 @@ FieldValue = float | int | str | bool | list[str] | dict[str, str] | None
 
 
 class ChangeModel(_Model):
-    """What would start a job: the fields of a submission that would be others."""
+    """A change that would start a job: the fields of a submission to change."""
 
     sentence: str
     command: str  # submits it with the change and ends the old one; empty for arrays
@@ -347,7 +347,7 @@ class ChangeModel(_Model):
 
 
 class WhyAnswer(_Model):
-    """Why a job waits. What follows the reason is there while it waits."""
+    """Why a job waits. The fields after the reason are set while it waits."""
 
     job_id: str
     state: str
@@ -371,7 +371,7 @@ class GpuProcessModel(_Model):
 
 
 class GpuReservationModel(_Model):
-    """When a GPU is reserved. Whose it is, is told to those who may see them."""
+    """When a GPU is reserved. Its tenant is shown to callers who may see it."""
 
     id: str | None
     tenant_id: str | None
@@ -406,7 +406,7 @@ class GpuModel(_Model):
 
 
 class GpuList(_Model):
-    """The GPUs that jobs can have, by node, then index."""
+    """The GPUs that jobs can use, by node, then index."""
 
     provider: str
     simulated: bool
@@ -424,7 +424,7 @@ class PauseRequest(RequestModel):
 
 
 class AdoptRequest(RequestModel):
-    """A process that was started by hand, to become a lease of the GPUs it is on."""
+    """A process that was started by hand, to turn into a lease on its GPUs."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pid": 4711}]})
 

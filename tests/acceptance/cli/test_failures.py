@@ -91,4 +91,4 @@ def test_a_job_over_the_memory_of_a_whole_job_says_so(box: Box) -> None:
     job = failed(box, "--", "sh", "-c", f'python3 -c "{script}"; exit 7')
     assert job["failure"] == "host_out_of_memory"
     assert job["cause"].endswith("the whole job may use 128 MiB")
-    assert "holds for a whole job" in box.tgpu("doctor").stdout
+    assert "applies to the whole job" in box.tgpu("doctor").stdout

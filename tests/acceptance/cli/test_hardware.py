@@ -50,7 +50,7 @@ def test_a_process_of_others_keeps_its_gpu_and_can_be_adopted(quick_box: Box) ->
         assert process["age_seconds"] >= 0
         assert f"pid {other.pid}" in box.ok("gpus")
         box.ok("submit", "--lease", "--gpus", "2")
-        assert "1 in use by others" in box.ok("why", "last")
+        assert "1 used by other programs" in box.ok("why", "last")
         box.ok("cancel", "last")
         adopted = json.loads(box.ok("adopt", str(other.pid), "--node", "local", "--json"))
         assert (adopted["state"], adopted["gpus"]) == ("running", [0])
@@ -64,7 +64,7 @@ def test_a_process_of_others_keeps_its_gpu_and_can_be_adopted(quick_box: Box) ->
 def test_adopting_what_is_on_no_gpu_says_so(quick_box: Box) -> None:
     run = quick_box.tgpu("adopt", str(os.getpid()))
     assert run.returncode != 0
-    assert "this process is on no GPU" in run.stderr
+    assert "this process uses no GPU" in run.stderr
 
 
 def test_what_a_job_runs_is_the_job_s(quick_box: Box) -> None:

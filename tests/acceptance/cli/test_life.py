@@ -62,7 +62,7 @@ def test_a_killed_service_is_found_out_and_started_again(box: Box):
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: not box.services(), "the service to be gone")
     assert box.tgpu("list").returncode == 3
-    assert "ended without saying so" in box.ok("doctor")
+    assert "it crashed" in box.ok("doctor")
     assert box.ok("submit", "-q", "--", "true") == "1\n"
 
 

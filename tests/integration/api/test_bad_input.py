@@ -138,11 +138,11 @@ async def test_truths(api: Api, field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("command", '[""]', "command: begins with no program; leave it out for a lease (got [''])"),
+        ("command", '[""]', "command: has no program; leave it out for a lease (got [''])"),
         (
             "command",
             '["  "]',
-            "command: begins with no program; leave it out for a lease (got ['  '])",
+            "command: has no program; leave it out for a lease (got ['  '])",
         ),
         ("command", "null", 'command: must be a list, like ["python", "train.py"] (got None)'),
         ("command", '["a\\u0000b"]', "command.0: must not contain NUL characters"),
@@ -198,7 +198,7 @@ async def test_truths(api: Api, field: str) -> None:
         ("workers", "99999", "workers: must be at most 10000 (got 99999)"),
         ("gpu_types", '"A100"', 'gpu_types: must be a list, like ["H100", "A100"]'),
         ("gpu_types", '[""]', "gpu_types.0: must not be empty"),
-        ("gpu_types", '["A100", "A100"]', "gpu_types: is there twice; name each one once"),
+        ("gpu_types", '["A100", "A100"]', "gpu_types: is given twice; name each one once"),
         ("excluded_gpus", "[-1]", "excluded_gpus.0: must be at least 0 (got -1)"),
         ("nodes", '"a"', 'nodes: must be a list, like ["node-1"] (got'),
         ("excluded_nodes", "[1]", "excluded_nodes.0: must be text (got 1)"),
@@ -217,13 +217,17 @@ async def test_truths(api: Api, field: str) -> None:
         ),
         ("deadline", '"soon"', "deadline: must be ISO 8601 with its zone, like 2030-01-31T09:00"),
         ("deadline", '"2030-01-31T09:00:00"', "deadline: must be ISO 8601 with its zone"),
-        ("deadline", '"1969-01-31T09:00:00Z"', "deadline: has passed; give one to come, or none"),
+        (
+            "deadline",
+            '"1969-01-31T09:00:00Z"',
+            "deadline: is in the past; give a later one, or none",
+        ),
         ("checkpoint_signal", "true", "checkpoint_signal: must be a signal: USR1 or 10 (got True)"),
         ("checkpoint_signal", "1.5", "checkpoint_signal: must be a signal: USR1 or 10 (got 1.5)"),
         ("checkpoint_signal", '"KILL"', "checkpoint_signal: ends or stops the program"),
         ("checkpoint_signal", '"X"', "checkpoint_signal: must be a signal: USR1 or 10 (got 'X')"),
         ("reservation", '"r1"', "reservation: tenant default has no such reservation; there are:"),
-        ("unknown_field", "1", "unknown_field: is no field of this request; GET /docs shows"),
+        ("unknown_field", "1", "unknown_field: is not a field of this request; GET /docs shows"),
     ],
 )
 async def test_the_error_names_the_field_the_value_and_what_would_be_right(
@@ -267,7 +271,7 @@ async def test_two_limits_of_time_are_one_too_many(api: Api) -> None:
 
 async def test_a_job_cannot_wait_for_itself(api: Api) -> None:
     answer = await api.post(JOBS, json={"job_id": "a", "after": [{"job_id": "a"}]})
-    assert "a job cannot wait for itself" in error_of(answer, 422, "VALIDATION_ERROR")["message"]
+    assert "a job cannot depend on itself" in error_of(answer, 422, "VALIDATION_ERROR")["message"]
 
 
 async def test_several_mistakes_are_named_together(api: Api) -> None:

@@ -146,7 +146,7 @@ async def test_unknown_paths_have_our_shape(api: Api, path: str) -> None:
 async def test_wrong_methods_have_our_shape(api: Api, method: str, path: str) -> None:
     answer = await api.request(method, path)
     error = error_of(answer, 405, "METHOD_NOT_ALLOWED")
-    assert error["message"] == f"{method} is not possible at {path}"
+    assert error["message"] == f"{method} is not allowed at {path}"
     assert answer.headers["allow"]
 
 

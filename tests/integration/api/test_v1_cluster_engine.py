@@ -33,7 +33,7 @@ async def test_a_job_is_told_from_being_taken_to_its_end(api: Api) -> None:
     await api.box.tick()
     await eventually(lambda: service.standing_of(JobId(job_id)), "it to be taken")
     assert await why(api, job_id) == (
-        "the engine has taken it and not started it yet: no node of the cluster has room"
+        "the engine has accepted it, but not started it: no node of the cluster has room"
     )
     cluster(api).bind()
     await eventually(lambda: service.place_of(JobId(job_id)), "its place")

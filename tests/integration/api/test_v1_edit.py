@@ -59,7 +59,7 @@ async def test_null_and_an_empty_list_take_away(api: Api) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({}, "say what shall be another"),
+        ({}, "give a field to change"),
         ({"gpu_count": 99}, "gpu_count"),
         ({"gpu_count": 0}, "gpu_count"),
         ({"gpu_type": "V100"}, "there is no such GPU here"),
@@ -101,4 +101,4 @@ async def test_one_that_runs_is_a_conflict(api: Api) -> None:
     job_id = await submit(api)
     await api.box.run(job_id)
     answer = await api.patch(f"{JOBS}/{job_id}", json={"gpu_count": 2})
-    assert "is running: only a job that waits" in error_of(answer, 409, "CONFLICT")["message"]
+    assert "is running: only a waiting job" in error_of(answer, 409, "CONFLICT")["message"]

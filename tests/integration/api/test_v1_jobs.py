@@ -316,8 +316,8 @@ async def test_a_running_job_is_being_ended(api: Api) -> None:
     api.box.engine.stops = False
     answer = await api.delete(f"{JOBS}/{job_id}")
     assert answer.json()["status"] == "running"
-    assert answer.json()["message"] == "Job is being ended"
-    assert (await why(api, job_id))["message"] == "is being ended: cancelled by its owner"
+    assert answer.json()["message"] == "Job is being stopped"
+    assert (await why(api, job_id))["message"] == "is being stopped: cancelled by its owner"
 
 
 async def test_hold_and_release(api: Api) -> None:

@@ -77,7 +77,7 @@ async def test_a_gpu_of_another_node_is_paused_and_takes_no_job(api: Api) -> Non
 async def test_a_bare_index_is_refused_with_all_there_are(api: Api, action: str) -> None:
     error = error_of(await api.post(f"/api/v1/gpus/0/{action}"), 422, "VALIDATION_ERROR")
     assert error["message"] == (
-        "GPU: name GPUs with their node, for there are several: b/0-1,c/0,local/0-1 (got 0)"
+        "GPU: jobs run on several nodes, so name GPUs with their node: b/0-1,c/0,local/0-1 (got 0)"
     )
     assert not any(gpu["paused"] for gpu in (await gpus_of(api)).values())
 
@@ -114,7 +114,8 @@ async def test_a_job_with_a_bare_index_is_refused_where_it_may_mean_several(
     answer = await api.post(JOBS, json={"command": ["t"], field: [0, "b/1"]})
     error = error_of(answer, 422, "VALIDATION_ERROR")
     assert error["message"] == (
-        f"{field}: name GPUs with their node, for there are several: b/0-1,c/0,local/0-1 (got 0)"
+        f"{field}: jobs run on several nodes, so name GPUs with their node: b/0-1,c/0,local/0-1 "
+        "(got 0)"
     )
 
 
@@ -250,7 +251,7 @@ async def test_an_agent_that_falls_silent_makes_its_gpus_a_problem_until_it_is_h
     assert (await gpus_of(api))["far/0"]["status"] == "free"
     now += 31
     await service.agent_nodes.look()
-    assert (await gpus_of(api))["far/0"]["problem"] == "nothing is heard from its node"
+    assert (await gpus_of(api))["far/0"]["problem"] == "its node does not report"
     status = await get(api, "/api/v1/cluster/status")
     assert (status["total_nodes"], status["online_nodes"]) == (4, 3)
     service.agents.hear("far", "i1", Readings((replace(H100, temperature_c=40),)))
@@ -339,7 +340,7 @@ async def test_a_gang_is_idle_only_if_it_does_nothing_on_all_its_nodes() -> None
         assert await noted(1, 0, 90) is None
         assert await noted(5000, 0, 90) is None
         assert await noted(5500, 0, 0) is None
-        assert await noted(9000, 0, 0) == "idle: GPU b/0, local/0 did nothing for 1 s"
+        assert await noted(9000, 0, 0) == "idle: GPU b/0, local/0 was idle for 1 s"
 
 
 async def test_what_jobs_want_of_nodes_and_gpus_survives_a_restart() -> None:

@@ -57,8 +57,8 @@ async def test_a_paused_job_stands_still_and_every_answer_says_that_it_keeps_its
     answer = await act(api, job_id, "pause")
     assert answer["status"] == "running"
     assert answer["message"] == (
-        "Job is paused: its GPUs and memory stay its own and are charged, "
-        "and its time limit goes on"
+        "Job is paused: it keeps its GPUs and memory, which are charged, and its time limit "
+        "keeps running"
     )
     await eventually(lambda: api.box.engine.paused == {key}, "the engine to be told")
     await act(api, job_id, "pause")  # told twice
@@ -116,15 +116,17 @@ async def test_what_does_not_run_is_refused_with_what_to_do(api: Api) -> None:
         return str(error_of(answer, 409, "CONFLICT")["message"])
 
     assert await refused(job_id, "pause") == (
-        f"job {job_id} waits, and only a job that runs can be paused; "
-        f"for one that waits: tgpu hold {job_id}"
+        f"job {job_id} waits, and only a running job can be paused; "
+        f"for a waiting job: tgpu hold {job_id}"
     )
     assert f"tgpu release {job_id}" in await refused(job_id, "resume")
     await api.box.run(job_id)
     assert await refused(job_id, "resume") == f"job {job_id} is not paused: it runs"
     api.box.engine.stops = False
     await api.delete(f"{JOBS}/{job_id}")
-    assert await refused(job_id, "pause") == f"job {job_id} is being ended, so it cannot be paused"
+    assert (
+        await refused(job_id, "pause") == f"job {job_id} is being stopped, so it cannot be paused"
+    )
     api.box.engine.finish(await api.box.key(job_id))
     await api.box.until(job_id, JobState.CANCELLED)
     assert "is over" in await refused(job_id, "pause")
@@ -141,8 +143,9 @@ async def test_an_array_is_paused_by_one_command_and_the_rest_is_counted(api: Ap
         await api.box.until(f"{array_id}.{number}", JobState.RUNNING)
     answer = await act(api, array_id, "pause")
     assert answer["message"] == (
-        f"paused 2 jobs of array {array_id}: their GPUs and memory stay their own and are charged, "
-        "and time limits go on; left alone: 1 not running: only what runs can be paused and resumed"
+        f"paused 2 jobs of array {array_id}: they keep their GPUs and memory, which are charged, "
+        "and time limits keep running; left alone: 1 not running: only running jobs can be "
+        "paused and resumed"
     )
     body = {"action": "resume", "jobs": [array_id]}
     answer = (await api.post(f"{JOBS}/select", json=body)).json()

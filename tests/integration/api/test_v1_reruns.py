@@ -54,7 +54,7 @@ async def test_nothing_is_run_again_twice_unless_it_is_asked_for(api: Api) -> No
     new = (await select(api, "rerun", array_id))["reruns"][0]["job_id"]
     answer = await api.post(f"{JOBS}/select", json={"action": "rerun", "jobs": [array_id]})
     assert error_of(answer, 409, "CONFLICT")["message"] == (
-        f"no job to run again: 2 run again already, as {new} (--again runs them once more), "
+        f"no job to run again: 2 rerun already, as {new} (--again reruns them once more), "
         "2 completed"
     )
     assert (await select(api, "rerun", array_id, again=True))["changed"] == 2

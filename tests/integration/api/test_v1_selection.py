@@ -61,7 +61,7 @@ async def test_cancelling_an_array_starts_none_of_its_waiting_elements() -> None
             await api.box.until(f"{array_id}.{number:03}", JobState.RUNNING)
         answer = await select(api, "cancel", array_id)
         assert answer["message"] == (
-            f"cancelled 200 jobs of array {array_id}: 5 running are being ended, 195 waiting"
+            f"cancelled 200 jobs of array {array_id}: 5 running are being stopped, 195 waiting"
         )
         assert answer["counts"] == {"running": 5, "waiting": 195}
         for number in range(1, 201):
@@ -81,7 +81,7 @@ async def test_several_ids_are_one_commit_and_no_cycle_comes_in_between() -> Non
         ids = [await submit(api) for _ in range(13)]
         await api.box.until(ids[0], JobState.RUNNING)
         answer = await select(api, "cancel", *ids)
-        assert answer["message"] == "cancelled 13 jobs: 1 running is being ended, 12 waiting"
+        assert answer["message"] == "cancelled 13 jobs: 1 running is being stopped, 12 waiting"
         for job_id in ids:
             await api.box.until(job_id, JobState.CANCELLED)
         assert [job["job_id"] for job in await jobs_of(api) if job["started_at"]] == [ids[0]]
@@ -93,7 +93,7 @@ async def test_what_is_left_alone_is_counted_with_its_reason(api: Api) -> None:
     held = await select(api, "hold", array_id)
     assert held["message"] == (
         f"put 1 job of array {array_id} on hold; left alone: 1 over already (1 cancelled), "
-        "2 running: only what waits can be changed so"
+        "2 running: only waiting jobs can be changed like this"
     )
     assert [(part["reason"], part["count"]) for part in held["left_alone"]] == [
         ("over", 1),

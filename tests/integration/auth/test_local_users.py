@@ -119,8 +119,7 @@ def test_the_command_line_makes_and_revokes_keys(service: RealService) -> None:
     assert key["state"] == "active"
     remote = {"TGPU_URL": service.url, "TGPU_API_KEY": key["key"]}
     assert tgpu("whoami", **remote).stdout == (
-        "ci: user of default\nknown by: the API key that was shown\n"
-        "tenant of what you submit: default\n"
+        "ci: user of default\nknown by: the API key\nyour tenant: default\n"
     )
     assert "ci" in tgpu("keys", "list").stdout
     refused = tgpu("keys", "list", **remote)

@@ -92,7 +92,7 @@ def _no_header_makes_a_caller_somebody_else(service: Ports) -> None:
     for headers in ({"X_Forwarded_For": "unix"}, {"Forwarded": "for=127.0.0.1;user=root"}):
         status, answer = service.as_user(NOBODY.pw_uid, "GET", "/api/v1/whoami", **headers)
         assert status == 403, answer
-        assert "passed on by a proxy" in answer["error"]["message"]
+        assert "a proxy forwarded this request" in answer["error"]["message"]
         # Not even the owner: what a proxy passes on need not be its owner's.
         assert service.as_user(0, "GET", "/api/v1/whoami", **headers)[0] == 403
     told = {"tgpu_origin": "root", "Remote_User": "root"}

@@ -108,7 +108,7 @@ async def test_who_waits_is_answered_when_they_leave_the_group() -> None:
             answer = await waiting
         error = answer.json()["error"]
         assert answer.status_code == 401
-        assert error["message"] == "you belong to another tenant now: ask again"
+        assert error["message"] == "you belong to another tenant now: connect again"
 
 
 async def submit(door: Door, **fields: Any) -> Any:
@@ -138,7 +138,7 @@ async def test_with_several_they_say_which() -> None:
 
 async def test_who_belongs_to_no_tenant_is_told_what_there_is_and_whom_to_ask() -> None:
     sentence = (
-        "ada belongs to no tenant here (no rule of auth.map fits ada or a group of theirs: "
+        "ada belongs to no tenant here (no rule of auth.map matches ada or a group of theirs: "
         "users); there are: ours, theirs. Ask the administrator (root) for a rule in auth.map, "
         "or to be put into one of these groups: vision-team, speech-team, leads"
     )
@@ -155,8 +155,8 @@ async def test_without_a_map_they_are_told_to_have_one() -> None:
         door.box.service.run_as.users.map = NO_MAP
         message = (await submit(door)).json()["error"]["message"]
     assert message == (
-        "ada belongs to no tenant here (none is called ada or default); there are: ours, theirs. "
-        "Ask the administrator (root) to say in auth.map of the settings who belongs to which"
+        "ada belongs to no tenant here (none is named ada or default); there are: ours, theirs. "
+        "Ask the administrator (root) to assign users to tenants in auth.map of the settings"
     )
 
 

@@ -77,14 +77,14 @@ def test_http_to_a_port_of_https(certified: ssl.SSLContext) -> None:
 def test_a_certificate_of_an_unknown_authority(certified: ssl.SSLContext) -> None:
     with a_web_server(certified) as port:
         assert told(f"https://127.0.0.1:{port}").endswith(
-            "name the file of the authority that signed it with TGPU_CA_FILE"
+            "set TGPU_CA_FILE to the file of its certificate authority"
         )
 
 
 def test_the_port_of_grpc() -> None:
     with a_grpc_server() as port:
         sentence = told(f"http://127.0.0.1:{port}")
-        assert sentence.startswith("what listens there does not speak HTTP/1: is it the gRPC port")
+        assert sentence.startswith("the server there does not speak HTTP/1: is it the gRPC port")
         assert "(api.http_port, 8080 by default)" in sentence
 
 

@@ -116,12 +116,12 @@ def test_a_cancel_reaches_a_job_that_the_store_cannot_record(
         answer = service.http.delete(f"/api/v1/jobs/{job_id}")
         assert answer.status_code == 202, answer.text
         assert answer.json()["recorded"] is False
-        assert "not on record yet: " in answer.json()["message"]
+        assert "not recorded yet: " in answer.json()["message"]
         eventually(lambda job=job_id: not service.processes_of(job), "it to be ended")  # type: ignore[misc]  # bound now
         assert service.job(job_id)["state"] == "running"
         if job_id == first:
             problems = service.get("/health")["problems"]
-            assert any("cancels carried out and not on record yet: 1" in p for p in problems)
+            assert any("cancels carried out but not recorded yet: 1" in p for p in problems)
             free(disk)
             # Its end may be recorded before the cancel is: either way it is one, and whose it was.
             assert service.end(first)["state"] == "cancelled"

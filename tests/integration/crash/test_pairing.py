@@ -155,9 +155,9 @@ def test_a_deleted_engine_directory_starts_nothing_a_second_time(
     message = refusal(service)
     (take_over,) = commands(message)
     assert take_over.endswith("--take-over")
-    assert f"taken for lost at the next start: {job_id}" in tgpu(service, take_over)
+    assert f"declared lost at the next start: {job_id}" in tgpu(service, take_over)
     service.start()
-    assert service.end(job_id)["cause"] == "the engine knows nothing of it"
+    assert service.end(job_id)["cause"] == "the engine does not know it"
     assert is_living(pid)  # nobody of ours knows it any more; the operator said that it is gone
     assert service.lines("runs") == ["a"]
 

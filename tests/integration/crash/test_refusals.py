@@ -84,10 +84,8 @@ def test_a_supervisor_that_cannot_start(new: RealService) -> None:
 
 def test_gpus_of_a_driver_that_is_not_there(new: RealService) -> None:
     message = refusal(new, "--gpus", "nvml")
-    assert (
-        "devices.gpus: no GPUs through nvml: the driver's library libnvidia-ml.so.1 is" in message
-    )
-    assert "auto (the default) takes what there is" in message
+    assert "devices.gpus: no GPUs with nvml: the driver's library libnvidia-ml.so.1 was" in message
+    assert "auto (the default) uses what there is" in message
 
 
 @pytest.fixture

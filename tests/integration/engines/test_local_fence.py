@@ -122,7 +122,7 @@ def groups_of(pid: int) -> list[Path]:
 async def test_where_there_is_no_fence_only_a_job_that_needs_none_starts(box: Box) -> None:
     box.start_supervisor(
         "from tgpu.engines.local import device_fence;"
-        "device_fence.fence_tree = lambda: 'only root may fence devices';"
+        "device_fence.fence_tree = lambda: 'only root can isolate GPUs';"
     )
     engine = await box.engine()
     must = fenced(box.shell("must", "true"), required=True)
@@ -130,11 +130,11 @@ async def test_where_there_is_no_fence_only_a_job_that_needs_none_starts(box: Bo
     end = await box.end(engine, "must")
     assert (end.phase, end.retry) == (Phase.NOT_STARTED, False)
     assert end.cause == (
-        "it cannot be kept from the GPUs of others: only root may fence devices "
+        "it cannot be isolated from other GPUs: only root can isolate GPUs "
         "(engine.fence_gpus is on)"
     )
     assert (await box.end(engine, "may")).exit_code == 0
-    assert '"fenced": "no: only root may fence devices"' in record(box, "may")
+    assert '"fenced": "no: only root can isolate GPUs"' in record(box, "may")
 
 
 @needs_lists
@@ -196,4 +196,4 @@ def in_a_child(enter: Callable[[], object], device: Path) -> bool:
 
 def test_without_rights_it_is_said_why_there_is_no_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert fence_tree() == "only root may fence devices"
+    assert fence_tree() == "only root can isolate GPUs"

@@ -106,7 +106,7 @@ async def test_a_script_outside_of_the_allowed_folders_does_not_start(box: Box) 
         end = await box.end(engine, name)
         assert (end.phase, end.retry) == (Phase.NOT_STARTED, False)
         assert end.cause is not None
-        assert f"the script {box.work}/other lies outside of what" in end.cause
+        assert f"the script {box.work}/other is outside security.allowed_script_paths" in end.cause
         assert box.text(name) == ""
 
 

@@ -39,7 +39,7 @@ def test_calls_go_on_while_redis_is_away_and_the_cache_comes_back(
     eventually(lambda: one.get("/tenants").headers["x-cache"] == "hit", "a hit")
     for _ in range(5):
         write_then_read(one, two)
-    assert one.log_text().count("redis is away") == 1
+    assert one.log_text().count("redis is down") == 1
     assert one.log_text().count("redis is back") == 1
 
 

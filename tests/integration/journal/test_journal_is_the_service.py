@@ -111,7 +111,7 @@ async def test_a_journal_of_a_policy_that_services_had_once_is_read_and_replayed
     assert digest(rebuild(Journal("old", old)).state) == lived.digest
     answer = replay(Journal("old", old), ReplayTarget(seq=json.loads(old[-2])["seq"]))
     assert answer.settings["scheduler.policy"] == "las"
-    assert "no service has the policy tiresias any more: las took its place" in answer.notes
+    assert "no service has the policy tiresias any more: las replaced it" in answer.notes
 
 
 async def test_a_restart_in_between_changes_neither_state_nor_decisions(tmp_path):

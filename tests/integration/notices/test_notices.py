@@ -82,7 +82,7 @@ def test_a_service_that_writes_no_mail_says_so_at_submission(service):
     body = served.request("true", mail_to=["ada@example.org"])
     answer = served.http.post("/api/v1/jobs", json=body)
     assert answer.status_code == 422
-    assert "writes no mail for jobs" in answer.json()["error"]["message"]
+    assert "sends no mail for jobs" in answer.json()["error"]["message"]
 
 
 def test_what_happened_while_the_receiver_was_down_is_told_when_it_is_back(service):

@@ -14,7 +14,7 @@ def test_a_provider_refuses_and_is_released_when_jobs_end(service):
         service.post("/jobs", {"job_id": job_id, "gpu_count": 1})
     service.running("first")
     why = eventually(lambda: _refusal(service, "second"), "the refusal to be explained")
-    assert why["message"] == "quota provider one-gpu allows tenant default no more at present"
+    assert why["message"] == "quota provider one-gpu does not allow tenant default more now"
     assert why["remedy"] == "tgpu quota show default"
     quota = service.get("/queues/quota/default")
     assert (quota["provider"], quota["gpu_quota"], quota["used_gpu"]) == ("one-gpu", 1.0, 1.0)

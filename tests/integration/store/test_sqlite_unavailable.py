@@ -102,7 +102,7 @@ async def test_a_directory_that_may_not_be_written_is_refused(
     shared_folder.chmod(0o555)
     ordinary_user()
     await assert_refused(
-        shared_folder / "tgpu.db", "you may not: look at its owner and mode", "check the owner"
+        shared_folder / "tgpu.db", "permission denied: check its owner and mode", "check the owner"
     )
 
 
@@ -113,7 +113,7 @@ async def test_a_directory_that_may_not_be_read_is_refused(
     ordinary_user()
     await assert_refused(
         shared_folder / "data" / "tgpu.db",
-        "you may not: look at its owner and mode",
+        "permission denied: check its owner and mode",
         "check the owner",
     )
 
@@ -126,7 +126,7 @@ async def test_a_file_that_may_not_be_written_is_refused(
     shared_folder.chmod(0o777)
     path.chmod(0o444)
     ordinary_user()
-    await assert_refused(path, "you may not: look at its owner and mode", "check the owner")
+    await assert_refused(path, "permission denied: check its owner and mode", "check the owner")
 
 
 async def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:

@@ -46,7 +46,7 @@ def test_one_that_was_halted_and_replaced_ends_and_launches_nothing(
     assert is_living(pid)
     take_over(second)
     second.start()
-    assert second.end(long)["cause"] == "the engine knows nothing of it"
+    assert second.end(long)["cause"] == "the engine does not know it"
     second.post(f"/jobs/{held}/release")
     assert second.end(held)["state"] == "completed"
     first.process.send_signal(signal.SIGCONT)

@@ -90,7 +90,7 @@ def test_the_command_line_reserves_shows_and_gives_back(shared: RealService):
     assert made["state"] == "waiting"
     assert made["id"] in tgpu(shared, "reservations")
     assert f"({made['id']})" in tgpu(shared, "gpus")
-    assert tgpu(shared, "unreserve", made["id"]) == f"reservation {made['id']} is given back\n"
+    assert tgpu(shared, "unreserve", made["id"]) == f"reservation {made['id']} is cancelled\n"
     eventually(lambda: made["id"] not in ids(shared), "the reservation to be gone")
 
 

@@ -49,7 +49,10 @@ def test_an_inactive_tenant_takes_and_starts_nothing_and_what_runs_goes_on(servi
     status, tenant = send(service, "DELETE", "/api/v1/tenants/t")
     assert (status, tenant["active"]) == (200, False)
     status, answer = send(service, "POST", "/api/v1/jobs", {"tenant_id": "t"})
-    assert (status, answer["error"]["message"]) == (409, "tenant t is not active and takes no jobs")
+    assert (status, answer["error"]["message"]) == (
+        409,
+        "tenant t is not active and accepts no jobs",
+    )
     if restarted(service):
         assert service.get("/tenants/t")["active"] is False
         assert service.job("runs")["state"] == "running"

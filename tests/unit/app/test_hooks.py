@@ -45,7 +45,7 @@ def test_a_program_that_cannot_be_trusted_is_refused(
 
 
 def test_a_program_without_a_whole_path_is_refused():
-    with pytest.raises(CannotServe, match=r"engine\.epilog: 'rm' is no whole path"):
+    with pytest.raises(CannotServe, match=r"engine\.epilog: 'rm' is not an absolute path"):
         with_hooks(FakeEngine(), chosen(epilog=["rm", "-rf", "/scratch"]))
 
 
@@ -69,7 +69,7 @@ async def test_prologs_that_fail_in_a_row_hold_the_machine_until_it_is_released(
         await box.until("j", JobState.PENDING)
         progress = (await service.job("j")).progress
         assert progress.cause == (
-            "the prolog of this machine ended with exit code 1; it is tried again"
+            "the prolog of this machine ended with exit code 1; it will be retried"
         )
         assert progress.failures == 0
         assert "the prolog of job j ended with exit code 1" in service.problems()

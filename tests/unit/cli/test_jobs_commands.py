@@ -145,11 +145,11 @@ def test_conditions_choose_among_ones_own_jobs(tgpu, service, monkeypatch, optio
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("cancel", "--state", "failed"), "what is failed is over"),
+        (("cancel", "--state", "failed"), "failed jobs have ended"),
         (("cancel", "1", "--all"), "both jobs and --all"),
         (("hold",), "no job given"),
         (("priority", "8"), "priority takes jobs and then a number"),
-        (("priority", "8", "high"), "'high' is no priority: a whole number"),
+        (("priority", "8", "high"), "'high' is not a priority: a whole number"),
     ],
 )
 def test_a_selection_that_cannot_be_is_refused(tgpu, service, arguments, complaint):
@@ -184,7 +184,7 @@ def test_a_rerun_is_one_request(tgpu, service, options, fields):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--failed", "--failure", "bad luck"), "'bad luck' is no kind of failure: user_error"),
+        (("--failed", "--failure", "bad luck"), "'bad luck' is not a kind of failure: user_error"),
         (("--failed", "--since", "5"), "has no unit"),
         (("1", "--since", "5m"), "choose among failed jobs"),
     ],

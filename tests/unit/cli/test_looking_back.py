@@ -84,7 +84,7 @@ def test_a_record_that_the_rules_would_not_have_made_is_called_different(tgpu, t
         (("--start-of", "nobody"), "job nobody never started in this journal"),
         (("--job", "nobody"), "there is no job nobody in this journal"),
         (("--at", "5", "--job", "hers"), "job hers was over then, had not been submitted"),
-        (("--at", "some day"), "'some day' is no moment"),
+        (("--at", "some day"), "'some day' is not a moment"),
     ],
 )
 def test_a_moment_that_is_none_is_named(tgpu, tmp_path, arguments, told):
@@ -192,9 +192,9 @@ def test_the_journal_comes_from_the_service_where_nothing_else_is_named(tgpu, se
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--format", "csv"), "--format is of --jobs"),
-        (("--json",), "--json tells what was written"),
-        (("--since", "never"), "--since: 'never' is no moment"),
+        (("--format", "csv"), "--format goes with --jobs"),
+        (("--json",), "--json reports what was written"),
+        (("--since", "never"), "--since: 'never' is not a moment"),
     ],
 )
 def test_options_of_an_export_that_do_not_go_together_are_named(tgpu, arguments, told):
@@ -233,7 +233,7 @@ def test_what_if_puts_what_was_beside_what_would_have_been(tgpu, tmp_path):
     assert found["really"] == found["simulated"]
     assert found["really"]["wait_s"]["max"] == 59.0
     assert found["changed"]["wait_s"]["max"] == 0.0
-    assert any("people would have" in note for note in found["notes"])
+    assert any("users would have" in note for note in found["notes"])
 
 
 def test_what_if_without_a_change_shows_two_columns(tgpu, tmp_path):
@@ -248,13 +248,13 @@ def test_what_if_without_a_change_shows_two_columns(tgpu, tmp_path):
         (("--quota", "nobody=3"), "there was no tenant 'nobody'; there were: default"),
         (("--quota", "default"), "TENANT=GPUS"),
         (("--quota", "default.A100=many"), "TENANT=GPUS"),
-        (("--add-node", "H100"), "GPUSxTYPE or NODESxGPUSxTYPE is right"),
-        (("--add-node", "0xH100"), "GPUSxTYPE or NODESxGPUSxTYPE is right"),
+        (("--add-node", "H100"), "write GPUSxTYPE or NODESxGPUSxTYPE"),
+        (("--add-node", "0xH100"), "write GPUSxTYPE or NODESxGPUSxTYPE"),
         (("--remove-node", "n9"), "there was no such node; there were: n0"),
         (("--policy", "lottery"), "no scheduling policy 'lottery'"),
         (("--set", "scheduler.nonsense=1"), "scheduler.nonsense=1 cannot be set"),
-        (("--set", "api.http_port=1"), "scheduler.NAME=VALUE is right"),
-        (("--since", "soon"), "'soon' is no moment"),
+        (("--set", "api.http_port=1"), "write scheduler.NAME=VALUE"),
+        (("--since", "soon"), "'soon' is not a moment"),
     ],
 )
 def test_a_change_that_cannot_be_is_named(tgpu, tmp_path, arguments, told):
@@ -267,4 +267,4 @@ def test_a_change_that_cannot_be_is_named(tgpu, tmp_path, arguments, told):
 def test_a_time_without_jobs_is_said_to_be_one(tgpu, tmp_path):
     outcome = tgpu("whatif", str(a_file(tmp_path)))
     assert outcome.code == 1
-    assert "there were no jobs in this time" in outcome.err
+    assert "there were no jobs in this period" in outcome.err

@@ -149,7 +149,7 @@ def test_a_stranger_on_the_port_is_named_as_such(tgpu, service):
     service.answer = lambda request: httpx.Response(200, text="<html>hello</html>")
     outcome = tgpu("status")
     assert outcome.code == 3
-    assert "does not speak" in outcome.err
+    assert "does not use" in outcome.err
 
 
 def test_a_bug_is_a_sentence_and_no_traceback(tgpu, service):

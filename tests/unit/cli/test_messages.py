@@ -45,7 +45,7 @@ FOREIGN = (
         ),
         (
             "submit --gpus nvml -- true",
-            "--gpus: 'nvml' is no number of GPUs: write one like 1, 2 or 0.5; which GPUs the "
+            "--gpus: 'nvml' is not a number of GPUs: write one like 1, 2 or 0.5; which GPUs the "
             "service uses is said when it starts: tgpu start --gpus",
         ),
         ("nosuch", "there is no command 'nosuch'"),
@@ -86,10 +86,10 @@ def test_a_bad_command_line_is_told_in_our_words(tgpu, service, line, sentence):
         ("a.yaml", "api: [", "line 1: is not YAML: a bracket or a quote is not closed"),
         ("a.yaml", "api: 'x", "is not YAML: a quote is not closed"),
         ("a.yaml", "api:\n\thost: x", "line 2: is not YAML: a tab indents it: use spaces"),
-        ("a.yaml", "api: a: b", "line 1: is not YAML: there is a colon too much"),
+        ("a.yaml", "api: a: b", "line 1: is not YAML: there is an extra colon"),
         ("a.json", '{"api": ', "line 1: is not JSON: a value is missing"),
         ("a.json", '{"api": 1 "x"}', "is not JSON: a comma or a closing bracket is missing"),
-        ("a.toml", "a = =", "line 1: is not TOML: a value or a name is not written as it must be"),
+        ("a.toml", "a = =", "line 1: is not TOML: a value or a name is not written correctly"),
         ("a.yaml", "api: {http_port: 99999999}", "must be a whole number from 0 to 65535"),
         ("a.yaml", "logging: {level: 7}", "logging.level must be "),
     ],
@@ -108,8 +108,8 @@ def test_a_whole_command_in_quotes_is_told_how_to_be_written(tgpu, service):
     outcome = tgpu("submit", "--", "sh train.sh --x 1")
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "tgpu: 'sh train.sh --x 1' is one word, because of the quotes around it, and no program is "
-        "called that",
+        "tgpu: 'sh train.sh --x 1' is one word because of its quotes, and there is no program "
+        "with that name",
         "  write: tgpu submit -- sh train.sh --x 1",
         "  or, for pipes and $: tgpu submit -- sh -c 'sh train.sh --x 1'",
     ]
@@ -146,7 +146,7 @@ def test_a_file_that_is_no_journal_is_told_in_our_words(tgpu, tmp_path, text, se
     file.write_text(text)
     outcome = tgpu("replay", str(file), "--at", "1")
     assert outcome.code == 2
-    assert f"line 1: is no header of a journal, as `tgpu export` writes it: {sentence}" in (
+    assert f"line 1: is not a header of a journal, as `tgpu export` writes it: {sentence}" in (
         outcome.err
     )
     assert [words for words in (*FOREIGN, "malformed") if words in outcome.err] == []

@@ -67,9 +67,9 @@ def test_what_is_refused_is_said_of_where_it_came_from(tgpu, service, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("set", "color", "red"), "'color' is nothing that you can set for yourself"),
-        (("set", "tenant", "two words"), "'two words' is no name of a tenant"),
-        (("get", "url"), "'url' is nothing that you can set for yourself"),
+        (("set", "color", "red"), "'color' is not one of your settings"),
+        (("set", "tenant", "two words"), "'two words' is not a tenant name"),
+        (("get", "url"), "'url' is not one of your settings"),
     ],
 )
 def test_what_cannot_be_set_is_refused(tgpu, arguments, sentence):
@@ -82,8 +82,8 @@ def test_what_cannot_be_set_is_refused(tgpu, arguments, sentence):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("tenant = \n", "is no TOML"),
-        ("tenant = 5\n", "5 is no name of a tenant"),
+        ("tenant = \n", "is not TOML"),
+        ("tenant = 5\n", "5 is not a tenant name"),
         ("color = 'red'\n", "'color' is not known there"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_written_is_told(tgpu, monkeypatch, tmp_path: Pat
     outcome = tgpu("config", "set", "tenant", "vision")
     assert outcome.code != 0
     assert "cannot" in outcome.err
-    assert "a part of its path is no folder" in outcome.err
+    assert "part of its path is not a folder" in outcome.err
 
 
 def test_a_half_written_file_is_never_there(tgpu, monkeypatch):
@@ -139,10 +139,10 @@ def who(**fields: object) -> WhoAmI:
 @pytest.mark.parametrize(
     ("found", "told", "last"),
     [
-        (who(tenant="vision"), None, "tenant of what you submit: vision"),
+        (who(tenant="vision"), None, "your tenant: vision"),
         (who(), Chosen("speech", "TGPU_TENANT"), "speech (from TGPU_TENANT)"),
         (who(), Chosen("x", "TGPU_TENANT"), "x (from TGPU_TENANT), which is not one of yours"),
-        (who(), None, "whichever you name: --tenant, TGPU_TENANT, or tgpu config set tenant NAME"),
+        (who(), None, "the one you give: --tenant, TGPU_TENANT, or tgpu config set tenant NAME"),
     ],
 )
 def test_whoami_says_who_why_and_which_tenant_applies(found, told, last):

@@ -196,7 +196,7 @@ def test_another_user_may_not_sit_there(held: Held, monkeypatch: pytest.MonkeyPa
     assert line is not None
     line.close()
     monkeypatch.setattr(processes, "uid_of", lambda _: 4321)
-    with pytest.raises(seat.NoTerminal, match="answers in its place"):
+    with pytest.raises(seat.NoTerminal, match="answers instead"):
         seat.reach(held.name, 1, lambda: False)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(seat.NoTerminal, match="only they and root"):

@@ -195,12 +195,12 @@ async def test_both_colours_send_the_same():
     aio = AsyncClient("http://127.0.0.1:1", transport=transport)
     with client:
         for call in EXAMPLES:
-            with pytest.raises(Exception, match="speak this version") if _reads(call) else _fine():
+            with pytest.raises(Exception, match="use this version") if _reads(call) else _fine():
                 client.send(call)
     sync_seen, seen = seen, []
     async with aio:
         for call in EXAMPLES:
-            with pytest.raises(Exception, match="speak this version") if _reads(call) else _fine():
+            with pytest.raises(Exception, match="use this version") if _reads(call) else _fine():
                 await aio.send(call)
     assert sync_seen == seen
     assert len(seen) == len(EXAMPLES)

@@ -31,5 +31,5 @@ def test_anything_else_is_refused_with_both_forms(text):
 
 
 def test_a_bracket_that_is_not_closed_is_no_address():
-    with pytest.raises(ValueError, match="is no address of a scheduler"):
+    with pytest.raises(ValueError, match="is not an address of a scheduler"):
         parse_target("http://[::1")

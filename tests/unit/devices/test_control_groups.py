@@ -93,9 +93,9 @@ def test_the_first_version_takes_permission_alone(machine, group, root, below):
 
 
 def test_what_is_not_there_is_said(machine):
-    assert "cannot be looked at" in machine.find()
+    assert "cannot be read" in machine.find()
     machine.with_first("/nowhere")
-    assert "is not ours to write" in machine.find()
+    assert "is not writable for us" in machine.find()
     (machine.proc / "self" / "mountinfo").write_text("")
     assert "no control groups" in machine.find()
 
@@ -105,7 +105,7 @@ LISTS = "37 24 0:32 / {point} rw - cgroup cgroup rw,devices\n"
 
 def test_devices_are_shut_by_version_1_where_it_is_ours(machine):
     machine._say(LISTS.format(point=machine.top), "5:devices:/a\n0::/\n")
-    assert device_tree(proc=machine.proc) == f"{machine.top}/a is not ours to write"
+    assert device_tree(proc=machine.proc) == f"{machine.top}/a is not writable for us"
     (machine.top / "a").mkdir(parents=True)
     assert device_tree(proc=machine.proc) == GroupTree(machine.top / "a", 1)
 

@@ -226,7 +226,7 @@ def test_a_machine_without_the_library_has_no_driver(monkeypatch: pytest.MonkeyP
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", not_found)
-    with pytest.raises(NoDriver, match=r"library libnvidia-ml\.so\.1 is not here"):
+    with pytest.raises(NoDriver, match=r"library libnvidia-ml\.so\.1 was not found"):
         NvmlProvider()
 
 
@@ -238,7 +238,7 @@ def test_a_missing_binding_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_detection_finds_the_driver_and_sizes_the_real_node(a_driver: ADriver) -> None:
     answer = a_driver(count=3, gpus={1: {"lost": True}, 2: {"name": "NVIDIA L4"}}).ask("detect")
-    assert answer["sentence"] == "found 1 H100, 1 unknown, 1 L4 through nvml, 1 of them not usable"
+    assert answer["sentence"] == "found 1 H100, 1 unknown, 1 L4 through nvml, 1 of them unusable"
     assert answer["node"]["cores"] >= 1
     assert answer["node"]["memory_mib"] < 2 * 1024 * 1024
 

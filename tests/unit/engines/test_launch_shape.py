@@ -32,7 +32,7 @@ def test_all_that_a_launch_may_have_is_read():
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        (5, "no JSON object"),
+        (5, "not a JSON object"),
         ({}, "argv"),
         (GOOD | {"argv": "true"}, "argv"),
         (GOOD | {"argv": ["true", 1]}, "argv"),
@@ -57,5 +57,5 @@ def test_what_is_of_another_kind_is_named(command, named):
 
 
 def test_a_command_that_is_no_json_is_told():
-    with pytest.raises(ValueError, match=r"no JSON$"):
+    with pytest.raises(ValueError, match=r"not JSON$"):
         read_launch(b'["launch"]\t{\n')

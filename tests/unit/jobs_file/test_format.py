@@ -91,10 +91,10 @@ def test_comments_empty_lines_and_windows_line_ends_say_nothing():
         ("1,,env", "names no script"),
         ("1,a.py,,--x,0-x", "allowed GPUs must be like 0-3 or 4,5,6 or b/0-3 or empty, not '0-x'"),
         ("1,a.py,,--x,3-1", "3 is above 1; write 1-3"),
-        ("1,a.py,,--x,0-99999", "names more than 4096 GPUs"),
+        ("1,a.py,,--x,0-99999", "has more than 4096 GPUs"),
         ("1,a.py,,--x 'open", "no closing quotation"),
         ("1,a.py,--x y", "is a comma missing"),
-        ("1,a\0.py", "characters that no text file has"),
+        ("1,a\0.py", "characters that are not text"),
     ],
 )
 def test_a_bad_line_is_told_what_is_wrong(text, words):

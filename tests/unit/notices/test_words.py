@@ -31,10 +31,14 @@ def a_stored(name: str = "", started_at: int | None = None, **fields) -> StoredJ
         ("job_completed", {}, (NoticeKind.END, "job 12 completed")),
         ("job_cancelled", {}, (NoticeKind.END, "job 12 was cancelled")),
         ("job_failed", {}, (NoticeKind.FAILURE, "job 12 failed")),
-        ("job_preempted", {}, (NoticeKind.PREEMPTION, "job 12 was preempted and waits again")),
+        (
+            "job_preempted",
+            {},
+            (NoticeKind.PREEMPTION, "job 12 was preempted and is back in the queue"),
+        ),
         (
             "job_noted",
-            {"cause": "idle: GPU 0 did nothing for 30 min"},
+            {"cause": "idle: GPU 0 was idle for 30 min"},
             (NoticeKind.IDLE, "job 12 leaves its GPUs idle"),
         ),
     ],

@@ -79,7 +79,12 @@ def test_little_to_show_is_a_page_too(stories):
 
 def test_an_empty_window_says_that_nothing_was_there():
     text = made(collect(a_journal([], until=T0), T0 - DAY, T0))
-    for words in ("No job was there.", "No job had a GPU.", "There was no GPU.", "No job started."):
+    for words in (
+        "There were no jobs.",
+        "No job had a GPU.",
+        "There was no GPU.",
+        "No job started.",
+    ):
         assert words in text
 
 

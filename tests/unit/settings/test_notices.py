@@ -52,14 +52,14 @@ def test_a_desktop_is_not_told_what_was_hours_ago():
         ({**MAIL, "sender": "a@x.org\nBcc: b@x.org"}, "must be an e-mail address"),
         ({**MAIL, "user": "me"}, "needs one of password_env, password_file"),
         ({**MAIL, "password_env": "P"}, "has a password and no user"),
-        ({**MAIL, "url": "https://x"}, "url is nothing for a notice of kind mail"),
-        ({**MAIL, "job_domains": ["x.org"]}, "job_domains, which do nothing without for_jobs"),
+        ({**MAIL, "url": "https://x"}, "url does not apply to a notice of kind mail"),
+        ({**MAIL, "job_domains": ["x.org"]}, "job_domains, which have no effect without for_jobs"),
         ({"kind": "webhook"}, "needs one of url, url_env, url_file"),
         ({**HOOK, "url_env": "U"}, "has url and url_env: leave out all but one"),
         ({**HOOK, "secret_env": "A", "secret_file": "/b"}, "leave out all but one"),
-        ({**HOOK, "kind": "slack", "secret_env": "A"}, "secret_env is nothing for a notice of"),
+        ({**HOOK, "kind": "slack", "secret_env": "A"}, "secret_env does not apply to a notice of"),
         ({**HOOK, "events": ["ends"]}, "events[0] must be one of start, end, failure"),
-        ({"kind": "desktop", "host": "x"}, "host is nothing for a notice of kind desktop"),
+        ({"kind": "desktop", "host": "x"}, "host does not apply to a notice of kind desktop"),
     ],
 )
 def test_a_wrong_notice_is_named_with_the_remedy(notice, problem):
@@ -67,7 +67,7 @@ def test_a_wrong_notice_is_named_with_the_remedy(notice, problem):
 
 
 def test_two_of_one_name_are_refused():
-    assert "'mail' is there twice" in problem_of(MAIL, MAIL)
+    assert "'mail' is given twice" in problem_of(MAIL, MAIL)
 
 
 def test_two_that_write_for_jobs_are_refused():

@@ -71,7 +71,7 @@ def test_a_list_of_single_nodes_keeps_their_names_and_sizes(tmp_path):
     ("text", "match"),
     [
         ("nodes,type\n2,A100\n", "line 2, gpus: this column is missing"),
-        ("nodes,gpus\nmany,8\n", "line 2, nodes: 'many' is no number"),
+        ("nodes,gpus\nmany,8\n", "line 2, nodes: 'many' is not a number"),
         ("nodes,gpus\n0,8\n", "no nodes"),
         ("name,gpus\na,8\na,8\n", "same name"),
         ("nodes,gpus\n99999999,8\n", "too many"),
@@ -92,7 +92,7 @@ def test_words_that_are_no_cluster_say_what_would_be_one():
 def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("hello: world\n")
-    with pytest.raises(BadInput, match="no list of nodes"):
+    with pytest.raises(BadInput, match="not a list of nodes"):
         read_cluster(str(path))
     path.write_text("[: broken")
     with pytest.raises(BadInput, match="cannot be read"):

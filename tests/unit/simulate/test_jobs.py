@@ -49,7 +49,7 @@ def test_one_pool_takes_the_jobs_of_all_partitions():
 def test_an_unknown_partition_is_a_problem():
     found = jobs_of(a_row(partition="z"), cluster="a=1x8")
     assert found.arrivals == []
-    assert found.problems[0].sentence().startswith("line 2, partition: 'z' is no partition")
+    assert found.problems[0].sentence().startswith("line 2, partition: 'z' is not a partition")
 
 
 @pytest.mark.parametrize("gpus", [33, 8.5, 100])

@@ -70,7 +70,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 
 
 def test_a_list_in_which_nobody_wants_a_gpu_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="nobody"):
+    with pytest.raises(BadInput, match="no requests for GPUs"):
         read_pods(written(tmp_path, "a,1,1,0,0,"))
 
 

@@ -42,7 +42,7 @@ def test_one_that_fails_says_how():
 
 
 def test_one_that_is_killed_fails():
-    with pytest.raises(RuntimeError, match="without a word"):
+    with pytest.raises(RuntimeError, match="without a result"):
         side_by_side([lambda tell: os._exit(9)], 2, nobody)
 
 

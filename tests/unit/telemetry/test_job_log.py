@@ -182,7 +182,7 @@ def test_a_missed_deadline_and_a_late_start_have_a_warning_each(tmp_path):
         )
         said = [line for line in lines() if line["level"] == "WARNING"]
     assert [(line["message"], line["job_id"], line["queue"]) for line in said] == [
-        ("job started later than its queue wants", "j1", "default"),
+        ("job missed the wait target of its queue", "j1", "default"),
         ("job missed its deadline", "j1", "default"),
     ]
     assert (said[0]["waited_seconds"], said[1]["late_seconds"]) == (60.0, 2.5)

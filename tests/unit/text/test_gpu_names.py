@@ -26,7 +26,9 @@ def test_one_gpu_is_an_index_or_has_its_node(text: str, found: GpuChoice) -> Non
 
 @pytest.mark.parametrize("text", ["", "b/", "/3", "b/x", "0-3", "b/0-3", "-1", "a/b/3", "1234567"])
 def test_what_is_no_gpu_is_refused_with_what_one_looks_like(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no GPU: write an index like 3, or with its node b/3"):
+    with pytest.raises(
+        ValueError, match=r"is not a GPU: write an index like 3, or with its node b/3"
+    ):
         read_gpu(text)
 
 
@@ -45,7 +47,7 @@ def test_several_gpus_are_ranges_and_lists(text: str, found: list[GpuChoice]) ->
 
 @pytest.mark.parametrize("text", ["0,,1", "b/0-b/1", "x", ""])
 def test_what_are_no_gpus_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"are no GPU indexes: write them like 0-3"):
+    with pytest.raises(ValueError, match=r"are not GPU indexes: write them like 0-3"):
         read_gpus(text)
 
 
@@ -58,7 +60,7 @@ def test_a_range_has_its_lower_end_first() -> None:
     "text", ["0-999999", "a/0-4095,b/0", ",".join(["a/0-4000"] * 2 + ["b/0-4000"])]
 )
 def test_nobody_names_more_than_there_can_be(text: str) -> None:
-    with pytest.raises(ValueError, match=r"names more than 4096 GPUs"):
+    with pytest.raises(ValueError, match=r"has more than 4096 GPUs"):
         read_gpus(text)
 
 

@@ -50,13 +50,13 @@ def test_a_time_is_read_as_it_is_meant(text, meant):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("25:00", "they go from 00:00 to 23:59"),
-        ("14", "is no time: write one like 14:00"),
-        ("tomorrow", "is no time: write one like 14:00"),
-        ("2026-11-20", "names no time of day: write 2026-11-20 09:00"),
-        ("2026-13-20 10:00", "is no time: write one like 14:00"),
+        ("25:00", "write 00:00 to 23:59"),
+        ("14", "is not a time: write one like 14:00"),
+        ("tomorrow", "is not a time: write one like 14:00"),
+        ("2026-11-20", "has no time of day: write 2026-11-20 09:00"),
+        ("2026-13-20 10:00", "is not a time: write one like 14:00"),
         ("+2", "has no unit"),
-        ("", "is no time: write one like 14:00"),
+        ("", "is not a time: write one like 14:00"),
     ],
 )
 def test_what_is_no_time_is_answered_with_what_to_write(text, complaint):

@@ -1,4 +1,4 @@
-"""What a caller may claim for a job that puts it before others': its priority and its age.
+"""Limits on what could put a job ahead of others: priority and submission time.
 
 A tenant's `max_priority` holds for its users in the place of `security.max_priority`. Whoever looks
 after the whole cluster, an operator or admin who is bound to no tenant, may claim anything, and so
@@ -51,7 +51,7 @@ def check_queue_priority(caller: Principal, priority: int | None) -> None:
         return
     remedy = (
         f"at most {_USUAL_QUEUE} for a caller bound to tenants: jobs of a higher queue go before "
-        "those of all tenants; put the other queues below, or ask an operator for all tenants"
+        "those of all tenants; lower the other queues, or ask an operator of all tenants"
     )
     raise InvalidRequest("priority", priority, remedy)
 
@@ -68,8 +68,8 @@ def as_claimed(service: Service, caller: Principal, job: Job) -> Job:
     now = service.clock.now()
     if abs(job.submitted_at - now) > _SLACK_MS:
         remedy = (
-            f"must be the time now, {now // SECOND}, give or take a minute; only with "
-            "scheduler.clock: manual jobs say themselves how long they have waited"
+            f"must be the current time, {now // SECOND}, give or take a minute; other times "
+            "need scheduler.clock: manual"
         )
         raise InvalidRequest("submitted_at", job.submitted_at // SECOND, remedy)
     return replace(job, submitted_at=now)
@@ -77,6 +77,6 @@ def as_claimed(service: Service, caller: Principal, job: Job) -> Job:
 
 def _allowed(tenant_id: str, most: int) -> str:
     return (
-        f"jobs of tenant {tenant_id} may have at most {most}; an operator or admin for all tenants "
-        "may give more"
+        f"jobs of tenant {tenant_id} may have at most {most}; an operator or admin of all "
+        "tenants may set more"
     )

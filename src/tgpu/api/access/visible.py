@@ -174,10 +174,10 @@ def no_tenant_advice(service: Service, caller: Principal) -> str:
             return service.run_as.users.advice(caller.name, caller.how, owner)
         case "key":
             ask = "ask an admin for one that is bound to a tenant (tgpu keys create --tenant)"
-            return f"this API key ({caller.name}) is bound to no tenant that there is; {ask}"
+            return f"this API key ({caller.name}) is not bound to an existing tenant; {ask}"
         case _:
             ask = "ask whoever gives out tokens to list a tenant in it (auth.jwt_tenants_claim)"
-            return f"{caller.name} belongs to no tenant that there is; {ask}"
+            return f"{caller.name} belongs to no existing tenant; {ask}"
 
 
 async def checked_submission(

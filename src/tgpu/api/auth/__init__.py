@@ -1,1 +1,1 @@
-"""Who calls: API keys, tokens and Unix peers; and which role may use which path."""
+"""Authentication by API keys, tokens and Unix peers; authorization by role and path."""

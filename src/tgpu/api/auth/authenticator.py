@@ -1,4 +1,4 @@
-"""From what a caller shows to who they are. One for all doors: REST, WebSocket and gRPC."""
+"""Authenticates callers by their credentials, for REST, WebSocket and gRPC alike."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -18,8 +18,8 @@ from tgpu.service.service import Service
 
 _BEARER: Final = "bearer "
 _EXPIRED: Final = "this token has expired; get a new one"
-_MOVED: Final = "you belong to another tenant now: ask again"
-_UNSURE: Final = "the system no longer says which groups you are in: ask again"
+_MOVED: Final = "you belong to another tenant now: connect again"
+_UNSURE: Final = "the system no longer tells which groups you are in: connect again"
 
 
 class Authenticator:

@@ -1,4 +1,4 @@
-"""Who is served without showing a key or a token: by the connection they come over."""
+"""Which callers are served without a key or token, identified by their connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tgpu.peers.users import user_name
 from tgpu.service.identity.caller import Principal, Role
 
 HOW: Final = (
-    "this service asks callers who they are: send the header Authorization: Bearer KEY "
+    "this service requires authentication: send the header Authorization: Bearer KEY "
     "(tgpu: set TGPU_API_KEY), or use its Unix socket"
 )
 # Somebody passed the request on: the connection is theirs, the request is not.
@@ -66,9 +66,7 @@ class DoorRules:
 
     def _of_another(self, name: str) -> str:
         owner = user_name(self.own_uid)
-        remedy = (
-            "show an API key" if self.enabled else "have it ask for API keys (auth.enabled: true)"
-        )
+        remedy = "show an API key" if self.enabled else "turn on API keys (auth.enabled: true)"
         if self.own_uid != 0:
             return (
                 f"this service is {owner}'s and cannot run jobs as {name}; {remedy}, have it run "
@@ -78,13 +76,13 @@ class DoorRules:
 
     def _of_the_unseen(self, *, passed_on: bool) -> str:
         why = (
-            "this request was passed on by a proxy, so the kernel cannot tell who sent it"
+            "a proxy forwarded this request, so the kernel cannot tell who sent it"
             if passed_on
             else "the kernel does not tell which user is at the other end of this connection"
         )
         return (
-            f"{why}; connect from this machine as {user_name(self.own_uid)}, or have the service "
-            "ask for API keys (auth.enabled: true)"
+            f"{why}; connect from this machine as {user_name(self.own_uid)}, or turn on API "
+            "keys (auth.enabled: true)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Callers that are jobs: whoever calls from inside an attempt is that job, and never an admin.
+"""Callers inside jobs: they have the rights of their job, and are never admins.
 
 Whatever its user is: jobs of a service without authentication run as its owner, and what runs in a
 job is not its owner. Asked once for each connection, before the first request is answered.
@@ -19,12 +19,13 @@ from tgpu.store.api import StoredJob
 
 _FACT: Final = "job_caller"
 _GONE: Final = (
-    "it cannot be told which process made this connection, so it has no rights of the owner: call "
-    "from a process that lives until it is answered, or show an API key"
+    "the process that made this connection is not known, so it does not have the "
+    "owner's rights: call from a process that lives until the answer, or use an API "
+    "key"
 )
 _UNKNOWN: Final = (
-    "this process belongs to a job, and it cannot be told to which: try again in a moment, or show "
-    "an API key"
+    "this process belongs to a job, but it is not known to which: try again in a "
+    "moment, or use an API key"
 )
 
 

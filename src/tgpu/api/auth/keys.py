@@ -1,4 +1,4 @@
-"""API keys: made, checked, revoked. The store has their hashes; the secret is shown once."""
+"""Creates, checks and revokes API keys. The store has their hashes; the secret is shown once."""
 
 import asyncio
 import contextvars
@@ -25,7 +25,7 @@ PREFIX: Final = "tgpu"
 _KIND: Final = "api_key"  # of the store's documents
 _KEY: Final = re.compile(rf"{PREFIX}_([a-z0-9]{{10}})_([A-Za-z0-9_-]{{43}})")
 _ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
-_REFUSED: Final = "this API key is not valid; `tgpu keys list` shows those there are"
+_REFUSED: Final = "this API key is not valid; `tgpu keys list` shows all keys"
 _LAST_USED_MS: Final = 3_600_000  # how exactly the last use is known: more would cost a write each
 _CACHED: Final = 10_000
 # A secret has 256 random bits, so no guessing is slowed down by a costlier hash; it protects
@@ -119,7 +119,7 @@ class KeyRing:
         async with self._changing:
             key = (await self._loaded()).get(key_id)
             if key is None:
-                raise NotFound("API key", key_id, "`tgpu keys list` shows those there are")
+                raise NotFound("API key", key_id, "`tgpu keys list` shows all keys")
             if key.revoked_at is not None:
                 return key
             revoked = replace(key, revoked_at=WallClock().now())

@@ -1,4 +1,4 @@
-"""Calls that last: they end when what let their callers in no longer does."""
+"""Long calls and streams: they end when the caller's key, token or group is no longer valid."""
 
 import asyncio
 import contextlib

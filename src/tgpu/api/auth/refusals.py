@@ -1,4 +1,4 @@
-"""Calls of callers whom nobody knows: counted, and told of in a row of the audit log now and then.
+"""Unauthenticated calls: counted, and summed up in a row of the audit log now and then.
 
 A row for each would let whoever reaches a port fill the disk by knocking.
 """

@@ -44,5 +44,5 @@ def _reason(error: OSError) -> str:
     if not isinstance(error, ssl.SSLError):
         return system_words(error)
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "the key is not that of the certificate"
-    return "one of them is no certificate or key in PEM format, or has a pass phrase"
+        return "the key does not belong to the certificate"
+    return "one of them is not a certificate or key in PEM format, or has a pass phrase"

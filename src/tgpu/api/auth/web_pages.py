@@ -1,4 +1,4 @@
-"""Web pages that somebody of this machine has open, and which send to it in their name."""
+"""Protection against web pages that send requests in the name of a local user."""
 
 import re
 import socket
@@ -42,9 +42,9 @@ class WebPages:
         name = host_name(headers)
         if not (is_loopback(name) or _is_address(name) or name.rstrip(".") in self._names):
             raise Forbidden(
-                f"this service was asked for as {name[:80]!r}, which is no name of this machine; "
-                "use its address or localhost, add the name to api.allowed_hosts, or have "
-                "callers identified with auth.enabled"
+                f"this service was asked for as {name[:80]!r}, which is not a name of this "
+                "machine; use its address or localhost, add the name to api.allowed_hosts, or "
+                "turn on authentication with auth.enabled"
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != headers["host"].lower():

@@ -1,4 +1,4 @@
-"""Bytes that are no message of their type: refused in our words and not in the library's."""
+"""Rejects bytes that are not a message of their type, with a message of our own."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass

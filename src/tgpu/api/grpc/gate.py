@@ -1,4 +1,4 @@
-"""The gate of the gRPC port: the same identities, roles, limits and audit log as for REST."""
+"""Interceptor of the gRPC port: the same identities, roles, limits and audit log as for REST."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Where a gRPC call comes from. gRPC tells the other end's address, and nothing of the socket."""
+"""Where a gRPC call comes from. gRPC gives the peer's address, but not the socket."""
 
 import re
 from collections import OrderedDict

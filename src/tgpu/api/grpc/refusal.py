@@ -1,4 +1,4 @@
-"""How an error of ours ends a call: a status, a sentence, and its facts in a trailer."""
+"""Ends a call with an error: a status, a sentence, and the facts in a trailer."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -77,5 +77,5 @@ def _described(error: Exception) -> tuple[grpc.StatusCode, str, str, list[dict[s
             text = "the service is starting or stopping; try again in a moment"
             return grpc.StatusCode.UNAVAILABLE, "SERVICE_NOT_READY", text, []
     _log.error("a call met a bug", exc_info=error)
-    text = "the service met a bug of its own; its log has the details"
+    text = "internal error of the service; its log has the details"
     return grpc.StatusCode.INTERNAL, "INTERNAL_ERROR", text, []

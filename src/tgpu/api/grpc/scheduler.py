@@ -233,5 +233,5 @@ def _lifted(names: list[str]) -> dict[str, object]:
     for name in names:
         if name not in TenantLimits.model_fields:
             there_are = ", ".join(TenantLimits.model_fields)
-            raise InvalidRequest("lift", name, f"is no limit; there are: {there_are}")
+            raise InvalidRequest("lift", name, f"is not a limit; there are: {there_are}")
     return {name: {} if name == "max_gpus_by_type" else None for name in names}

@@ -1,4 +1,4 @@
-"""PATCH /api/v1/jobs/{job}: jobs that wait, as their owner wants them now."""
+"""PATCH /api/v1/jobs/{job}: changes waiting jobs."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -40,7 +40,7 @@ async def edit_named(
     """A job, or all that waits of an array or sweep. NotFound, Conflict, InvalidRequest."""
     change = body.model_dump(exclude_unset=True)
     if not change:
-        raise InvalidRequest("body", "{}", "say what shall be another, as in: priority")
+        raise InvalidRequest("body", "{}", "give a field to change, such as priority")
     stored, elements = await _found(service, caller, name)
     tenant_id = stored.job.tenant_id
     concerns(name, tenant_id)
@@ -105,7 +105,7 @@ def _answer(name: str, elements: list[JobId], edited: Edited) -> ActionAnswer:
     job_id = elements[0] if len(elements) == 1 else name
     if len(elements) > 1 or edited.left:
         total = len(elements)
-        left = f"; {edited.left} do not wait any more and stay as they are" if edited.left else ""
+        left = f"; {edited.left} are no longer waiting and stay as they are" if edited.left else ""
         message = f"{len(edited.changed)} of {plural(total, 'job')} changed: {told}{left}"
     else:
         message = f"Job changed: {told}" if edited.changes else f"Job not changed: {told}"

@@ -1,4 +1,4 @@
-"""A page of jobs as JSON, made in slices: others are served while a long one is written."""
+"""A page of jobs as JSON, written in slices so that a long one does not block other requests."""
 
 import asyncio
 from dataclasses import replace

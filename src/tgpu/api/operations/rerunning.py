@@ -1,4 +1,4 @@
-"""Jobs of a selection run again: what the caller takes over, and what came of it in one line."""
+"""Reruns the jobs of a selection: what the new jobs inherit, and the result in one line."""
 
 from collections.abc import Mapping
 
@@ -68,7 +68,7 @@ def _left_alone(done: Reran) -> list[LeftAloneModel]:
         count = sum(done.before.values())
         names = ", ".join(list(done.before)[:_TOLD])
         more = ", …" if len(done.before) > _TOLD else ""
-        message = f"{count:,} run again already, as {names}{more} (--again runs them once more)"
+        message = f"{count:,} rerun already, as {names}{more} (--again reruns them once more)"
         found.append(LeftAloneModel(reason="rerun", count=count, message=message, job_ids=[]))
     if done.others:
         parts = ", ".join(f"{count:,} {state}" for state, count in sorted(done.others.items()))

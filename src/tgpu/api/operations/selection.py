@@ -33,7 +33,7 @@ async def change_selection(
     service: Service, caller: Principal, body: SelectionRequest
 ) -> SelectionAnswer:
     if (body.action == "priority") != (body.priority is not None):
-        remedy = "is the new one, and goes with action priority alone"
+        remedy = "is the new priority, and only for action priority"
         raise InvalidRequest("priority", body.priority, remedy)
     selection = await _selection(service, caller, body)
 
@@ -132,16 +132,16 @@ _ACTIONS: Final = {
 def _check_for_live(body: SelectionRequest) -> None:
     """What is over cannot be changed, and what chooses among it makes no sense."""
     if over := [name for name in body.states if JobState(name) in TERMINAL]:
-        raise InvalidRequest("states", over[0], "what is over can only be run again")
+        raise InvalidRequest("states", over[0], "ended jobs can only be rerun")
     for name in ("ended_within_seconds", "failures", "again"):
         if value := getattr(body, name):
-            raise InvalidRequest(name, value, "goes with action rerun alone")
+            raise InvalidRequest(name, value, "is only for action rerun")
 
 
 async def _selection(service: Service, caller: Principal, body: SelectionRequest) -> Selection:
     conditions = (body.jobs, body.all, body.states, body.name, body.user, body.mine, body.tenant_id)
     if not any(conditions):
-        raise InvalidRequest("jobs", [], "name jobs or arrays, give a condition, or say all")
+        raise InvalidRequest("jobs", [], "name jobs or arrays, give a filter, or use all")
     names = [await newest_of(service, caller) if name == "last" else name for name in body.jobs]
     return Selection(
         names=tuple(dict.fromkeys(names)),

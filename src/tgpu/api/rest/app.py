@@ -1,4 +1,4 @@
-"""The HTTP application: routes, and one shape for every error."""
+"""The HTTP application: routes, and one form for every error."""
 
 import os
 
@@ -59,7 +59,7 @@ def make_app(*, data_dir: str | None, exposition: Exposition | None = None) -> F
     app = DescribedApi(
         title="tgpu, the GPU scheduler",
         version=__version__,
-        description="Runs GPU jobs on one box, for one user or for many tenants.",
+        description="Queues and runs GPU jobs on one machine, for one user or for many tenants.",
         dependencies=[Depends(check_role), Depends(check_parameters)],
         docs_url=None,  # FastAPI's pages load their scripts from another host
         redoc_url=None,
@@ -143,13 +143,13 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
         request.url.path if len(request.url.path) <= _SHOWN else request.url.path[:_SHOWN] + "..."
     )
     if error.status_code == 404:
-        message = f"there is nothing at {path}; GET /docs shows what there is"
+        message = f"there is nothing at {path}; GET /docs shows all paths"
     elif error.status_code == 405:
-        message = f"{request.method} is not possible at {path}"
+        message = f"{request.method} is not allowed at {path}"
     return JSONResponse(body(code, message), error.status_code, headers=error.headers)
 
 
 async def _bug(_: Request, error: Exception) -> JSONResponse:
     # The traceback goes to the log; the caller gets what can be acted on.
-    message = "the service met a bug of its own; its log has the details"
+    message = "internal error of the service; its log has the details"
     return JSONResponse(body("INTERNAL_ERROR", message), 500)

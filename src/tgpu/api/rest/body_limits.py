@@ -39,7 +39,9 @@ def refusal_of(scope: Scope) -> HTTPException | None:
     if any(value.strip().lower() not in (b"", b"identity") for value in encodings):
         # A few bytes may be packed gigabytes, and what they are is known only once unpacked.
         packed = encodings[0][:40].decode("latin-1")
-        return HTTPException(415, f"Content-Encoding: {packed!r} is not taken; send it as it is")
+        return HTTPException(
+            415, f"Content-Encoding: {packed!r} is not accepted; send it uncompressed"
+        )
     return None
 
 

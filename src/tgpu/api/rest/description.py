@@ -11,21 +11,21 @@ from fastapi import FastAPI
 from tgpu.api.errors import body
 from tgpu.wire.v1 import ErrorAnswer
 
-_MISSING: Final = "no job named 7; `tgpu list --all` shows the jobs there are"
+_MISSING: Final = "no job named 7; `tgpu list --all` shows all jobs"
 _WRONG: Final = "gpu_count: must be a multiple of 0.01 GPUs (got 0.123)"
 # Status: what it means, and an example of it.
 ERRORS: Final[dict[int, tuple[str, str, str]]] = {
     400: ("The request cannot be read", "BAD_FORMAT", "fmt: must be ndjson or csv (got 'xml')"),
-    401: ("The service does not know who calls", "UNAUTHENTICATED", "this service needs a key"),
+    401: ("The caller is not authenticated", "UNAUTHENTICATED", "this service needs a key"),
     403: ("The caller may not do this", "FORBIDDEN", "a viewer may not submit or change jobs"),
-    404: ("There is no such thing, or not for this caller", "JOB_NOT_FOUND", _MISSING),
-    409: ("Not in the state that it is in", "INVALID_STATE", "job 7 is completed"),
+    404: ("It does not exist, or the caller may not see it", "JOB_NOT_FOUND", _MISSING),
+    409: ("Its current state does not allow this", "INVALID_STATE", "job 7 is completed"),
     410: ("These events are no longer kept", "EVENTS_GONE", "the events after 5 are not here"),
     413: ("The body is too large", "TOO_LARGE", "the body has more than 2 MiB; send it in parts"),
     414: ("The address is too long", "TOO_LARGE", "the address has more than 8 KiB"),
-    422: ("A field has a value that cannot be", "VALIDATION_ERROR", _WRONG),
-    429: ("The caller asks too often", "RATE_LIMITED", "too many requests; wait 1 s"),
-    500: ("A bug of the service", "INTERNAL_ERROR", "the service met a bug of its own"),
+    422: ("A field has an invalid value", "VALIDATION_ERROR", _WRONG),
+    429: ("Too many requests", "RATE_LIMITED", "too many requests; wait 1 s"),
+    500: ("Internal error", "INTERNAL_ERROR", "internal error of the service"),
     503: ("Not now", "SERVICE_NOT_READY", "the service is still starting"),
 }
 _ALWAYS: Final = (401, 403, 429, 500, 503)
@@ -63,7 +63,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         "bearer": {
             "type": "http",
             "scheme": "bearer",
-            "description": "An API key or a token (JWT); needed where auth.enabled is set.",
+            "description": "An API key or a token (JWT); needed if auth.enabled is set.",
         }
     }
     document["security"] = [{}, {"bearer": []}]

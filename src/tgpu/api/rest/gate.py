@@ -1,4 +1,4 @@
-"""Around the whole application: who calls, how often, how much, and what is kept about it."""
+"""Middleware around the whole application: authentication, rate and size limits, audit log."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What stands in a path or a query: with its bound, and nothing that nobody reads."""
+"""Path and query parameters, each with a maximum size; unknown ones are rejected."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final

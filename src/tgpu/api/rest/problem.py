@@ -1,4 +1,4 @@
-"""An HTTP error with a code of its own, for what is wrong with the call, not with a job."""
+"""An HTTP error with its own code, for errors in the call rather than in a job."""
 
 
 class ApiProblem(Exception):

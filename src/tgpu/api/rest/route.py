@@ -1,4 +1,4 @@
-"""How the body of a request becomes values: bounded before it is decoded, and then once.
+"""Decodes the body of a request once, after its size is checked.
 
 A decoder makes objects for whatever it finds: two megabytes of brackets are 700,000 lists, and hold
 everybody else up for most of a second. Counting the brackets takes a thousandth of that.

@@ -1,4 +1,4 @@
-"""Which permission each path takes. One table, so that it can be read, and tested, as a whole.
+"""The permission that each path needs, in one table that can be read and tested as a whole.
 
 What is not in it is for admins alone: a new path is shut until somebody decides about it.
 """

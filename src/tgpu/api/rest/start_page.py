@@ -9,25 +9,25 @@ from tgpu import __version__
 from tgpu.drawing.page import html_page
 
 _WHAT: Final = (
-    "Runs GPU jobs on one machine or for a whole team: it queues commands, gives each the GPUs it "
-    "asks for, says why a job waits and when it will start, and keeps its output."
+    "Runs GPU jobs on one machine or for a whole team: it queues commands, assigns "
+    "GPUs to them, says why a job waits and when it will start, and keeps its output."
 )
 _COMMANDS: Final = (
     ("tgpu submit --gpus 1 -- python train.py", "queue a job"),
-    ("tgpu list", "what waits and what runs"),
+    ("tgpu list", "waiting and running jobs"),
     ("tgpu logs last --follow", "the output of the newest job"),
     ("tgpu why last", "why it waits, and what would help"),
-    ("tgpu status", "the GPUs and who has them"),
+    ("tgpu status", "the GPUs and their users"),
     ("tgpu --help", "everything else; each command has a --help of its own"),
 )
 _FROM_ELSEWHERE: Final = (
     ("pip install tgpu", "the command line, and a client for Python"),
     ("export TGPU_URL=ADDRESS", "the address of this page"),
-    ("export TGPU_API_KEY=KEY", "where the service asks for keys: an administrator makes them"),
+    ("export TGPU_API_KEY=KEY", "if the service requires keys: an administrator creates them"),
 )
 # Relative, for gateways and prefixes.
 _LINKS: Final = (
-    ("docs", "The API, to read and to try out"),
+    ("docs", "The API, to read and try out"),
     ("openapi.json", "The same for programs (OpenAPI)"),
     ("api/v1/health", "Health"),
     ("metrics", "Metrics for Prometheus (operators)"),

@@ -1,4 +1,4 @@
-"""An answer that is cut short: how its reader is told why."""
+"""How the reader of an answer that is cut short learns why."""
 
 import json
 from typing import Any

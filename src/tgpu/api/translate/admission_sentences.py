@@ -169,7 +169,7 @@ def _queue_cap(reason: Reason, _: str) -> Sentence:
 def _quota_provider(reason: Reason, _: str) -> Sentence:
     tenant = reason.fact("tenant")
     return (
-        f"quota provider {reason.fact('provider')} allows tenant {tenant} no more at present",
+        f"quota provider {reason.fact('provider')} does not allow tenant {tenant} more now",
         f"tgpu quota show {tenant}",
     )
 

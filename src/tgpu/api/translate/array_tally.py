@@ -1,4 +1,4 @@
-"""What the elements of an array come to, counted one after the other: newest first."""
+"""Counts the jobs of an array by state, newest first."""
 
 from collections import Counter
 from decimal import Decimal

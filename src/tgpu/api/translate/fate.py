@@ -1,4 +1,4 @@
-"""What became of a job that does not wait, in a sentence: the other half of the answer to `why`."""
+"""The state of a job that does not wait, in a sentence: the other half of the answer to `why`."""
 
 from tgpu.core.model.lifecycle import JobState, Progress
 from tgpu.engines.api import Observation, Phase, Place
@@ -30,7 +30,7 @@ def fate_of(
     if standing is not None:
         message, remedy = _stands(standing, job_id)
     if progress.stopping:
-        message = f"is being ended: {cause}"
+        message = f"is being stopped: {cause}"
     return ReasonModel(code=str(progress.state), message=message, remedy=remedy)
 
 
@@ -51,7 +51,7 @@ def _runs(progress: Progress, job_id: str, gpus: str) -> _Sentence:
 
 def _stands(seen: Observation, job_id: str) -> _Sentence:
     if seen.phase is Phase.TAKEN:
-        told = f"the engine has taken it and not started it yet: {seen.cause or 'no cause is told'}"
+        told = f"the engine has accepted it, but not started it: {seen.cause or 'no cause given'}"
         return told, f"tgpu show {job_id}"
     why = seen.cause or "the engine does not say why"
     return f"cannot be reached, may still run, and keeps its GPUs: {why}", "tgpu status"

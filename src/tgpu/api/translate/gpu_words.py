@@ -1,4 +1,4 @@
-"""How many of the GPUs that a job could use are free, in words: of which types, how together."""
+"""How many of the GPUs that a job could use are free, in words: by type and by place."""
 
 from tgpu.core.model.reasons import Reason
 from tgpu.core.model.units import GPU, gpus_text

@@ -21,10 +21,10 @@ def states_of(text: str) -> tuple[JobState, ...]:
 
 def cancel_answer(job_id: JobId, cancelled: Cancelled) -> ActionAnswer:
     state = cancelled.state
-    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being ended"
+    message = "Job cancelled" if state is JobState.CANCELLED else "Job is being stopped"
     if cancelled.unrecorded is not None:
         message = (
-            f"Job is being ended, and that is not on record yet: {cancelled.unrecorded}. It will "
+            f"Job is being stopped, but this is not recorded yet: {cancelled.unrecorded}. It will "
             "be recorded as soon as the store works"
         )
     recorded = cancelled.unrecorded is None

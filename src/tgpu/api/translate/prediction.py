@@ -1,4 +1,4 @@
-"""How long a job will run, beside what is true of it: for those who ask about that one job."""
+"""Adds the predicted run time to the answer about a single job."""
 
 from tgpu.api.translate.jobs import job_model
 from tgpu.core.model.reasons import Reason

@@ -1,4 +1,4 @@
-"""A job as the command that would submit it, with some of its wishes changed."""
+"""The command that would submit a job again with some options changed."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What came of a selection, in one line with counts."""
+"""The result of a selection, in one line with counts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from tgpu.service.commands.selection_commands import Changed, Left, SelectionCha
 from tgpu.wire.selection_v1 import LeftAloneModel
 
 _LEFT = {
-    Left.ENDING: "being ended already",
-    Left.RUNS: "running: only what waits can be changed so",
+    Left.ENDING: "being stopped already",
+    Left.RUNS: "running: only waiting jobs can be changed like this",
     Left.HELD: "on hold already",
     Left.NOT_HELD: "not on hold",
-    Left.SAME: "of that priority already",
-    Left.WAITS: "not running: only what runs can be paused and resumed",
+    Left.SAME: "with that priority already",
+    Left.WAITS: "not running: only running jobs can be paused and resumed",
     Left.LEASE: "without a command (leases)",
     Left.PAUSED: "paused already",
     Left.NOT_PAUSED: "not paused",
     Left.STATE: "in another state",
 }
 # Who pauses a job to give its GPUs to others must be told that this does not.
-KEPT = "its GPUs and memory stay its own and are charged, and its time limit goes on"
-KEPT_BY_ALL = "their GPUs and memory stay their own and are charged, and time limits go on"
+KEPT = "it keeps its GPUs and memory, which are charged, and its time limit keeps running"
+KEPT_BY_ALL = "they keep their GPUs and memory, which are charged, and time limits keep running"
 _SHOWN = 10  # ids of jobs that were left alone
 
 
@@ -56,7 +56,7 @@ def sentence(
     *,
     priority: int | None = None,
 ) -> str:
-    """cancelled 200 jobs of array 1: 5 running are being ended, 195 waiting"""
+    """cancelled 200 jobs of array 1: 5 running are being stopped, 195 waiting"""
     what = _what(list(changed.moved), picked)
     match change:
         case SelectionChange.CANCEL:
@@ -74,7 +74,7 @@ def sentence(
     if left:
         text += f"; left alone: {', '.join(part.message for part in left)}"
     if changed.unrecorded is not None:
-        text += f"{not_recorded(changed.unrecorded)}; what waits was left as it is"
+        text += f"{not_recorded(changed.unrecorded)}; waiting jobs were not changed"
     return text
 
 
@@ -90,7 +90,7 @@ def of_one(
 ) -> str:
     is_over = state is JobState.CANCELLED
     became = {
-        SelectionChange.CANCEL: "cancelled" if is_over else "is being ended",
+        SelectionChange.CANCEL: "cancelled" if is_over else "is being stopped",
         SelectionChange.HOLD: "is on hold",
         SelectionChange.RELEASE: "is released",
         SelectionChange.PRIORITY: f"has priority {priority}",
@@ -102,7 +102,7 @@ def of_one(
 
 def not_recorded(problem: str) -> str:
     then = "It will be recorded as soon as the store works"
-    return f", and that is not on record yet: {problem}. {then}"
+    return f", but this is not recorded yet: {problem}. {then}"
 
 
 def _what(moved: Sequence[str], picked: Picked) -> str:
@@ -117,7 +117,7 @@ def _parts(changed: Changed) -> str:
     running = counts.get("running", 0) - changed.leases
     parts = []
     if running:
-        parts.append(f"{running:,} running {'is' if running == 1 else 'are'} being ended")
+        parts.append(f"{running:,} running {'is' if running == 1 else 'are'} being stopped")
     if changed.leases:
         parts.append(f"{changed.leases:,} {'lease' if changed.leases == 1 else 'leases'} ended")
     if waiting := counts.get("waiting"):

@@ -93,9 +93,9 @@ def _gpus_busy(reason: Reason, _: str) -> Sentence:
     if hot:
         parts.append(f"{hot} too hot")
     if problem:
-        parts.append(f"{problem} out of order")
+        parts.append(f"{problem} faulty")
     if foreign:
-        parts.append(f"{foreign} in use by others")
+        parts.append(f"{foreign} used by other programs")
     gpu_type = str(reason.fact("gpu_type")) or ("GPU" if wanted == "1" else "GPUs")
     remedy = "tgpu gpus" if paused or hot or problem or foreign else "tgpu list --state running"
     return f"needs {wanted} {gpu_type}; {', '.join(parts)}", remedy
@@ -123,11 +123,11 @@ def _booked(reason: Reason, _: str) -> Sentence:
     which = f" ({reason.fact('booking')})" if reason.fact("booking") else ""
     limit = int(reason.fact("limit"))
     if not limit:
-        return f"the GPUs it could have are reserved until {until}{which}", "tgpu reservations"
+        return f"the GPUs it could use are reserved until {until}{which}", "tgpu reservations"
     minutes, seconds = divmod(limit // 1000, 60)
     in_time = f"{minutes}m" if minutes else f"{max(1, seconds)}s"
     return (
-        f"the GPUs it could have are reserved from {at} until {until}{which}; only jobs with a "
+        f"the GPUs it could use are reserved from {at} until {until}{which}; only jobs with a "
         f"time limit of {in_time} or less may start there",
         f"tgpu submit --time {in_time}",
     )
@@ -137,7 +137,7 @@ def _too_long(reason: Reason) -> str:
     limit = _hours_text(int(reason.fact("limit")))
     requested = int(dict(reason.facts).get("requested", 0))
     mine = f", and it may run for {_hours_text(requested)}" if requested else ""
-    return f"before that only jobs with a time limit of {limit} or less may have them{mine}"
+    return f"before that only jobs with a time limit of {limit} or less may use them{mine}"
 
 
 def _hours_text(ms: int) -> str:
@@ -146,7 +146,7 @@ def _hours_text(ms: int) -> str:
 
 def _booking_ahead(reason: Reason, _: str) -> Sentence:
     booking, at = reason.fact("booking"), utc_text(int(reason.fact("at")))
-    return f"its reservation {booking} begins at {at}", "tgpu reservations"
+    return f"its reservation {booking} starts at {at}", "tgpu reservations"
 
 
 def _behind_reservation(reason: Reason, job_id: str) -> Sentence:

@@ -1,4 +1,4 @@
-"""What a job's owner said of it, as it is shown: to everybody, its owner too, without secrets.
+"""A job's fields as they are shown, with secrets masked for everybody, its owner included.
 
 The original is for running the job alone. A secret that is found in one place is hidden in the
 others as well.

@@ -179,7 +179,7 @@ def _refuse_both(field: str, allowed: Iterable[_T], excluded: Iterable[_T]) -> N
 def _refuse_twice(field: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRequest(field, name, "is there twice; name each one once")
+            raise InvalidRequest(field, name, "is given twice; name each one once")
 
 
 def instant(field: str, text: str) -> int:
@@ -208,7 +208,7 @@ def _signal(given: int | str | None) -> int | None:
     except (ValueError, KeyError):
         raise InvalidRequest("checkpoint_signal", given, "must be a signal: USR1 or 10") from None
     if found in _UNHEARD:
-        remedy = "ends or stops the program without asking it; take USR1 or USR2"
+        remedy = "ends or stops the program at once; use USR1 or USR2"
         raise InvalidRequest("checkpoint_signal", given, remedy)
     return int(found)
 
@@ -221,9 +221,7 @@ def _argv(body: SubmitRequest) -> tuple[str, ...]:
             _check_length(f"{field}.{position}", argument)
     argv = (*body.command, *body.args)
     if argv and not argv[0].strip():
-        raise InvalidRequest(
-            "command", body.command, "begins with no program; leave it out for a lease"
-        )
+        raise InvalidRequest("command", body.command, "has no program; leave it out for a lease")
     return argv
 
 

@@ -121,7 +121,7 @@ def _budget(given: dict[str, Any], price: float) -> Budget:
         hours = Decimal(str(cost)) / Decimal(str(price))
     amount = int(Decimal(str(hours)) * GPU_HOUR)
     if not 1 <= amount <= WIDEST:
-        remedy = "must be more than nothing, and less than a million years of a GPU"
+        remedy = "must be more than 0, and less than a million GPU-years"
         raise InvalidRequest("budget", given, remedy)
     window = Window(given.get("window", Window.MONTH))
     return Budget(amount, window, OverBudget(given.get("action", OverBudget.WARN)))

@@ -1,4 +1,4 @@
-"""The answer to `why`: the reason, who is in the way, when it starts, and what would start it."""
+"""The answer to `why`: the reason, the blockers, when it starts, and what would start it."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What pydantic and msgspec complain of, in words for the person who sent it."""
+"""Validation errors of pydantic and msgspec, in words for the sender."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -129,7 +129,7 @@ def of_msgspec(complaint: str) -> str:
     if limit := _LIMIT.match(complaint):
         return f"must be {_BOUNDS[limit[1]]} {limit[2].removesuffix('.0')}"
     if kind := _KIND.match(complaint):
-        return _KINDS.get(kind[1].lower(), "is of the wrong kind")
+        return _KINDS.get(kind[1].lower(), "has the wrong type")
     if "out of range" in complaint:
         return "must be a smaller number"
     return "cannot have this value"
@@ -142,7 +142,7 @@ def of_bad_json(complaint: str) -> str:
     if "utf-8" in complaint.lower():
         return "it is not UTF-8"
     if "surrogate" in complaint:
-        return "half a surrogate pair is no text"
+        return "half a surrogate pair is not text"
     if "recursion" in complaint:
         return "it is nested too deeply"
     if "digits" in complaint:

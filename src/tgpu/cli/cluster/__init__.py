@@ -1,1 +1,1 @@
-"""Commands about GPUs, nodes, reservations and how the whole is doing."""
+"""Commands about GPUs, nodes, reservations and the state of the scheduler."""

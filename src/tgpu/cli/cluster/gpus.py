@@ -45,9 +45,9 @@ def adopt(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Turn a process that was started by hand into a lease of its GPUs.
+    """Turn a process that was started by hand into a lease on its GPUs.
 
-    The lease ends when the process does. Cancelling it leaves the process alone.
+    The lease ends when the process does. Cancelling the lease leaves the process running.
     """
     from tgpu.cli import own_config
     from tgpu.cli.connect import connected

@@ -16,7 +16,7 @@ EPILOG = examples(
 def nodes(
     forget: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="Remove an offline node that will not come back."),
+        typer.Option(metavar="NODE", help="Remove an offline node for good."),
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,

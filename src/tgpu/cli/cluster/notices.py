@@ -1,4 +1,4 @@
-"""`tgpu notices`: who is told what happened, and a test of it."""
+"""`tgpu notices`: the targets of notices, and a test."""
 
 from typing import TYPE_CHECKING, Annotated
 

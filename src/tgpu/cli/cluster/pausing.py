@@ -28,8 +28,8 @@ Gpus = Annotated[
     list[str],
     typer.Argument(
         metavar="GPU",
-        help="Index or indexes (0-3; with several nodes b/0-3), as `tgpu gpus` has them, UUID or "
-        "its beginning, or a node.",
+        help="Indexes as in `tgpu gpus` (0-3; with several nodes b/0-3), a UUID or its beginning, "
+        "or a node.",
     ),
 ]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown by `tgpu why`.")]
@@ -38,7 +38,7 @@ Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown 
 def pause_gpu(
     gpus: Gpus, reason: Reason = None, as_json: Json = False, api_url: ApiUrl = None
 ) -> None:
-    """Start no new jobs on GPUs. Running jobs go on."""
+    """Start no new jobs on GPUs. Running jobs continue."""
     from tgpu.cli.connect import connected
 
     with connected(api_url) as client:
@@ -65,7 +65,7 @@ def drain(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Start no new jobs on a whole node. Running jobs go on.
+    """Start no new jobs on a whole node. Running jobs continue.
 
     GPUs that were paused individually stay paused when this is undone.
     """
@@ -112,11 +112,11 @@ def _named(found: "GpuList", word: str) -> list[int | str]:
         return [_word(found, by_uuid[0])]
     if by_uuid:
         which = ", ".join(str(_word(found, gpu)) for gpu in by_uuid)
-        raise bad_input(f"{word!r} is the beginning of several UUIDs, of GPUs {which}", "name one")
+        raise bad_input(f"{word!r} matches several UUIDs, of GPUs {which}", "name one")
     node = f"the node {nodes[0]}" if len(nodes) == 1 else f"one of the nodes {', '.join(nodes)}"
     raise bad_input(
-        f"no GPU and no node is called {word!r}",
-        f"name an index or UUID as `tgpu gpus` has it, or {node}",
+        f"there is no GPU or node named {word!r}",
+        f"give an index or UUID from `tgpu gpus`, or {node}",
     )
 
 
@@ -139,13 +139,13 @@ def _gpus_of(client: "Client", found: "GpuList", node: str | None) -> "list[GpuM
 
     nodes = _nodes(found)
     if node is None and len(nodes) > 1:
-        raise bad_input("jobs run on several nodes", f"name the one to drain: {', '.join(nodes)}")
+        raise bad_input("jobs run on several nodes", f"name the node to drain: {', '.join(nodes)}")
     if node is None or node in nodes:
         return [gpu for gpu in found.gpus if node in (None, _node(found, gpu))]
     if node in {each.name for each in client.nodes().nodes}:
         where = f"the node with jobs: {nodes[0]}" if len(nodes) == 1 else f"those: {nodes}"
         raise bad_input(f"node {node} only reports, no job is placed there", where)
-    raise bad_input(f"no node is called {node!r}", "see: tgpu nodes")
+    raise bad_input(f"there is no node named {node!r}", "see: tgpu nodes")
 
 
 def _report_paused(

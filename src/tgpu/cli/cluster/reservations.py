@@ -68,7 +68,7 @@ def reserve(
         ),
     ] = None,
     reservation_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Id of your own.")
+        str | None, typer.Option("--id", metavar="ID", help="Your own id.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,
@@ -116,7 +116,7 @@ def reservations(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show current and coming reservations, the next first."""
+    """Show current and future reservations, the next first."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -139,7 +139,7 @@ def unreserve(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Cancel a reservation. Its waiting jobs are cancelled; running ones go on."""
+    """Cancel a reservation. Its waiting jobs are cancelled; running ones continue."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import say, show_json
 
@@ -148,7 +148,7 @@ def unreserve(
     if as_json:
         show_json(gone)
     else:
-        say(f"reservation {gone.id} is given back")
+        say(f"reservation {gone.id} is cancelled")
 
 
 def _show_made(made: "ReservationModel") -> None:
@@ -164,7 +164,7 @@ def _show_made(made: "ReservationModel") -> None:
     if made.unused_minutes is not None:
         back_at = iso_millis(made.starts_at) + round(made.unused_minutes * 60_000)
         if back_at < iso_millis(made.ends_at):
-            note(f"given back if nothing ran or waits in it by {instant_text(back_at, now)}")
+            note(f"released if no job has run or waits in it by {instant_text(back_at, now)}")
 
 
 def _refused(error: "ClientError") -> "Failure":

@@ -1,4 +1,4 @@
-"""Commands that say how the whole is doing: status, metrics, health."""
+"""Commands about the state of the scheduler: status, metrics, health."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +33,7 @@ def status(
             "--detailed", "-d", help="Include the queue, running jobs, settings and processes."
         ),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
     interval: Interval = "2s",
     as_json: Json = False,
     api_url: ApiUrl = None,
@@ -59,7 +59,7 @@ def status(
 def metrics(as_json: Json = False, api_url: ApiUrl = None) -> None:
     """Show how long jobs ran and how busy the GPUs were.
 
-    Times are of the newest thousand jobs that ran to an end, use is since the scheduler started.
+    Run times of the last thousand finished jobs; utilization since the scheduler started.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json, show_lines, width

@@ -1,1 +1,1 @@
-"""Commands about settings: of the service, and those users chose for themselves."""
+"""Commands about settings: those of the service, and a user's own defaults."""

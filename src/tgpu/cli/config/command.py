@@ -1,4 +1,4 @@
-"""Commands about the settings: show what holds and why, check a file, choose for oneself."""
+"""Commands about the settings: show values and their origin, check a file, set own defaults."""
 
 import json
 from pathlib import Path
@@ -90,8 +90,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML, JSON or TOML.")],
     as_json: Json = False,
 ) -> None:
-    """Check a settings file by itself, without the environment; list every mistake with its
-    line."""
+    """Check a settings file, without the environment; list every mistake with its line."""
     from tgpu.cli.environment import variables
     from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, say, show_json

@@ -1,4 +1,4 @@
-"""`tgpu config set`, `get`, `unset` and `list`: what a user has chosen for themselves."""
+"""`tgpu config set`, `get`, `unset` and `list`: a user's own defaults."""
 
 from typing import Annotated
 
@@ -28,14 +28,14 @@ def set_own(
     value: Annotated[
         str,
         typer.Argument(
-            metavar="VALUE", help="The tenant to submit for.", autocompletion=complete_tenants
+            metavar="VALUE", help="Your default tenant.", autocompletion=complete_tenants
         ),
     ],
     as_json: Json = False,
 ) -> None:
     """Set a default for all your commands: the tenant to submit for.
 
-    It is kept in ~/.config/tgpu/config.toml, for you alone. TGPU_TENANT and --tenant beat it.
+    It is stored in ~/.config/tgpu/config.toml. TGPU_TENANT and --tenant override it.
     """
     from tgpu.cli import own_config
     from tgpu.cli.environment import home_relative
@@ -50,7 +50,7 @@ def set_own(
 
 
 def get_own(key: Key, as_json: Json = False) -> None:
-    """Print the value in force: of the variable, else of your file."""
+    """Print the value in use: from the variable, else from your file."""
     from tgpu.cli import own_config
     from tgpu.cli.exit_codes import ExitCode
     from tgpu.cli.failures import Failure
@@ -86,7 +86,7 @@ def unset_own(key: Key, as_json: Json = False) -> None:
 
 
 def list_own(as_json: Json = False) -> None:
-    """Show the values in force, and where they came from."""
+    """Show the values in use, and where they came from."""
     from tgpu.cli import own_config
     from tgpu.cli.output import say, show_json
 

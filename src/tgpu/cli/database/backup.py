@@ -21,20 +21,22 @@ def backup(
     database: Annotated[
         str | None,
         typer.Option(
-            "--database", metavar="ADDRESS", help="sqlite:PATH. Default: that of the settings."
+            "--database",
+            metavar="ADDRESS",
+            help="sqlite:PATH. Default: the database of the settings.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Settings that name the database."),
+        typer.Option("--config", "-c", metavar="FILE", help="Settings file with the database."),
     ] = None,
     data_dir: DataDir = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy the database to a file that only you can read, also while the service runs.
 
-    What jobs wrote and the key of the secrets are not in it.
+    Job logs and the key of the secrets are not included.
     """
     from tgpu import database as databases
     from tgpu.cli.database.command import address_for
@@ -44,7 +46,7 @@ def backup(
     address = address_for(database, "--database", config, data_dir)
     if not isinstance(address, databases.SqliteAddress):
         remedy = "pg_dump --format=custom --file=FILE DATABASE"
-        raise bad_input("a PostgreSQL database is copied by its own program", remedy)
+        raise bad_input("a PostgreSQL database is backed up with its own tools", remedy)
     try:
         written = databases.backup(address.path, file.expanduser().absolute(), replace=force)
     except SchedulerError as error:
@@ -53,4 +55,4 @@ def backup(
         show_json({"file": str(file), "size_bytes": written})
         return
     say(f"{file}: {bytes_text(written)}")
-    note("keep a copy of secret.key too, somewhere else: secrets of jobs are encrypted with it")
+    note("keep a copy of secret.key too, somewhere else: it encrypts the secrets of jobs")

@@ -45,14 +45,15 @@ app = typer.Typer(
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Settings that name the database."),
+    typer.Option("--config", "-c", metavar="FILE", help="Settings file with the database."),
 ]
 Database = Annotated[
     str | None,
     typer.Option(
         "--database",
         metavar="ADDRESS",
-        help="sqlite:PATH or postgresql://user@host/database. Default: the one of the settings.",
+        help="sqlite:PATH or postgresql://user@host/database. Default: the database of the "
+        "settings.",
     ),
 ]
 
@@ -98,7 +99,7 @@ def upgrade(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Upgrade or create the tables. The service does this at its start too."""
+    """Upgrade or create the tables. The service also does this when it starts."""
     from tgpu import database as databases
 
     with _sentences():
@@ -115,12 +116,12 @@ def upgrade(
 def copy(
     to: Annotated[
         str,
-        typer.Option("--to", metavar="ADDRESS", help="An empty database, which receives all."),
+        typer.Option("--to", metavar="ADDRESS", help="Target: an empty database."),
     ],
     source: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="ADDRESS", help="What to copy. Default: the one of the settings."
+            "--from", metavar="ADDRESS", help="Source. Default: the database of the settings."
         ),
     ] = None,
     config: Config = None,
@@ -129,8 +130,8 @@ def copy(
 ) -> None:
     """Copy everything to another database: all of it, or nothing if anything goes wrong.
 
-    Stop the service first, and name the new database in its settings afterwards. A password need
-    not stand on the command line: ~/.pgpass and PGPASSWORD are read.
+    Stop the service first, and set the new database in its settings afterwards. The password need
+    not be on the command line: ~/.pgpass and PGPASSWORD are read.
     """
     from tgpu import database as databases
 
@@ -143,7 +144,7 @@ def copy(
         return
     rows = ", ".join(f"{count:,} in {table}" for table, count in counts.items() if count)
     say(f"copied and counted: {rows or 'nothing, there were no rows'}")
-    note("to use it, name it in the settings: database.url, or GPU_SCHEDULER_DATABASE_URL")
+    note("to use it, set it in the settings: database.url, or GPU_SCHEDULER_DATABASE_URL")
 
 
 @app.command("rotate-key", epilog=_ROTATE_EPILOG)
@@ -152,13 +153,13 @@ def rotate_key(
     data_dir: DataDir = None,
     lost_key: Annotated[
         bool,
-        typer.Option("--lost-key", help="Go on without what an old key is missing for."),
+        typer.Option("--lost-key", help="Give up secrets whose old key is missing."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Encrypt the secrets in the database with a new key. Stop the service first.
 
-    Environments that an earlier version stored readable are encrypted too.
+    Environments that an earlier version stored in clear text are encrypted too.
     """
     from tgpu.app import CannotServe
     from tgpu.app.rotate_key import rotate_key as rotate

@@ -1,4 +1,4 @@
-"""`tgpu db pair`: a database and a data directory that do not belong together by themselves."""
+"""`tgpu db pair`: shows and repairs the pairing of a database and a data directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,19 +29,19 @@ KeepUnknown = Annotated[
     ),
 ]
 EndUnknown = Annotated[
-    bool, typer.Option("--end-unknown", help="The same, and end the jobs that it does not know.")
+    bool, typer.Option("--end-unknown", help="The same, but kill jobs that it does not know.")
 ]
 TakeOver = Annotated[
     bool,
     typer.Option(
         "--take-over",
-        help="Take the database over from another data directory or machine: what runs there is "
-        "declared lost, and started again here where its owner asked for that.",
+        help="Take over the database from another data directory or machine: its running jobs are "
+        "declared lost, and requeued here if they were submitted with --requeue.",
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Settings of the service."),
+    typer.Option("--config", "-c", metavar="FILE", help="Settings file of the service."),
 ]
 
 
@@ -56,8 +56,8 @@ def pair(
 ) -> None:
     """Show or restore the pairing of database and data directory.
 
-    A service does not start on a database that was put back from a backup, deleted, exchanged or
-    copied, because it would end jobs or run them twice. Stop the service first.
+    A service does not start on a database that was restored, deleted, replaced or copied, because
+    it would kill jobs or run them twice. Stop the service first.
     """
     from tgpu import app
     from tgpu.app import pairing
@@ -102,8 +102,8 @@ def _say(done: "Paired") -> None:
     belong = "belong together" if done.is_paired else "do not belong together"
     say(f"{done.store} and {done.directory} (engine {done.engine}) {belong}")
     for seen in () if done.ended else done.unknown:
-        say(f"  job {seen.key.job_id} runs (process {seen.pid}) and is not in the database")
+        say(f"  job {seen.key.job_id} runs (process {seen.pid}) but is not in the database")
     if done.ended:
         say(f"  ended {plural(done.ended, 'job')} that the database does not know")
     if done.given_up:
-        say(f"  taken for lost at the next start: {', '.join(done.given_up)}")
+        say(f"  declared lost at the next start: {', '.join(done.given_up)}")

@@ -1,1 +1,1 @@
-"""`tgpu doctor` and `tgpu test`: their checks, and what those found."""
+"""`tgpu doctor` and `tgpu test`: their checks and findings."""

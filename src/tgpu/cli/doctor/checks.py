@@ -93,14 +93,16 @@ def data_dir(path: Path) -> Check:
     if not path.exists():
         return _missing_data_dir(path, shown)
     if not path.is_dir():
-        return Check("data", FindingLevel.FAIL, f"{shown} is no directory", f"mv {path} {path}.old")
+        return Check(
+            "data", FindingLevel.FAIL, f"{shown} is not a directory", f"mv {path} {path}.old"
+        )
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Check("data", FindingLevel.FAIL, f"{shown} cannot be written", f"chmod u+rwx {path}")
     mode = path.stat().st_mode & 0o777
     if mode & 0o077:
         finding = f"{shown} is open to others (mode {mode:o}): they could reach your jobs"
         return Check("data", FindingLevel.WARN, finding, f"chmod 700 {path}")
-    return Check("data", FindingLevel.OK, f"{shown} is there, yours alone")
+    return Check("data", FindingLevel.OK, f"{shown} exists and is private")
 
 
 def _missing_data_dir(path: Path, shown: str) -> Check:
@@ -109,10 +111,10 @@ def _missing_data_dir(path: Path, shown: str) -> Check:
         return Check(
             "data",
             FindingLevel.FAIL,
-            f"{shown} does not exist and cannot be made in {parent}",
+            f"{shown} does not exist and cannot be created in {parent}",
             "set TGPU_DATA_DIR to a directory that you can write",
         )
-    return Check("data", FindingLevel.OK, f"{shown} will be made at the first start")
+    return Check("data", FindingLevel.OK, f"{shown} will be created at the first start")
 
 
 def disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage) -> Check:
@@ -136,7 +138,7 @@ def _of_service(client: Client, service: PersonalService | None) -> list[Check]:
     where = f"pid {health.pid} at {client.target}"
     if health.version != __version__:
         finding = f"{where} has version {health.version}, tgpu has {__version__}"
-        remedy = _RESTART if service is not None else "have one of the two upgraded"
+        remedy = _RESTART if service is not None else "upgrade one of the two"
         checks = [Check("service", FindingLevel.WARN, finding, remedy)]
     else:
         checks = [Check("service", FindingLevel.OK, f"{where} answers, version {health.version}")]
@@ -175,9 +177,9 @@ def _no_service(client: Client, service: PersonalService | None) -> Check:
             "service", FindingLevel.OK, "none runs; `tgpu submit` or `tgpu start` starts it"
         )
     if lives(announced.pid):
-        finding = f"service.json names pid {announced.pid}, which lives but does not answer"
+        finding = f"service.json names pid {announced.pid}, which runs but does not answer"
         return Check("service", FindingLevel.FAIL, finding, f"kill {announced.pid}; tgpu start")
-    finding = f"it ended without saying so (pid {announced.pid} is gone); running jobs went on"
+    finding = f"it crashed (pid {announced.pid} is gone); running jobs continued"
     return Check("service", FindingLevel.WARN, finding, "tgpu start")
 
 
@@ -185,7 +187,7 @@ def _driver() -> Check:
     """Without a service to ask, only whether there is a driver at all."""
     if has_driver():
         return Check(
-            "GPUs", FindingLevel.OK, "an NVIDIA driver is installed; the service will look closer"
+            "GPUs", FindingLevel.OK, "an NVIDIA driver is installed; the service will check it"
         )
     finding = "no NVIDIA driver found: the service will simulate GPUs"
     return Check(
@@ -210,6 +212,8 @@ def _gpus(client: Client) -> list[Check]:
         if others:
             pids = ", ".join(str(pid) for pid in others)
             checks.append(
-                Check("GPUs", FindingLevel.WARN, f"GPU {name} is used from outside by pid {pids}")
+                Check(
+                    "GPUs", FindingLevel.WARN, f"GPU {name} is used by other programs: pid {pids}"
+                )
             )
     return checks

@@ -1,4 +1,4 @@
-"""`tgpu doctor`: what is wrong on this machine, and the command that mends it."""
+"""`tgpu doctor`: problems on this machine, and the commands that fix them."""
 
 from typing import Annotated
 
@@ -29,9 +29,9 @@ def doctor(
 ) -> int:
     """Check the installation and say how to fix what is wrong.
 
-    With --api-url or TGPU_URL it looks at that scheduler: version, health, GPUs, clock, disk,
-    certificate, and who you are there. Else at this machine and your own scheduler, or with
-    --config at the one that this settings file is for. The exit code is 1 if something fails;
+    With --api-url or TGPU_URL it checks that scheduler: version, health, GPUs, clock, disk,
+    certificate, and your identity there. Otherwise it checks this machine and your own scheduler,
+    or with --config the scheduler of that settings file. The exit code is 1 if a check fails;
     warnings do not count.
     """
     from tgpu.cli.doctor.checks import examine

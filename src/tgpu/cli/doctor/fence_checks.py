@@ -19,9 +19,9 @@ def gpu_fence(client: Client) -> list[Check]:
         return []
     problem = found[0].removeprefix("no: ")
     if problem == found[0]:
-        return [Check("fence", FindingLevel.OK, f"a job can open no GPUs but its own ({problem})")]
-    finding = f"a job can open GPUs that are not its own: {problem}"
+        return [Check("fence", FindingLevel.OK, f"a job can open only its own GPUs ({problem})")]
+    finding = f"a job can open other GPUs too: {problem}"
     if problem == "the GPUs are simulated":
-        return [Check("fence", FindingLevel.OK, f"GPUs are not fenced: {problem}")]
+        return [Check("fence", FindingLevel.OK, f"GPUs are not isolated: {problem}")]
     remedy = "set engine.fence_gpus to auto" if "engine.fence_gpus" in problem else _AS_ROOT
     return [Check("fence", FindingLevel.WARN, finding, remedy)]

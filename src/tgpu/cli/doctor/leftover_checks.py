@@ -1,4 +1,4 @@
-"""Checks of `tgpu doctor`: what is left of starting over, and mending it."""
+"""Checks of `tgpu doctor`: leftovers of deleted data directories, and their removal."""
 
 from pathlib import Path
 
@@ -23,19 +23,18 @@ def _told(one: Leftover) -> Check:
         case LeftoverKind.ORPHAN if one.jobs:
             jobs = " ".join(map(str, one.jobs[:20]))
             finding = (
-                f"the supervisor {pid} of {where}, which was removed, still looks after "
-                f"jobs that no scheduler knows (processes {jobs}); their GPUs are in use until "
-                "they end"
+                f"the supervisor {pid} of {where}, which was removed, still runs jobs that no "
+                f"scheduler knows (processes {jobs}); their GPUs are in use until they end"
             )
             return Check(
-                _NAME, FindingLevel.WARN, finding, f"let them end, or end them: kill {jobs}"
+                _NAME, FindingLevel.WARN, finding, f"let them end, or kill them: kill {jobs}"
             )
         case LeftoverKind.ORPHAN:
             finding = f"the supervisor {pid} of {where}, which was removed, has nothing to do"
         case LeftoverKind.DEAF:
             finding = (
-                f"the supervisor {pid} of {where} has lost its socket, so no scheduler reaches it "
-                "and none starts; its jobs go on"
+                f"the supervisor {pid} of {where} has lost its socket, so no scheduler can "
+                "reach it or start; its jobs continue"
             )
             return Check(_NAME, FindingLevel.FAIL, finding, _FIX)
         case LeftoverKind.STALE:
@@ -49,7 +48,7 @@ def _mended(one: Leftover) -> Check:
         return told
     done = {
         LeftoverKind.ORPHAN: "it was ended",
-        LeftoverKind.DEAF: "it was ended; the next start takes its jobs over",
+        LeftoverKind.DEAF: "it was stopped; the next start takes over its jobs",
         LeftoverKind.STALE: "it was removed",
     }
     return Check(_NAME, FindingLevel.OK, f"mended: {told.finding}: {done[one.kind]}")

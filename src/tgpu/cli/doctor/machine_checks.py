@@ -30,14 +30,14 @@ def settings(environ: dict[str, str], config: Path | None = None) -> Check:
         if config is not None and first.startswith(str(config)):
             return Check("settings", FindingLevel.FAIL, first, f"tgpu config check {config}")
         variable = first.partition(":")[0]
-        return Check("settings", FindingLevel.FAIL, first, f"unset {variable}, or set it right")
+        return Check("settings", FindingLevel.FAIL, first, f"unset {variable}, or correct it")
     if loaded.without_effect:
         idle = loaded.without_effect[0]
         finding = f"{idle.origin} is set and has no effect in this version"
         return Check("settings", FindingLevel.WARN, finding, f"unset {idle.origin}")
     if config is not None:
-        return Check("settings", FindingLevel.OK, f"{config} and the environment are right")
-    return Check("settings", FindingLevel.OK, "the environment sets nothing that cannot be")
+        return Check("settings", FindingLevel.OK, f"{config} and the environment are valid")
+    return Check("settings", FindingLevel.OK, "the environment has no invalid settings")
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> Check:
@@ -76,9 +76,11 @@ def memory_limits(pid: int | None = None, proc: Path = PROC) -> Check:
     """How far a limit on a job's memory reaches, where the service with this pid is."""
     tree = memory_tree(pid, proc)
     if isinstance(tree, GroupTree):
-        finding = f"a memory limit holds for a whole job (control groups, version {tree.version})"
+        finding = (
+            f"the memory limit applies to the whole job (control groups, version {tree.version})"
+        )
         return Check("memory", FindingLevel.OK, finding)
-    finding = f"a memory limit holds for each process of a job, not for the whole: {tree}"
+    finding = f"the memory limit applies to each process of a job, not to the whole job: {tree}"
     return Check("memory", FindingLevel.OK, finding, "tgpu service install")
 
 
@@ -93,7 +95,7 @@ def units(config_home: Path, system_unit: Path | None = None) -> list[Check]:
         if Path(program).exists():
             found.append(Check("systemd", FindingLevel.OK, f"{path} starts {program}"))
         else:
-            finding = f"{path} starts {program}, which is not there"
+            finding = f"{path} starts {program}, which does not exist"
             remedy = f"tgpu service install {flag}"
             found.append(Check("systemd", FindingLevel.FAIL, finding, remedy))
     return found

@@ -63,7 +63,7 @@ def _tried(name: str, step: Callable[[], str]) -> Check:
     try:
         finding = step()
     except (Wrong, ClientError, StartFailed, OSError) as error:
-        return Check(name, FindingLevel.FAIL, str(error), "`tgpu doctor` looks for the cause")
+        return Check(name, FindingLevel.FAIL, str(error), "`tgpu doctor` checks for the cause")
     return Check(name, FindingLevel.OK, f"{finding} ({time.monotonic() - began:.1f} s)")
 
 
@@ -119,7 +119,7 @@ class _Trial:
         job = self._run(["sh", "-c", "exit 3"])
         if (job.state, job.exit_code) != ("failed", 3):
             raise Wrong(f"a job that exits with 3 is {job.state}, exit code {job.exit_code}")
-        return "a job that fails is seen, with its exit code"
+        return "a failing job is recorded, with its exit code"
 
     def cancel(self) -> str:
         with self._client() as client:
@@ -130,7 +130,7 @@ class _Trial:
             raise Wrong(f"a job that was cancelled is {ended.state}")
         if job.pid is not None and lives(job.pid):
             raise Wrong(f"process {job.pid} of a cancelled job still runs")
-        return "a job is cancelled, and nothing of it is left"
+        return "a cancelled job leaves no process behind"
 
     def restart(self) -> str:
         gate = self._service.data_dir / "gate"
@@ -146,7 +146,7 @@ class _Trial:
             ended = wait_until_over(client, job.job_id, time.monotonic() + _PATIENCE_SECONDS)
         if ended.exit_code != 7:
             raise Wrong(f"a job that ended with 7 between two starts has {ended.exit_code}")
-        return "a job goes on without the service, and its end is known"
+        return "a job continues without the service, and its end is recorded"
 
     def many(self) -> str:
         with self._client() as client:
@@ -163,7 +163,7 @@ class _Trial:
         if self._process is not None and self._process.wait(_PATIENCE_SECONDS) != 0:
             raise Wrong(f"the service ended with exit code {self._process.returncode}")
         self._process = None
-        return "the service ends cleanly"
+        return "the service stops cleanly"
 
     def clean_up(self) -> None:
         """Whatever happened: no process of ours stays."""

@@ -1,5 +1,5 @@
-"""Checks of `tgpu doctor` of the service it is pointed to: what it says of itself, its clock, its
-disk, its certificate, and who it takes the caller for."""
+"""Checks of `tgpu doctor` for a given service: health, clock, disk, certificate, and the caller's
+identity there."""
 
 import socket
 import ssl
@@ -35,7 +35,9 @@ def _who(client: Client) -> Check:
     try:
         found = client.whoami()
     except ClientError as error:
-        remedy = "set TGPU_API_KEY to a key of this service (its admin makes one: tgpu keys create)"
+        remedy = (
+            "set TGPU_API_KEY to a key of this service (its admin creates one: tgpu keys create)"
+        )
         return Check("you", FindingLevel.FAIL, error.message, remedy)
     if found.problem:
         return Check("you", FindingLevel.WARN, found.problem, "tgpu whoami")
@@ -71,7 +73,7 @@ def _disk(client: Client) -> list[Check]:
         free = float(line.removeprefix(_DISK))
     except (ClientError, StopIteration, ValueError):
         return []
-    finding = f"{free / 1024**3:.1f} GiB free where it keeps its data"
+    finding = f"{free / 1024**3:.1f} GiB free in its data directory"
     if free >= _LEAST_FREE_BYTES:
         return [Check("disk", FindingLevel.OK, finding)]
     return [Check("disk", FindingLevel.WARN, finding, "free some space there")]
@@ -81,7 +83,7 @@ def _transport(target: Target) -> list[Check]:
     if target.is_plain:
         if target.is_local:
             return []
-        finding = f"what you send to {target}, keys included, is not encrypted"
+        finding = f"the connection to {target} is not encrypted, keys included"
         return [Check("tls", FindingLevel.WARN, finding, "set api.tls_cert and api.tls_key there")]
     try:
         days = _days_left(target)

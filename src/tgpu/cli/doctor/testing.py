@@ -15,10 +15,10 @@ def try_out(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Test this installation: a service, its database, jobs and a restart, in a scratch directory
-    with simulated GPUs.
+    """Test this installation in a scratch directory with simulated GPUs.
 
-    Your own scheduler and its jobs are left alone. The exit code is 1 if something fails.
+    Starts its own service, runs and cancels jobs, and restarts it. Your own scheduler and its jobs
+    are not touched. The exit code is 1 if something fails.
     """
     import tempfile
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `accuracy`: how often jobs started when they were told they would."""
+"""The command `accuracy`: how often jobs started within their estimate."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ def accuracy(
         float, typer.Option("--days", metavar="N", help="Jobs that started in the last N days.")
     ] = 30,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="ID", help="Only of this tenant.")
+        str | None, typer.Option("--tenant", metavar="ID", help="Only this tenant.")
     ] = None,
     as_json: Json = False,
     api_url: ApiUrl = None,

@@ -43,7 +43,7 @@ def export(
     *,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Begin of the period: 7d (ago), tue 9:30, 2026-11-10."),
+        typer.Option(metavar="TIME", help="Start of the period: 7d (ago), tue 9:30, 2026-11-10."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
     jobs: Annotated[
@@ -64,10 +64,10 @@ def export(
     api_url: ApiUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Write the journal to a file: every event since the first, as lines of JSON.
+    """Write the journal to a file: every event, one JSON object per line.
 
     `tgpu replay`, `tgpu whatif` and `tgpu sim run` read it. Needs the role admin. Environment
-    variables are never in it, and commands only with --commands.
+    variables are never included, commands only with --commands.
     """
     from tgpu.cli.environment import now_ms
     from tgpu.cli.output import note, show_json
@@ -78,9 +78,9 @@ def export(
         for name, text in (("--since", since), ("--until", until))
     )
     if format is not None and not jobs:
-        raise bad_input("--format is of --jobs; the journal has one format only")
+        raise bad_input("--format goes with --jobs; the journal has only one format")
     if as_json and file is None:
-        raise bad_input("--json tells what was written, so name a FILE")
+        raise bad_input("--json reports what was written, so give a FILE")
     source = JournalSource(None, api_url, database, config, data_dir, commands)
     wants_csv = format is ListFormat.CSV or (format is None and ".csv" in _suffixes(file))
     with opened(source) as journal, reading(journal.header.last_seq) as tell, _target(file) as out:

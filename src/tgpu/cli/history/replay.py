@@ -1,4 +1,4 @@
-"""`tgpu replay`: a moment of the past again, with what was decided then and why."""
+"""`tgpu replay`: repeats a past cycle, with what was decided and why."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,9 @@ def replay(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="SEQ|TIME", help="An event's number, or a time: tue 14:30, 2h (ago)."),
+        typer.Option(
+            metavar="SEQ|TIME", help="Number of an event, or a time: tue 14:30, 2h (ago)."
+        ),
     ] = None,
     start_of: Annotated[
         str | None, typer.Option("--start-of", metavar="JOB", help="When this job started.")
@@ -34,7 +36,8 @@ def replay(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="Effect on this job. Without --at: every time other jobs started before it.",
+            help="Effect on this job. Without --at: every cycle in which other jobs started "
+            "before it.",
         ),
     ] = None,
     limit: Annotated[
@@ -48,8 +51,8 @@ def replay(
 ) -> None:
     """Show what the scheduler decided at a past moment, and why other jobs waited.
 
-    The state at that moment is rebuilt from the journal, and the scheduling cycle runs again with
-    the service's own code and the settings in force then. The result is compared with the record.
+    The state at that moment is rebuilt from the journal, and the service's own code repeats the
+    cycle with the settings of that time. The result is compared with the record.
     """
     if at is not None and start_of is not None:
         raise bad_input("--at and --start-of both name a moment: give one")
@@ -96,7 +99,7 @@ def _tell_moment(
         except replaying.NoSuchMoment as error:
             raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
-            raise Failure(f"the settings of then cannot be had here: {error}") from error
+            raise Failure(f"the settings of that time are not available here: {error}") from error
     if as_json:
         show_json(answer)
         return
@@ -125,7 +128,7 @@ def _tell_passages(source: JournalSource, job: str, as_json: bool) -> None:
         except replaying.NoSuchMoment as error:
             raise _no_such_moment(error) from error
         except replaying.CannotServe as error:
-            raise Failure(f"the settings of then cannot be had here: {error}") from error
+            raise Failure(f"the settings of that time are not available here: {error}") from error
     if as_json:
         show_json({"job_id": job, "cycles": [one.model_dump(mode="json") for one in found]})
         return

@@ -1,4 +1,4 @@
-"""`tgpu report`: what a stretch of time was like, as a page with plots."""
+"""`tgpu report`: a report of a period, as a page with plots."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,13 +30,13 @@ def report(
     journal: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[JOURNAL]", help="A file of `tgpu export`. Default: the scheduler."
+            metavar="[JOURNAL]", help="A file from `tgpu export`. Default: the running scheduler."
         ),
     ] = None,
     *,
     since: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Begin of the period: 7d (ago), tue 9:30, 2026-11-10."),
+        typer.Option(metavar="TIME", help="Start of the period: 7d (ago), tue 9:30, 2026-11-10."),
     ] = "7d",
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="End of the period. Default: now.")
@@ -66,9 +66,9 @@ def report(
 ) -> None:
     """Write a report page: use by tenant and user, waiting times, jobs on GPUs, failures.
 
-    The page is self-contained and can be mailed. Each plot is also written as a PNG file, where
-    the extra `report` is installed. With --json the numbers are printed and nothing is written.
-    Needs the role admin.
+    The page is self-contained and can be mailed. Each plot is also written as a PNG file if the
+    extra `report` is installed. With --json the numbers are printed and no files are written. Needs
+    the role admin.
     """
     from tgpu.cli.environment import now_ms
     from tgpu.cli.output import show_json
@@ -125,7 +125,7 @@ def _write(folder: Path, text: str, drawn: "list[ReportPicture]") -> None:
         try:
             write_own(file, png(framed(picture.svg, picture.title, picture.keys)))
         except NoLibrary:
-            note(f"no pictures beside the page; to have them: {HOW_TO_INSTALL}")
+            note(f"no pictures were written; to get them: {HOW_TO_INSTALL}")
             break
         made += 1
     say(str(target))

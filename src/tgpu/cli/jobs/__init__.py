@@ -1,1 +1,1 @@
-"""Commands on jobs there are: list, show, why, logs, wait, cancel, edit, pause."""
+"""Commands on existing jobs: list, show, why, logs, wait, cancel, edit, pause."""

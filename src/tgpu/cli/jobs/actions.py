@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CANCEL_EPILOG = examples(
     "tgpu cancel 12",
     "tgpu cancel 12 13 last",
-    "tgpu cancel 7 --state pending        (of array 7, what has not started)",
+    "tgpu cancel 7 --state pending        (the waiting jobs of array 7)",
     "tgpu cancel --name sweep",
     "tgpu cancel --all",
 )
@@ -37,7 +37,7 @@ RELEASE_EPILOG = examples("tgpu release 12", "tgpu release --all")
 COMPLETE_EPILOG = examples("tgpu submit --gpus 2 --lease", "tgpu complete last")
 RERUN_EPILOG = examples(
     "tgpu rerun 12",
-    "tgpu rerun 7                         (of array 7, what failed)",
+    "tgpu rerun 7                         (the failed jobs of array 7)",
     "tgpu rerun 7 --state cancelled,failed",
     "tgpu rerun --failed --since 1d",
 )
@@ -59,10 +59,10 @@ def cancel(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Cancel jobs: end those that run, remove those that wait.
+    """Cancel jobs: stop running ones, remove waiting ones.
 
-    A running job gets TERM, then KILL after a grace period; its GPUs are free once nothing of it
-    is left. All jobs named are cancelled at once, so none of them starts meanwhile.
+    A running job gets TERM, then KILL after a grace period; its GPUs are free when no process of it
+    is left. All jobs are cancelled at once, so none of them starts meanwhile.
     """
     if all_pending:
         _given(jobs, all_pending, "--all-pending")
@@ -80,7 +80,7 @@ def priority(
         list[str],
         typer.Argument(
             metavar="[JOB]... N",
-            help="Jobs or whole arrays, then the number: higher goes first; most jobs have 500.",
+            help="Jobs or whole arrays, then the priority: higher goes first; most jobs have 500.",
             autocompletion=complete_jobs,
         ),
     ],
@@ -95,7 +95,7 @@ def priority(
 ) -> int:
     """Change the priority of waiting jobs, or of the waiting jobs of an array.
 
-    How long it has waited still counts. A job that runs keeps the priority it has.
+    The time it has waited still counts. A running job keeps its priority.
     """
     *names, number = jobs
     wanted = WantedJobs(names, is_all, state, name, user, tenant)
@@ -114,7 +114,7 @@ def _read_priority(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        problem = f"{text!r} is no priority: a whole number, and higher goes first"
+        problem = f"{text!r} is not a priority: a whole number, and higher goes first"
         raise bad_input(problem, "most jobs have 500: tgpu priority JOB 1000") from None
 
 
@@ -221,7 +221,7 @@ def _read_codes(text: str) -> frozenset[str]:
 
     codes = frozenset(word.strip().replace("-", "_") for word in text.split(","))
     if unknown := sorted(codes - CODES.keys()):
-        raise ValueError(f"{unknown[0]!r} is no kind of failure: {', '.join(CODES)}")
+        raise ValueError(f"{unknown[0]!r} is not a kind of failure: {', '.join(CODES)}")
     return codes
 
 

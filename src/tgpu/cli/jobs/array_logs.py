@@ -1,4 +1,4 @@
-"""The logs of a whole array, one element after the other, each line with whose it is."""
+"""The logs of a whole array, job by job, with the job id before each line."""
 
 from collections.abc import Iterator
 

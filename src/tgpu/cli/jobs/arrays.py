@@ -1,4 +1,4 @@
-"""Where one job is expected and a whole array is named: what the array has to say."""
+"""What to show if a whole array is given where one job is expected."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

@@ -1,4 +1,4 @@
-"""`tgpu edit`: change a job that waits, by options or in an editor."""
+"""`tgpu edit`: changes a waiting job, by options or in an editor."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "tgpu edit 7 --gpus 1 --time 2h",
     "tgpu edit last --name second-try --priority 900",
-    "tgpu edit 7 --after 5              (now waits for job 5 alone)",
-    "tgpu edit 7 --no-after --no-time   (waits for nobody, runs as long as it likes)",
-    "tgpu edit 7                        (its fields in $EDITOR)",
+    "tgpu edit 7 --after 5              (now depends on job 5 only)",
+    "tgpu edit 7 --no-after --no-time   (no dependencies, no time limit)",
+    "tgpu edit 7                        (edit its fields in $EDITOR)",
 )
 
 
@@ -38,7 +38,9 @@ def edit(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=10_000, rich_help_panel=RESOURCES, help="Workers."),
+        typer.Option(
+            metavar="N", min=1, max=10_000, rich_help_panel=RESOURCES, help="Number of workers."
+        ),
     ] = None,
     gpu_type: Annotated[
         str | None,

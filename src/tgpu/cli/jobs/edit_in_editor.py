@@ -18,7 +18,7 @@ from tgpu.text.system_words import system_words
 from tgpu.wire.v1 import JobModel
 
 _HEAD: Final = """\
-# Job {job_id}. Change what shall be another, save and leave; without a change nothing happens.
+# Job {job_id}. Edit the fields, save and quit; without a change nothing happens.
 # The fields are those of a job file: see `tgpu submit --help`.
 """
 # By parameter: what `tgpu edit` is told of a field that is gone; None where it must stay.
@@ -47,7 +47,7 @@ _GONE: Final[dict[str, dict[str, Any] | None]] = {
 def edit_in_editor(job: JobModel, command: TyperCommand) -> dict[str, Any]:
     """The options of `tgpu edit` that say what was changed. Raises Failure."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise bad_input("there is nothing to change", "say what, as in: tgpu edit 7 --gpus 1")
+        raise bad_input("there is nothing to change", "give an option, as in: tgpu edit 7 --gpus 1")
     before = job_text(job)
     with tempfile.NamedTemporaryFile(
         "w", suffix=".yaml", prefix=f"tgpu-job-{job.job_id}-", delete=False
@@ -98,7 +98,7 @@ def difference(before: str, after: str, command: TyperCommand) -> dict[str, Any]
     was = read_job_file(before, "the job", command)[0].options
     drafts = read_job_file(after, "your text", command)
     if len(drafts) != 1 or drafts[0].fields:
-        raise bad_input("your text: only fields of one job that can be changed may stand there")
+        raise bad_input("your text: only changeable fields of one job are allowed")
     is_now = drafts[0].options
     changes: dict[str, Any] = {}
     for name in {**was, **is_now}:
@@ -110,7 +110,7 @@ def difference(before: str, after: str, command: TyperCommand) -> dict[str, Any]
         if name in is_now:
             changes[name] = is_now[name]
         elif gone is None:
-            raise bad_input(f"your text: {name} cannot be left out: write another value")
+            raise bad_input(f"your text: {name} cannot be left out: give another value")
         else:
             changes |= gone
     if {"after", "after_any"} & changes.keys():  # the one that stays is said with the other
@@ -130,7 +130,7 @@ def _open_editor(path: Path) -> None:
     except OSError as error:
         raise bad_input(
             f"the editor {words[0]!r} cannot be run: {system_words(error)}",
-            "set EDITOR, or say what to change: tgpu edit 7 --gpus 1",
+            "set EDITOR, or use options: tgpu edit 7 --gpus 1",
         ) from error
     if code:
         raise bad_input(f"the editor ended with exit code {code}; nothing was changed")

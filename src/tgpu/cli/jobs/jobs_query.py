@@ -1,4 +1,4 @@
-"""Which jobs a list shows, and what stands below them."""
+"""Which jobs a list shows, and the line below them."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -35,7 +35,7 @@ State = Annotated[
 ]
 Tenant = Annotated[str | None, typer.Option(metavar="ID", help="Only jobs of this tenant.")]
 Name = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Only jobs whose name contains this.")
+    str | None, typer.Option(metavar="TEXT", help="Only jobs with this in their name.")
 ]
 User = Annotated[str | None, typer.Option(metavar="NAME", help="Only jobs of this user.")]
 ArrayId = Annotated[
@@ -60,7 +60,7 @@ Columns = Annotated[
     str | None,
     typer.Option(metavar="C[,C]", help="Columns to show: job, name, state, user, left, …"),
 ]
-Wide = Annotated[bool, typer.Option("--wide", "-w", help="All columns, and nothing cut.")]
+Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns in full.")]
 
 
 def list_jobs(
@@ -80,8 +80,8 @@ def list_jobs(
 ) -> None:
     """Show the jobs: running, then waiting with the reason, then the last ones that ended.
 
-    An array or sweep is one row with its progress. Without --all, the last 10 rows that ended are
-    shown. The last line counts all there is.
+    An array or sweep is one row with its progress. Without --all, only the last 10 ended rows are
+    shown. The last line counts all jobs.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.jobs.jobs_query import Filters, TableShape, find_jobs, read_columns, read_states
@@ -116,7 +116,7 @@ def watch(
     columns: Columns = None,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the list of jobs again and again, with a clock; Ctrl-C ends it."""
+    """Refresh the list of jobs until Ctrl-C."""
     from tgpu.cli.connect import connected
     from tgpu.cli.jobs.jobs_query import Filters, TableShape, list_frame, read_columns, read_states
     from tgpu.cli.live import repeat
@@ -154,8 +154,8 @@ def show(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
 def why(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
     """Explain why a job waits, and what would start it.
 
-    The reason that counts, the jobs that block it and those ahead of it, its latest start if that
-    is known, and the smallest change that would start it now. For a whole array: its next job.
+    Shows the reason, the jobs that block it and those ahead of it, its latest start if known, and
+    the smallest change that would start it now. For a whole array: its next job.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms

@@ -37,9 +37,9 @@ def logs(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Print what a job wrote: its standard output to ours, its standard error to ours.
+    """Print the output of a job, standard output and standard error separately.
 
-    Of a whole array, one job after the other, with its id before each line.
+    For a whole array, one job after the other, with its id before each line.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
@@ -74,11 +74,11 @@ def wait(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Wait until jobs are over, and return the exit code of the job.
+    """Wait until jobs end, and return the exit code of the job.
 
-    Of several jobs, the first code that is not zero, in the order given; of a whole array, the
-    highest. A job ended by a signal counts 128 + signal, a cancelled one 143, one that failed
-    without a code 1.
+    For several jobs, the first non-zero code in the order given; for a whole array, the highest. A
+    job killed by a signal counts as 128 + signal, a cancelled one as 143, one that failed without a
+    code as 1.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.jobs.reading import wait_for

@@ -1,10 +1,10 @@
-"""Commands that have running jobs stand still: pause, resume. Of GPUs see `pausing.py`."""
+"""Commands that pause and resume running jobs. For GPUs see `pausing.py`."""
 
 from tgpu.cli.jobs.selecting import plain_change
 from tgpu.cli.options import examples
 
 PAUSE_EPILOG = examples(
-    "tgpu pause 12", "tgpu pause --name sweep", "tgpu resume 12", "tgpu pause-gpu 3    (of a GPU)"
+    "tgpu pause 12", "tgpu pause --name sweep", "tgpu resume 12", "tgpu pause-gpu 3    (a GPU)"
 )
 RESUME_EPILOG = examples("tgpu resume 12", "tgpu resume --all")
 

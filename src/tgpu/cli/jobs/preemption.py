@@ -51,7 +51,9 @@ def preemptions(
     tenant: Annotated[
         str | None, typer.Option(metavar="TENANT", help="Only jobs of this tenant.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Maximum number to show.")
+    ] = 50,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:

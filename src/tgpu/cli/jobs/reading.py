@@ -106,7 +106,7 @@ def _say_how_it_ended(each: JobModel | ArraySummary) -> None:
         if each.is_over:
             say(array_line(each))
         else:
-            note(f"{array_line(each)}; not all of it is over")
+            note(f"{array_line(each)}; not all of it has ended")
     elif each.state in ENDED:
         say(ended_line(each))
     else:

@@ -1,4 +1,4 @@
-"""The command `receipt`: what a job has used up."""
+"""The command `receipt`: what a job used."""
 
 from tgpu.cli.options import ApiUrl, JobId, Json, examples
 
@@ -8,7 +8,7 @@ EPILOG = examples("tgpu receipt 12", "tgpu receipt last --json | jq .gpu_hours")
 def receipt(job: JobId, as_json: Json = False, api_url: ApiUrl = None) -> None:
     """Show what a job used: waiting and running time, GPU-hours per attempt, cost.
 
-    Of a whole array, all its jobs together.
+    For a whole array, the total of its jobs.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.environment import now_ms

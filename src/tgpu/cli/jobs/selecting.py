@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tgpu.wire.selection_v1 import ChangeName
 
 EVERYBODY: Final = "*"
-PANEL: Final = "Instead of ids, or to choose among them"
+PANEL: Final = "Instead of ids, or to filter them"
 
 SomeJobIds = Annotated[
     list[str] | None,
@@ -32,13 +32,13 @@ State = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only jobs whose name contains this.", rich_help_panel=PANEL),
+    typer.Option(metavar="TEXT", help="Only jobs with this in their name.", rich_help_panel=PANEL),
 ]
 User = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Jobs of this user and not yours; '{EVERYBODY}' for everybody's.",
+        help=f"Jobs of this user instead of yours; '{EVERYBODY}' for everybody's.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -118,10 +118,10 @@ def request_fields(wanted: WantedJobs, *, is_rerun: bool = False) -> dict[str, o
     over = [state for state in states if state in ENDED]
     if over and not is_rerun:
         remedy = f"use {', '.join(LIVE)}"
-        raise bad_input(f"--state: what is {over[0]} is over and cannot be changed", remedy)
+        raise bad_input(f"--state: {over[0]} jobs have ended and cannot be changed", remedy)
     conditions = (wanted.is_all, states, wanted.name, wanted.user, wanted.tenant)
     if not wanted.jobs and not any(conditions):
-        remedy = "name jobs, or choose with --all, --state, --name, --user or --tenant"
+        remedy = "name jobs, or select them with --all, --state, --name, --user or --tenant"
         raise bad_input("no job given", remedy)
     if wanted.jobs and wanted.is_all:
         raise bad_input("both jobs and --all given", "name the jobs, or use --all")

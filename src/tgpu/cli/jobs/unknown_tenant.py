@@ -1,4 +1,4 @@
-"""A tenant that is not there has no jobs; whoever mistyped its name should not read that alone."""
+"""A hint for an empty list whose `--tenant` does not exist."""
 
 from tgpu.cli.failures import bad_input
 from tgpu.client.errors import Denied, NotFound

@@ -1,4 +1,4 @@
-"""When a job will start, in words and as short as a table wants it."""
+"""When a job will start, in words and in short form for tables."""
 
 from datetime import datetime
 from typing import Final
@@ -28,7 +28,7 @@ _KNOWN: Final = {
     "tenant": "from {} of other jobs of the same tenant",
     "size": "from {} of other jobs of the same size",
     "any": "from {} of other jobs",
-    "elapsed": "from how long they have run so far, longer than any run before",
+    "elapsed": "from their run time so far, longer than any past run",
 }
 _NOTHING_KNOWN: Final = "some jobs ahead have no runtime estimate"
 _FAR_BACK: Final = "far back in the queue, estimated from how fast jobs start"

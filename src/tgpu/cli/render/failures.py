@@ -1,4 +1,4 @@
-"""Whose fault a failure was, in words."""
+"""Kinds of failure, in words."""
 
 from types import MappingProxyType
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a row says of a job, or of the whole array or sweep that the service folded into it."""
+"""The row of a job, or of a whole array or sweep that the service folded into one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -147,7 +147,7 @@ def _note(gpu: GpuModel, now: int | None) -> str:
     parts = [
         f"problem: {sentence_text(gpu.problem)}" if gpu.problem else "",
         f"paused: {clean(gpu.paused)}" if gpu.paused else "",
-        f"used from outside: {'; '.join(foreign)}" if foreign else "",
+        f"used by other programs: {'; '.join(foreign)}" if foreign else "",
         clean(gpu.foreign) if gpu.foreign and not foreign else "",
         clean(gpu.slow) if gpu.slow else "",
         f"slice of GPU {gpu.slice_of}" if gpu.slice_of is not None else "",

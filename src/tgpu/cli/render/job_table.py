@@ -1,4 +1,4 @@
-"""Jobs as a table that fits: which columns there are, which go first where there is no room.
+"""Jobs as a table that fits: its columns, and which are dropped first.
 
 An array or sweep that the service folded is one row: the job stands for all its elements.
 """

@@ -1,4 +1,4 @@
-"""What `tgpu sim pack` found as a table: one row a list."""
+"""The result of `tgpu sim pack` as a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a job has used up, as facts and a table of its attempts."""
+"""A receipt as facts and a table of attempts."""
 
 from typing import Final
 
@@ -50,7 +50,7 @@ def receipt_lines(found: ReceiptModel, now_ms: int, width: int | None) -> list[L
         ),
         ("peak memory", "" if peak is None else mebibytes_text(peak)),
         ("cost", "" if found.cost is None else number_text(found.cost)),
-        ("note", "" if found.complete else "the record does not reach back to its beginning"),
+        ("note", "" if found.complete else "the records do not go back to its submission"),
     ]
     lines = facts([(name, value) for name, value in pairs if value])
     if not found.attempts:

@@ -1,4 +1,4 @@
-"""A cycle of the past for reading: what started, who waited and why, and whether that is on
+"""A past cycle for reading: what started, why others waited, and whether that agrees with the
 record."""
 
 from typing import Final
@@ -37,7 +37,7 @@ def _head(answer: ReplayAnswer) -> list[tuple[str, str]]:
     settings = ", ".join(
         f"{_NAMES.get(name, name)} {_value(value)}" for name, value in answer.settings.items()
     )
-    source = "" if answer.settings_recorded else " (not on record for then)"
+    source = "" if answer.settings_recorded else " (not recorded for that time)"
     record = "no cycle decided anything here; this is what one would have decided"
     if answer.cycle_seq is not None:
         first, last = answer.cycle_seq

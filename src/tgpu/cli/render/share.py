@@ -56,7 +56,7 @@ def share_line(found: ShareList) -> str:
     )
     if found.policy in ("fairshare", "backfill"):
         return how
-    return f"{how}; the policy is {found.policy}, which does not decide by it"
+    return f"{how}; the policy is {found.policy}, which does not use it"
 
 
 def _amounts(share: ShareModel, now_ms: int) -> tuple[Cell, ...]:

@@ -1,4 +1,4 @@
-"""The figures of simulations as a table: one column a run."""
+"""Figures of simulations as a table, one column per run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

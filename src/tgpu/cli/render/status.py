@@ -1,4 +1,4 @@
-"""The whole in a page: status with all details, metrics, health."""
+"""The detailed status, metrics and health."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
     pairs = [
         ("tenant", clean(tenant.id)),
         ("name", clean(tenant.name)),
-        ("active", "yes" if tenant.active else "no: it takes and starts no jobs"),
+        ("active", "yes" if tenant.active else "no: it accepts and starts no jobs"),
         ("GPUs", _of(number_text(tenant.current_gpus), _number(tenant.max_gpus))),
         *(
             (clean(kind), _of(number_text(used), _number(tenant.max_gpus_by_type.get(kind))))
@@ -85,7 +85,7 @@ def tenant_facts(tenant: TenantModel) -> list[Line]:
         ("on loan", _on_loan(tenant)),
         ("budget", _budget(tenant.budget)),
         ("jobs", _of(str(tenant.current_jobs), _number(tenant.max_concurrent_jobs))),
-        ("limits", "" if tenant.enforce_quota else "shown, and not enforced"),
+        ("limits", "" if tenant.enforce_quota else "shown, but not enforced"),
         ("tier", tenant.priority_tier),
         ("highest priority", "" if tenant.max_priority is None else str(tenant.max_priority)),
         ("weight", number_text(tenant.fair_share_weight)),
@@ -208,7 +208,7 @@ _MEMBERS_SEE: Final = {
 }
 _OVER: Final = {
     "warn": "then says so",
-    "hold": "then starts no more of its jobs",
+    "hold": "then starts no more jobs",
     "stop": "then ends its jobs",
 }
 

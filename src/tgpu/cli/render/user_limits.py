@@ -1,4 +1,4 @@
-"""What users of a tenant may have and have, as a table."""
+"""Limits and use of the users of a tenant, as a table."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who the scheduler takes the user for, as lines."""
+"""The user's identity as the scheduler sees it, as lines."""
 
 from typing import TYPE_CHECKING
 
@@ -24,5 +24,5 @@ def whoami_lines(found: "WhoAmI", chosen: "Chosen | None") -> list[str]:
     elif found.tenant is not None:
         which = found.tenant
     else:
-        which = "whichever you name: --tenant, TGPU_TENANT, or tgpu config set tenant NAME"
-    return [*lines, f"tenant of what you submit: {clean(which)}"]
+        which = "the one you give: --tenant, TGPU_TENANT, or tgpu config set tenant NAME"
+    return [*lines, f"your tenant: {clean(which)}"]

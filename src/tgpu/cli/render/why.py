@@ -1,4 +1,5 @@
-"""Why a job waits, for reading: the reason, who is in its way, when, and what would start it."""
+"""Why a job waits, for reading: the reason, the blockers, when it starts, and what would start
+it."""
 
 import textwrap
 from typing import Final

@@ -1,1 +1,1 @@
-"""Commands that run something for long: the service, agents, gateways, the systemd unit."""
+"""Commands for long-running processes: the service, agents, gateways, the systemd unit."""

@@ -34,9 +34,7 @@ def agent(
             metavar="SPEC", help="auto, nvml, nvidia-smi, or simulated ones such as sim:8xA100."
         ),
     ] = "auto",
-    interval: Annotated[
-        str, typer.Option(metavar="SPAN", help="Pause between two reports.")
-    ] = "5s",
+    interval: Annotated[str, typer.Option(metavar="SPAN", help="Time between two reports.")] = "5s",
     tls: Annotated[
         bool, typer.Option("--tls", help="Use TLS; the scheduler must have a certificate.")
     ] = False,
@@ -49,9 +47,9 @@ def agent(
 ) -> None:
     """Report this machine's GPUs to a scheduler elsewhere, until Ctrl-C.
 
-    The machine and its readings are then in `tgpu nodes`. Jobs do not run on it. It waits for a
-    scheduler that cannot be reached. If the scheduler requires authentication, put an operator's
-    API key in TGPU_API_KEY.
+    `tgpu nodes` then shows the machine and its readings. Jobs do not run on it. It retries while
+    the scheduler cannot be reached. If the scheduler requires authentication, put an operator's API
+    key in TGPU_API_KEY.
     """
     from tgpu.text.durations import parse_duration
 

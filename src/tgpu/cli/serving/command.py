@@ -1,4 +1,4 @@
-"""Commands about the service's own life: serve, start, stop."""
+"""Commands that start and stop the service: serve, start, stop."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -62,7 +62,7 @@ Insecure = Annotated[
     typer.Option("--insecure-listen", help="Listen beyond this machine, without authentication."),
 ]
 Level = Annotated[LogLevel | None, typer.Option(case_sensitive=False, help="Log level.")]
-Style = Annotated[LogFormat | None, typer.Option(case_sensitive=False, help="Of the log.")]
+Style = Annotated[LogFormat | None, typer.Option(case_sensitive=False, help="Log format.")]
 Screen = Annotated[
     bool, typer.Option("--screen", help="Run every job in a GNU screen session (`tgpu attach`).")
 ]
@@ -86,7 +86,7 @@ def serve(
     screen: Screen = False,
     tmux: Tmux = False,
 ) -> None:
-    """Run the scheduler in the foreground; Ctrl-C stops it, running jobs go on."""
+    """Run the scheduler in the foreground; Ctrl-C stops it, running jobs continue."""
     from tgpu.cli.serving.service import run_service
 
     run_service(
@@ -126,7 +126,7 @@ def start(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start the scheduler in the background, unless it runs already.
+    """Start the scheduler in the background, unless it is already running.
 
     Without --config, --host or --port it listens on a Unix socket that only you can open.
     """
@@ -153,7 +153,7 @@ def start(
 
 
 def stop(data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Stop your scheduler. Running jobs go on and are picked up at the next start."""
+    """Stop your scheduler. Running jobs continue and are picked up at the next start."""
     from tgpu.cli.serving.service import stop_service
 
     stop_service(_absolute(data_dir), as_json)

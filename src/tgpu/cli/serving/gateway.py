@@ -1,4 +1,4 @@
-"""The command `gateway`: a further API process in front of a service."""
+"""The command `gateway`: an additional API process in front of a service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ def gateway(
     ],
     redis: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Redis that all gateways share: redis://host:6379/0."),
+        typer.Option(metavar="URL", help="Redis shared by all gateways: redis://host:6379/0."),
     ] = None,
     host: Host = None,
     port: Annotated[
@@ -48,14 +48,14 @@ def gateway(
     log_level: Level = None,
     log_format: Style = None,
 ) -> None:
-    """Run a further API process in front of a scheduler, for many readers; Ctrl-C ends it.
+    """Run an additional API process in front of a scheduler, for many readers.
 
-    Reads come from a cache, all watchers of events share one subscription, and callers are limited
-    together. With --redis any number of gateways do so as one. Whatever else is asked is passed
-    through. Of the settings, `redis`, `limits` and `logging` count here.
+    Reads come from a cache, all watchers of events share one subscription, and each caller's
+    request rate is limited. With --redis all gateways share these. Everything else is passed
+    through. Of the settings, `redis`, `limits` and `logging` are used. Ctrl-C stops it.
 
-    Where the scheduler asks callers who they are, TGPU_API_KEY with an operator's key lets the
-    gateway follow the events for all.
+    If the scheduler requires authentication, an operator's key in TGPU_API_KEY lets the gateway
+    follow the events for all.
     """
     from tgpu.settings import SettingsError, load_settings
 

@@ -1,4 +1,4 @@
-"""What stands in the way of a unit before it is written: users, ports, services that are there."""
+"""Checks before a systemd unit is written: users, ports, running services."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ def check_user(name: str) -> None:
     if account_named(name) is None:
         raise bad_input(
             f"--user-name: there is no user {name!r} on this machine",
-            f"make one with: sudo useradd --system --create-home {name}",
+            f"create it with: sudo useradd --system --create-home {name}",
         )
 
 
@@ -49,20 +49,20 @@ def in_the_way(settings: "Settings", data_dir: Path, *, has_port: bool) -> Insta
             continue
         if data_dir.resolve() == service.data_dir.resolve():
             notes.append(
-                f"a personal scheduler runs on the same data directory ({told}): only one can. "
-                "Stop it first; running jobs go on, and the unit takes them over"
+                f"a personal scheduler runs on the same data directory ({told}): only one can "
+                "run. Stop it first; running jobs continue, and the unit takes them over"
             )
             steps.append("tgpu stop")
         else:
             notes.append(
-                f"a personal scheduler stays beside the unit ({told}), and `tgpu` talks to it "
-                "until TGPU_URL names the other; both would give out the same GPUs. Let its jobs "
-                "end, then stop it with: tgpu stop"
+                f"a personal scheduler stays beside the unit ({told}), and `tgpu` uses it until "
+                "TGPU_URL names the other; both would assign the same GPUs. Let its jobs end, "
+                "then stop it with: tgpu stop"
             )
     if has_port and not steps and _is_taken(settings.api.host, settings.api.http_port):
         notes.append(
             f"something listens on {settings.api.host}:{settings.api.http_port} already, so the "
-            "unit could not start: end it, or choose another api.http_port (--config)"
+            "unit could not start: stop it, or choose another api.http_port (--config)"
         )
     return InstallObstacles(tuple(notes), tuple(steps))
 

@@ -36,8 +36,8 @@ def run_service(config: Path | None, flags: Mapping[str, object]) -> None:
         raise bad_input(str(error)) from error
     except app.EndedItself as error:
         raise Failure(
-            f"the scheduler ended to start clean from its database: {error}",
-            "start it again, as systemd does; running jobs go on",
+            f"the scheduler exited to restart from its database: {error}",
+            "start it again, as systemd does; running jobs continue",
             exit_code=ExitCode.MUST_RESTART,
             code="MUST_RESTART",
         ) from error

@@ -51,7 +51,7 @@ def install(
 ) -> None:
     """Write a systemd unit for the scheduler, and say how to start it.
 
-    Nothing is started. A unit that is there already is replaced.
+    Nothing is started. An existing unit is replaced.
     """
     from tgpu.cli.environment import config_home, home_relative
     from tgpu.cli.failures import bad_input
@@ -82,7 +82,7 @@ def install(
         note(line)
     note("\n".join(["start it now and at every boot with:", *(f"  {step}" for step in steps)]))
     if not system:
-        note("  loginctl enable-linger    # so that it runs while you are not logged in")
+        note("  loginctl enable-linger    # to keep it running while you are logged out")
 
 
 def _noted(found: "InstallObstacles") -> list[str]:
@@ -108,7 +108,7 @@ def _unit(
     needs_root = settings.auth.enabled and engine.kind != "none" and not engine.jobs_as_service_user
     if needs_root and (user_name not in ("", "root") or not system):
         raise bad_input(
-            "with auth.enabled jobs run as users of their own, and only root can be somebody else",
+            "with auth.enabled jobs run as other users, and only root can do that",
             "install it with --system and without --user-name, or see engine.jobs_as_service_user",
         )
     command = [sys.executable, "-m", "tgpu", "serve"]

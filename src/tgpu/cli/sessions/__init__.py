@@ -1,1 +1,1 @@
-"""Commands in front of a job: run, lease, shell, attach."""
+"""Interactive commands: run, lease, shell, attach."""

@@ -34,14 +34,14 @@ def screens(as_json: Json = False) -> None:
         (Cell(s.job_id), Cell(clean(s.name)), Cell(s.program), Cell(s.state)) for s in found
     )
     show_lines(lay_out(Grid(columns, rows), width()))
-    note("go in with `tgpu attach JOB`; leave screen with Ctrl-A d, tmux with Ctrl-B d: jobs go on")
+    note("attach with `tgpu attach JOB`; detach from screen with Ctrl-A d, from tmux with Ctrl-B d")
 
 
 def attach(job: JobId, api_url: ApiUrl = None) -> int:
-    """Go to the terminal of a job of `tgpu run`, or into the GNU screen or tmux session of one.
+    """Connect to the terminal of a `tgpu run` job, or to the screen or tmux session of a job.
 
-    Leave the first with Ctrl-] d, screen with Ctrl-A d, tmux with Ctrl-B d: the job goes on. Ctrl-C
-    is the job's.
+    Detach with Ctrl-] d, for screen with Ctrl-A d, for tmux with Ctrl-B d; the job continues.
+    Ctrl-C goes to the job.
     """
     import os
     import sys
@@ -67,7 +67,7 @@ def attach(job: JobId, api_url: ApiUrl = None) -> int:
             code="NO_SESSION",
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise bad_input("this is no terminal", f"follow its output with: tgpu logs -f {job}")
+        raise bad_input("this is not a terminal", f"follow its output with: tgpu logs -f {job}")
     env = variables()
     env.pop("TMUX", None)  # inside a session of one's own, tmux would refuse
     os.execve(found.enter[0], found.enter, env)
@@ -94,7 +94,7 @@ def _sit(job: str, api_url: str | None) -> int | None:
         if name is None:
             return None
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise bad_input("this is no terminal", f"follow its output with: tgpu logs -f {job}")
+            raise bad_input("this is not a terminal", f"follow its output with: tgpu logs -f {job}")
         try:
             return sit_in_front(client, model, name)
         except NoTerminal as problem:

@@ -1,4 +1,4 @@
-"""`tgpu lease`: GPUs for what you start yourself, and what to export for it."""
+"""`tgpu lease`: holds GPUs for programs you start yourself, and prints the variables to export."""
 
 import inspect
 from typing import Annotated, Any, Final
@@ -26,10 +26,10 @@ _NOT_HERE: Final = frozenset(
 
 
 def lease(context: typer.Context, **values: Any) -> int:
-    """Hold GPUs without a command, and print what to export: for `eval "$(tgpu lease …)"`.
+    """Hold GPUs without a command, and print the variables to export: `eval "$(tgpu lease …)"`.
 
-    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until
-    `tgpu complete`, or until its time is up.
+    It waits in the queue like any job; Ctrl-C cancels it. The GPUs are yours until `tgpu complete`
+    or the time limit.
     """
     from tgpu.cli.sessions.leasing import print_lease, take_lease
     from tgpu.cli.submit.drafts import job_options

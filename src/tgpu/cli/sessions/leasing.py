@@ -50,8 +50,8 @@ def check_lease(job: JobModel) -> None:
     """Raises Failure where it is none that has its GPUs."""
     if job.command:
         raise Failure(
-            f"job {job.job_id} has a command, and is no lease",
-            f"go into its surroundings with: tgpu shell {job.job_id}",
+            f"job {job.job_id} has a command, so it is not a lease",
+            f"open a shell in it with: tgpu shell {job.job_id}",
             exit_code=ExitCode.WRONG_STATE,
             code="NO_LEASE",
         )
@@ -74,7 +74,7 @@ def _print(client: Client, job: JobModel, *, as_json: bool) -> int:
     for name, value in variables.items():
         say(f"export {name}={shlex.quote(value)}")
     note(
-        f"lease {job.job_id} holds GPU {gpus_held(job)}; give it back with: "
-        f"tgpu complete {job.job_id}"
+        f"lease {job.job_id} holds GPU {gpus_held(job)}; release it with: tgpu complete "
+        f"{job.job_id}"
     )
     return ExitCode.OK

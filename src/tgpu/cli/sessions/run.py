@@ -1,4 +1,4 @@
-"""`tgpu run`: a command in front of you, on GPUs; with a terminal where you have one."""
+"""`tgpu run`: an interactive command on GPUs, with a terminal if there is one."""
 
 import inspect
 from typing import Annotated, Any, Final
@@ -25,12 +25,12 @@ _NOT_HERE: Final = frozenset(
 
 
 def run(context: typer.Context, **values: Any) -> int:
-    """Run a command on GPUs and stay with it: a terminal in the job, like `srun --pty`.
+    """Run a command on GPUs and stay connected to it, like `srun --pty`.
 
-    It waits for its GPUs like any other job; Ctrl-C meanwhile cancels it. Then this terminal is the
-    job's: Ctrl-C goes to the command, Ctrl-] d leaves and lets it go on (`tgpu attach`). It ends
-    with the command, whose exit code is returned, or with the terminal, unless --keep. Where
-    standard input is no terminal, that and the output are passed on as they are.
+    It waits for its GPUs like any other job; Ctrl-C cancels it then. Once it runs, this terminal
+    belongs to the job: Ctrl-C goes to the command, Ctrl-] d detaches (`tgpu attach` reconnects). It
+    ends with the command and returns its exit code, or when the terminal closes, unless --keep is
+    given. If standard input is not a terminal, input and output are passed through.
     """
     from tgpu.cli.sessions.running import run_job
     from tgpu.cli.submit.drafts import job_options
@@ -51,7 +51,7 @@ def _signature() -> inspect.Signature:
         annotation=Annotated[
             list[str] | None,
             typer.Argument(
-                metavar="-- COMMAND", help="What to run, after `--`. Default: your shell."
+                metavar="-- COMMAND", help="Command to run, after `--`. Default: your shell."
             ),
         ]
     )

@@ -1,4 +1,4 @@
-"""One run of `tgpu run`: submit, wait for the GPUs, sit in front of the job, end as it ends."""
+"""One run of `tgpu run`: submit, wait for the GPUs, connect to the job, return its exit code."""
 
 import contextlib
 import os
@@ -79,10 +79,10 @@ def sit_in_front(client: Client, job: JobModel, name: str) -> int:
     if line is not None:
         with line:
             on = f" on {held_line(job)}" if job.gpus else ""
-            note(f"job {job_id} runs{on}; Ctrl-] d leaves it running")
+            note(f"job {job_id} runs{on}; Ctrl-] d detaches")
             outcome = sit(line)
         if outcome is SeatOutcome.LEFT:
-            note(f"\njob {job_id} goes on; back to it: tgpu attach {job_id}")
+            note(f"\njob {job_id} continues; reconnect with: tgpu attach {job_id}")
             return ExitCode.OK
         if outcome is SeatOutcome.TAKEN:
             note(f"\nanother terminal has taken over job {job_id}")
@@ -176,8 +176,8 @@ def _has_input() -> bool:
 
 def _far_away(client: Client) -> Failure:
     return Failure(
-        f"{client.target} is reached over the network, and a terminal goes to a job on this "
-        "machine only",
+        f"{client.target} is reached over the network, but a terminal works only on the job's "
+        "machine",
         "log in there and run it; without a terminal (`tgpu run … | cat`) its output comes here",
         code="NOT_LOCAL",
     )

@@ -1,4 +1,4 @@
-"""`tgpu shell`: a shell, or a command, in the surroundings of a running job."""
+"""`tgpu shell`: a shell, or a command, in the environment of a running job."""
 
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -28,9 +28,9 @@ def shell(
 ) -> None:
     """Open a shell in the directory and the environment of a running job.
 
-    It sees the job's GPUs and has its variables and its conda or virtual environment, as the user
-    it runs as. It is no part of the job: both end by themselves. Of a lease, which runs nothing, it
-    is a shell here that sees its GPUs.
+    It sees the job's GPUs and has its variables and its conda or virtual environment, and runs as
+    the job's user. It is not part of the job: neither ends the other. For a lease it is a shell
+    here that sees the GPUs of the lease.
     """
     import os
 
@@ -78,7 +78,9 @@ def _into_lease(job: "JobModel", variables: dict[str, str], command: list[str] |
     words = command or [env.get("SHELL") or "/bin/sh"]
     if command is None:
         gpus, back = variables["TGPU_GPUS"], f"tgpu complete {job.job_id}"
-        note(f"lease {job.job_id}: GPUs {gpus}; `exit` leaves and keeps them, `{back}` gives back")
+        note(
+            f"lease {job.job_id}: GPUs {gpus}; `exit` leaves and keeps them, `{back}` releases them"
+        )
     try:
         os.execvpe(words[0], words, env)
     except OSError as error:

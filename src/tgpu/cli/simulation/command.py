@@ -78,15 +78,15 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="The jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
-            "invents N.",
+            help="Jobs: CSV, NDJSON, SWF or a journal (tgpu export), also .gz; synthetic:N "
+            "generates N.",
         ),
     ],
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="The nodes: CSV, JSON, YAML, or in words: 100x8, or a=20x8xA100,b=2x8. Default: "
+            help="Nodes: CSV, JSON, YAML, or written as 100x8 or a=20x8xA100,b=2x8. Default: "
             "those of the journal.",
         ),
     ] = None,
@@ -96,8 +96,8 @@ def run(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="Simulate the service of this settings file. The options below change it; "
-            "without a file, the service's defaults.",
+            help="Simulate the service of this settings file; default: the service's defaults. "
+            "The options below override it.",
         ),
     ] = None,
     policy: Annotated[
@@ -115,7 +115,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Jobs that waited this long are not overtaken any more, as "
+            help="Jobs that have waited this long are no longer overtaken, as "
             "scheduler.hold_after_seconds; 0 for never.",
         ),
     ] = None,
@@ -145,9 +145,9 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What shortest and quickest go by: history, gbm, limit, none or an installed "
-            "one, which learn as jobs end, as prediction.predictor; truth is told the future, to "
-            "compare with.",
+            help="What predicts run times for shortest and quickest, as prediction.predictor: "
+            "history, gbm, limit, none or an installed one; truth knows the future, for "
+            "comparison.",
         ),
     ] = None,
     history: Annotated[
@@ -162,11 +162,11 @@ def run(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of the trace: csv, ndjson, swf, muri or openb."),
+        typer.Option(metavar="NAME", help="Format of the trace: csv, ndjson, swf, muri or openb."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of synthetic traces.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of synthetic traces.")] = 0,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip bad lines, and count them.")
+        bool, typer.Option("--skip-bad", help="Skip invalid lines, and count them.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write a page with plots to this file.")
@@ -184,7 +184,7 @@ def run(
 ) -> None:
     """Simulate a list of jobs on a cluster.
 
-    The service's own code decides who starts when and where, with its defaults or with the
+    The service's own code decides which job starts when and where, with its defaults or with the
     settings of --config. The same input gives the same result.
     """
     from time import perf_counter
@@ -230,9 +230,9 @@ def run(
     if jobs.problems:
         counted = BadInput(rows.file, jobs.problems).counts()
         told = ", ".join(f"{kind}: {count:,}" for kind, count in counted.items())
-        note(f"left out {len(jobs.problems):,} bad lines ({told})")
+        note(f"left out {len(jobs.problems):,} invalid lines ({told})")
     if not jobs.arrivals:
-        raise bad_input(f"{rows.file}: there are no jobs in it that could run")
+        raise bad_input(f"{rows.file}: it has no jobs that could run")
     began = perf_counter()
     with _predicting(), progress(len(jobs.arrivals)) as tell:
         result = simulate(jobs.arrivals, machines, setting, tell=tell, processes=processes)
@@ -333,13 +333,13 @@ def _rows(trace: str, format: str | None, cluster: "Cluster", seed: int) -> "Tra
     if trace.startswith(PREFIX):
         count = trace.removeprefix(PREFIX)
         if not count.isdecimal() or not int(count):
-            raise bad_input(f"--trace: {trace} names no number of jobs; synthetic:1000 is right")
+            raise bad_input(f"--trace: {trace} has no number of jobs; write synthetic:1000")
         return synthetic(int(count), cluster, seed)
     if format is None and is_journal(trace):
         return rows_of(trace)
     path = Path(trace)
     if not path.is_file():
-        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 invents 1,000 jobs")
+        raise bad_input(f"--trace: there is no file {trace}", "synthetic:1000 generates 1,000 jobs")
     try:
         return read_trace(path, format)
     except OSError as error:
@@ -401,9 +401,9 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise bad_input(f"{path} cannot be read: {system_words(error)}") from error
     except ValueError as error:
-        raise bad_input(f"{path} is no JSON: {json_words(str(error))}") from error
+        raise bad_input(f"{path} is not JSON: {json_words(str(error))}") from error
     if not is_report(found):
-        raise bad_input(f"{path} is no result of a simulation", "tgpu sim run … --json > FILE")
+        raise bad_input(f"{path} is not a result of a simulation", "tgpu sim run … --json > FILE")
     assert isinstance(found, dict)
     run = found["run"]
     run.setdefault("backfill", run.pop("passing", ""))  # its name in earlier versions

@@ -27,7 +27,7 @@ def rows_of(trace: str) -> "TraceRows":
     with opened(JournalSource(Path(trace))) as journal, reading(journal.header.last_seq) as tell:
         rows = read_rows(journal, tell)
     if rows.left_out:
-        note(f"left out {plural(f'{rows.left_out:,}', 'job')} not over, or never started")
+        note(f"left out {plural(f'{rows.left_out:,}', 'job')} that had not ended or never started")
     if not journal.is_whole:
         note(f"{rows.file} was cut off: its last line is missing")
     return rows
@@ -40,11 +40,11 @@ def cluster_of(trace: str) -> "Cluster":
 
     if not is_journal(trace):
         raise bad_input(
-            "--cluster is missing: only a journal of `tgpu export` brings its own nodes along",
+            "--cluster is missing: only a journal of `tgpu export` includes nodes",
             "--cluster 100x8 is 100 nodes of 8 GPUs",
         )
     with opened(JournalSource(Path(trace))) as journal:
         found = of_header(journal)
     if not found.gpus():
-        raise bad_input(f"{trace} names no nodes, so say what to run on with --cluster")
+        raise bad_input(f"{trace} has no nodes; give them with --cluster")
     return found

@@ -28,26 +28,32 @@ def pack(
         typer.Option(
             metavar="FILE",
             help="Requests: a CSV with name, cpu_milli, memory_mib, num_gpu, gpu_milli and "
-            "gpu_spec (models as A|B; empty: any), also .gz. May be given several times.",
+            "gpu_spec (models as A|B; empty: any), also .gz. Repeatable.",
         ),
     ],
     nodes: Annotated[
         str,
-        typer.Option(metavar="FILE", help="The nodes: CSV, JSON, YAML, or in words: 100x8xA100."),
+        typer.Option(metavar="FILE", help="Nodes: CSV, JSON, YAML, or written as 100x8xA100."),
     ],
     seeds: Annotated[
-        str, typer.Option(metavar="N-M", help="One order of the requests for each seed.")
+        str, typer.Option(metavar="N-M", help="Seeds; one random order of the requests for each.")
     ] = "42-44",
     demand: Annotated[
-        int, typer.Option(metavar="PERCENT", min=1, max=1000, help="GPUs wanted, of those there.")
+        int,
+        typer.Option(
+            metavar="PERCENT",
+            min=1,
+            max=1000,
+            help="Stop when requests exceed this share of the GPUs.",
+        ),
     ] = 130,
     as_json: Json = False,
 ) -> None:
     """Place requests one by one until the demand exceeds the cluster.
 
-    Where each goes is decided by the code of the service, as scheduler.placement fragmentation
-    once it has learnt what is usually asked for. What fits nowhere is dropped, nothing ever ends.
-    Tells how much of the GPUs is in use at the end.
+    The service's own code places them, as with scheduler.placement fragmentation after it has
+    learnt typical requests. Requests that fit nowhere are dropped, and nothing ends. Shows how much
+    of the GPUs is in use at the end.
     """
     from tgpu.cli.output import show_json, show_lines, width
     from tgpu.cli.render.grid import lay_out
@@ -86,10 +92,10 @@ def pack(
 def _seeds(text: str) -> range:
     match = _SEEDS.fullmatch(text.strip())
     if match is None:
-        raise bad_input(f"--seeds: {text} names no seeds; 42 or 42-44 is right")
+        raise bad_input(f"--seeds: {text} is not a list of seeds; write 42 or 42-44")
     first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < first + _MOST_SEEDS:
-        raise bad_input(f"--seeds: {text}; from low to high, and at most {_MOST_SEEDS:,} of them")
+        raise bad_input(f"--seeds: {text}; write low to high, and at most {_MOST_SEEDS:,} of them")
     return range(first, last + 1)
 
 

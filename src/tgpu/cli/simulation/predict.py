@@ -52,14 +52,16 @@ def evaluate(
     ] = None,
     predictor: Annotated[
         str,
-        typer.Option("--predictor", metavar="NAME", help="history, limit, none, gbm or installed."),
+        typer.Option(
+            "--predictor", metavar="NAME", help="history, limit, none, gbm or an installed one."
+        ),
     ] = "history",
     as_json: Json = False,
 ) -> None:
     """Predict each job of a list at its submission, from the jobs that had ended by then.
 
     Lists are CSV, plain or gzip, with the columns submit_s, duration_s and gpu_num; user, name,
-    command, gpu_type, vc or tenant, time_limit_s and end_s are used where they are there.
+    command, gpu_type, vc or tenant, time_limit_s and end_s are used if present.
     """
     from tgpu.cli.failures import bad_input
     from tgpu.cli.output import note, show_json, show_lines, width
@@ -140,5 +142,5 @@ def _grid(scores: "dict[str, Score]") -> "Grid":
 
 def _levels_line(score: "Score") -> str:
     told = [f"{level} {count / score.jobs:.0%}" for level, count in score.levels]
-    untold = f"; nothing could be said about {score.unpredicted:,}" if score.unpredicted else ""
-    return f"predicted from jobs alike by: {', '.join(told)}{untold}"
+    untold = f"; no prediction for {score.unpredicted:,}" if score.unpredicted else ""
+    return f"predicted from similar jobs, by level: {', '.join(told)}{untold}"

@@ -1,4 +1,4 @@
-"""Predictors of other packages in a simulation: what is wrong with one is said in a sentence.
+"""Predictors of other packages in a simulation; their errors become a sentence.
 
 The service goes on without one that fails. A comparison made without it would mislead.
 """
@@ -26,7 +26,9 @@ class WatchedPredictor:
     def predict(self, facts: Facts, elapsed_ms: int = 0, at: int = 0) -> Prediction | None:
         found = self._watch(lambda: self._predictor.predict(facts, elapsed_ms, at))
         if found is not None and not isinstance(found, Prediction):
-            raise PredictorFailed(f"{self._name} answered {found!r}; a Prediction or None is right")
+            raise PredictorFailed(
+                f"{self._name} answered {found!r}; it must be a Prediction or None"
+            )
         return found
 
     def _watch(self, call: Callable[[], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""The service that `tgpu sim run` simulates: that of a settings file, or the usual one, changed by
+"""The settings that `tgpu sim run` simulates: those of a file or the defaults, changed by
 options."""
 
 from collections.abc import Callable, Mapping

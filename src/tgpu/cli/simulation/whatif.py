@@ -1,4 +1,5 @@
-"""`tgpu whatif`: the last days again with other quotas, nodes or rules, beside what really was."""
+"""`tgpu whatif`: simulates the last days with other quotas, nodes or rules, compared with what
+really happened."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Final
@@ -72,7 +73,7 @@ def whatif(
     since: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="Begin of the period: 7d (ago), 2026-11-10. Default: all."
+            metavar="TIME", help="Start of the period: 7d (ago), 2026-11-10. Default: all."
         ),
     ] = "7d",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End of the period.")] = None,
@@ -85,8 +86,8 @@ def whatif(
     """Show how the past would have gone with other quotas, nodes or settings.
 
     The jobs of the journal are submitted again at the same times with the same run times, and the
-    service's own code schedules them: once with the settings of then, once with the change. Without
-    a change it shows how close the simulation is to what really happened.
+    service's own code schedules them: once with the old settings, once with the change. Without a
+    change it shows how close the simulation is to what really happened.
     """
     from tgpu.app import whatif as again
     from tgpu.app.refusal import CannotServe
@@ -105,14 +106,16 @@ def whatif(
         past = again.past_of(journal, begin, end, tell)
     if past is None or not past.lives:
         raise Failure(
-            "there were no jobs in this time", "--since all takes the whole journal", code="NO_JOBS"
+            "there were no jobs in this period",
+            "--since all takes the whole journal",
+            code="NO_JOBS",
         )
     changes = _changes(past, quota or [], add_node or [], remove_node or [])
     try:
         with reading(0) as tell:
             found = again.compare(past, changes, overrides, tell=tell)
     except CannotServe as error:
-        raise Failure(f"the settings of then cannot be had here: {error}") from error
+        raise Failure(f"the settings of that time are not available here: {error}") from error
     _show(found, as_json)
 
 
@@ -153,13 +156,13 @@ def _overrides(
     for text in settings:
         key, is_there, value = text.partition("=")
         if not is_there or not key.startswith("scheduler."):
-            raise bad_input(f"--set {text}: scheduler.NAME=VALUE is right")
+            raise bad_input(f"--set {text}: write scheduler.NAME=VALUE")
         try:
             read = yaml.safe_load(value)
         except yaml.YAMLError:
             read = value
         if not isinstance(read, str | int | float | bool):
-            raise bad_input(f"--set {text}: {value!r} is no value of a setting")
+            raise bad_input(f"--set {text}: {value!r} is not a value of a setting")
         found[key] = read
     return found
 
@@ -191,7 +194,7 @@ def _quota(text: str, tenants: "set[TenantId]") -> "tuple[tuple[TenantId, str | 
 
     found = _QUOTA.fullmatch(text.strip())
     if found is None:
-        raise bad_input(f"--quota {text}: TENANT=GPUS, TENANT.TYPE=GPUS or …=none is right")
+        raise bad_input(f"--quota {text}: write TENANT=GPUS, TENANT.TYPE=GPUS or …=none")
     who, gpu_type = TenantId(found["who"]), None
     if who not in tenants and "." in who:
         name, _, gpu_type = who.rpartition(".")
@@ -211,7 +214,7 @@ def _nodes(text: str, known: "list[Node]") -> "list[Node]":
     found = _NODE.fullmatch(text.strip())
     count = int(found["nodes"] or 1) if found is not None else 0
     if found is None or not count or not int(found["gpus"]) or count > _MOST_NODES:
-        raise bad_input(f"--add-node {text}: GPUSxTYPE or NODESxGPUSxTYPE is right, as 8xH100")
+        raise bad_input(f"--add-node {text}: write GPUSxTYPE or NODESxGPUSxTYPE, e.g. 8xH100")
     kind = found["type"]
     alike = [gpu.mem_mib for node in known for gpu in node.gpus if gpu.gpu_type == kind]
     others = [gpu.mem_mib for node in known for gpu in node.gpus]

@@ -1,4 +1,4 @@
-"""`tgpu add`: queue a script, the same kind of job that a line of the jobs file makes."""
+"""`tgpu add`: queues a script like a line of the jobs file."""
 
 import os
 import shlex
@@ -84,10 +84,10 @@ def add(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Queue a script, as a line of the jobs file would.
+    """Queue a script like a line of the jobs file.
 
-    It gets as many GPUs as the model needs that its arguments name with --llm or --model. An option
-    --cuda of the script is set to the GPUs it gets.
+    It gets as many GPUs as the model in its --llm or --model argument needs. An option --cuda of
+    the script is set to its GPUs.
     """
     from tgpu.cli.environment import working_dir
     from tgpu.cli.failures import Failure

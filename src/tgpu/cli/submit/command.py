@@ -1,4 +1,4 @@
-"""`tgpu submit`: queue a command, starting the scheduler where none runs."""
+"""`tgpu submit`: queues a command, and starts the scheduler if none is running."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ EPILOG = examples(
     "tgpu submit --gpus 2 --deadline 'tomorrow 9:00' --checkpoint-signal USR1 -- python t.py",
     "tgpu submit --gpus 4 --same-island --label rack=r1 --not-node n7 -- python train.py",
     "tgpu submit --conda ml --auto -- python eval.py --llm qwen2.5-7b-inst",
-    "tgpu submit train.sh                            (#TGPU --gpus 2 in its head)",
+    "tgpu submit train.sh                            (#TGPU --gpus 2 in its header)",
     "tgpu submit job.yaml --priority 900",
     "tgpu submit --gpus 2 --lease                    (only reserve the GPUs)",
     "tgpu submit --gpus 8 --when -- python train.py  (only ask when it would start)",
@@ -58,7 +58,7 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="-- COMMAND",
-            help="What to run, after `--`; or a script with #TGPU lines, or a job file; - for "
+            help="Command to run, after `--`; or a script with #TGPU lines, or a job file; - for "
             "standard input.",
         ),
     ] = None,
@@ -133,9 +133,7 @@ def submit(
     ] = None,
     exclusive: Annotated[
         bool,
-        typer.Option(
-            "--exclusive", help="Share its nodes with no other job.", rich_help_panel=WHERE
-        ),
+        typer.Option("--exclusive", help="No other jobs on its nodes.", rich_help_panel=WHERE),
     ] = False,
     same_island: Annotated[
         bool,
@@ -186,7 +184,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="SIGNAL",
-            help="Signal sent before preemption, to save a checkpoint, e.g. USR1.",
+            help="Signal to send before preemption, to save a checkpoint, e.g. USR1.",
             rich_help_panel=WHEN,
         ),
     ] = None,
@@ -266,7 +264,7 @@ def submit(
         typer.Option(
             "--id",
             metavar="ID",
-            help="Job id of your own; submitting it twice makes one job.",
+            help="Your own job id; submitting it twice makes one job.",
             rich_help_panel=_SETTING,
         ),
     ] = None,
@@ -388,11 +386,11 @@ def submit(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> int:
-    """Queue a command to run on GPUs, a script, or the jobs of a file.
+    """Queue a command, a script, or the jobs of a file.
 
-    It runs in this directory with this environment. Where no scheduler runs for you, one is
-    started in the background. Options may stand in the head of a script (`#TGPU --gpus 2`) or in
-    a job file (`gpus: 2`); options on the command line take precedence.
+    It runs in this directory with this environment. If no scheduler runs for you, one is started in
+    the background. Options may also be in the header of a script (`#TGPU --gpus 2`) or in a job
+    file (`gpus: 2`); options on the command line take precedence.
     """
     from tgpu.cli.submit.send import Answering
     from tgpu.cli.submit.source import send_source

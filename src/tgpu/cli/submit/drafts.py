@@ -1,4 +1,4 @@
-"""A job as a file describes it, and what of it holds where the command line says otherwise."""
+"""A job as a file describes it, merged with the options of the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

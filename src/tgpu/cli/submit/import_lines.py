@@ -72,7 +72,7 @@ def read_listing(text: str, *, by_shell: bool) -> Imported:
         row = _ROW.match(line)
         if row is None:
             if line.strip():
-                found.mistakes.append(f"line {number}: is no line of task-spooler's list")
+                found.mistakes.append(f"line {number}: is not a line of task-spooler's list")
             continue
         if row[2] not in _WAITING:
             left[row[2]] = left.get(row[2], 0) + 1
@@ -81,7 +81,7 @@ def read_listing(text: str, *, by_shell: bool) -> Imported:
             found.jobs.append(_waiting(number, row, has_gpus, by_shell))
         except ValueError as error:
             found.mistakes.append(_mistake(number, error))
-    found.notes += [f"{count} {state} left where they are" for state, count in left.items()]
+    found.notes += [f"{count} {state} left there" for state, count in left.items()]
     if found.jobs:
         found.notes.append(
             "task-spooler's list has neither quotes nor directories: look with --dry-run first"
@@ -123,7 +123,7 @@ def _taken_off(line: str) -> tuple[dict[str, str], list[str], str]:
         if match is None:
             return ours, env, rest
         if not after:
-            raise ValueError(f"there is no command behind {word}")
+            raise ValueError(f"there is no command after {word}")
         if match[1] in _OURS:
             ours[match[1]] = match[2]
         else:
@@ -145,7 +145,7 @@ def _words(text: str, by_shell: bool) -> tuple[str, ...]:
         return ("sh", "-c", text)
     special = shell_character(text)
     if special:
-        raise ValueError(f"{special} is for a shell: quote it, or import with --shell")
+        raise ValueError(f"{special} needs a shell: quote it, or import with --shell")
     words = tuple(shlex.split(text))
     if not words:
         raise ValueError("there is no command")
@@ -178,7 +178,7 @@ def _waiting(number: int, row: re.Match[str], has_gpus: bool, by_shell: bool) ->
     if has_gpus:
         gpus, _, text = text.partition(" ")
         if not gpus.isdigit():
-            raise ValueError(f"{gpus!r} is no number of GPUs")
+            raise ValueError(f"{gpus!r} is not a number of GPUs")
     text = text.strip()
     depends = _DEPENDS.fullmatch(text)
     after: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ def _with_known_dependencies(found: Imported) -> Imported:
         strangers = [old_id for old_id in job.after if old_id not in known]
         if strangers:
             found.notes.append(
-                f"line {job.line}: will not wait for {_list(strangers)}, which is not imported"
+                f"line {job.line}: will not depend on {_list(strangers)}, which is not imported"
             )
     return found
 

@@ -53,10 +53,10 @@ def import_jobs(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Queue the jobs of a file with a command on each line, or of task-spooler's list (`tsp -l`).
+    """Queue jobs from a file with one command per line, or from task-spooler's list (`tsp -l`).
 
-    Before a command may stand gpus=2, name=x, time=2h, priority=N and variables such as SEED=1.
-    With a mistake on any line nothing is queued.
+    A command may be preceded by gpus=2, name=x, time=2h, priority=N and variables such as SEED=1.
+    If any line is invalid, nothing is queued.
     """
     from tgpu.cli.connect import connected, ensure_service
     from tgpu.cli.failures import bad_input
@@ -76,7 +76,7 @@ def import_jobs(
         _show(found.jobs, gpus, as_json)
         return
     if not jobs:
-        raise bad_input(f"{file}: there is no job in it")
+        raise bad_input(f"{file}: it has no jobs")
     ensure_service(api_url)
     ids: dict[str, str] = {}
     sent: list[dict[str, object]] = []
@@ -108,7 +108,7 @@ def _read(file: str, form: Form, by_shell: bool) -> "Imported":
         reason = system_words(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise bad_input(f"FILE: {file!r} cannot be read: {reason}") from error
     if form is Form.TASK_SPOOLER and not is_listing(text):
-        raise bad_input(f"{file}: is no list of task-spooler", "make one with: tsp -l")
+        raise bad_input(f"{file}: is not a list of task-spooler", "make one with: tsp -l")
     if form is not Form.COMMANDS and is_listing(text):
         return read_listing(text, by_shell=by_shell)
     return read_commands(text, by_shell=by_shell)

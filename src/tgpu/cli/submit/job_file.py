@@ -48,9 +48,7 @@ def read_job_file(text: str, shown: str, command: TyperCommand) -> list[JobDraft
     reader = _Reader(shown, command, options_of(command))
     drafts = [reader.draft(node) for node in _jobs(text, shown)]
     if not drafts:
-        raise bad_input(
-            f"{shown}: there is no job in it", "write one like: command: [python, t.py]"
-        )
+        raise bad_input(f"{shown}: it has no jobs", "write one like: command: [python, t.py]")
     return drafts
 
 
@@ -112,7 +110,7 @@ def _flatten(node: yaml.Node, loader: yaml.SafeLoader, shown: str, inside: set[i
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise bad_input(f"{_at(shown, key)}: a name is a word")
+                raise bad_input(f"{_at(shown, key)}: a name must be a word")
             if key.value in seen:
                 raise bad_input(f"{_at(shown, key)}: {key.value!r} is there twice")
             seen.add(key.value)
@@ -139,8 +137,8 @@ def _unfolded(node: yaml.Node, shown: str) -> Sequence[yaml.Node]:
     other = next((key for key, _ in node.value if key.value != "jobs"), None)
     if other is not None:
         raise bad_input(
-            f"{_at(shown, other)}: {other.value!r} stands beside jobs",
-            "put it into each of the jobs; `<<: *name` of YAML takes over what they share",
+            f"{_at(shown, other)}: {other.value!r} is outside of jobs",
+            "put it into each job; YAML's `<<: *name` shares common fields",
         )
     if not isinstance(listed[0], yaml.SequenceNode):
         raise bad_input(f"{_at(shown, listed[0])}: jobs: must be a list of jobs, each after a `-`")
@@ -223,7 +221,7 @@ class _Reader:
         near = difflib.get_close_matches(name.lower(), field_names(self.options), 1)
         hint = f": did you mean {near[0]}?" if near else ""
         return bad_input(
-            f"{self.shown}, line {line}: {name!r} is no field of a job{hint}",
+            f"{self.shown}, line {line}: {name!r} is not a field of a job{hint}",
             "`tgpu submit --help` and `tgpu job-schema` show those there are",
         )
 

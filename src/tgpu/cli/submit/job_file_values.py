@@ -22,7 +22,7 @@ def text_of(node: yaml.Node) -> str:
         raise WrongValue("has no value: write one, or leave it out")
     if node.tag == f"{_YAML}bool":
         raise WrongValue(
-            f"{node.value} is a yes or no for YAML: put it into quotes, '{node.value}'"
+            f"{node.value} means yes or no in YAML: put it into quotes, '{node.value}'"
         )
     return str(node.value)
 

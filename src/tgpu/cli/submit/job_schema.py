@@ -14,16 +14,18 @@ _SCALARS: Final = {"type": "array", "items": _SCALAR}
 _NAMED: Final = {"type": "object", "additionalProperties": _SCALAR}
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "command": {
-        "description": "The words of the command, or a text that a shell runs.",
+        "description": "Words of the command, or a text for a shell to run.",
         "anyOf": [{"type": "string"}, {"type": "array", "items": _SCALAR}],
     },
     "params": {
-        "description": "One job for each value; {name} in the command is replaced.",
+        "description": "One job for each value, which replaces {name} in the command.",
         "type": "object",
         "additionalProperties": {"anyOf": [_SCALAR, _SCALARS]},
     },
     "after": {
-        "description": "Once these have completed: ids, or names of jobs above it in the file.",
+        ("description"): (
+            "Start after these have completed: ids, or names of jobs above it in the file."
+        ),
         "anyOf": [_SCALAR, {"type": "array", "items": {"anyOf": [_SCALAR, _NAMED]}}],
     },
 }

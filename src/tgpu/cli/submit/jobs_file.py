@@ -1,4 +1,4 @@
-"""`tgpu jobs-file`: check a jobs file, and see what became of the one that is watched."""
+"""`tgpu jobs-file`: checks a jobs file, and shows the jobs of the watched one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""The words of `--mail-type`: ours, and those that Slurm's users have in their fingers."""
+"""The values of `--mail-type`: ours, and those of Slurm."""
 
 from collections.abc import Sequence
 from typing import Final

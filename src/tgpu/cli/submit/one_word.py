@@ -1,4 +1,4 @@
-"""A whole command in quotes: for the system it is the name of one program, which is not there."""
+"""A hint for a whole command in quotes, which the system takes for the name of one program."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ def refuse_one_word(word: str, typed: str = "tgpu submit") -> None:
     if shutil.which(words[0]) is None and not os.path.isfile(words[0]):
         return
     raise bad_input(
-        f"{word!r} is one word, because of the quotes around it, and no program is called that",
+        f"{word!r} is one word because of its quotes, and there is no program with that name",
         f"write: {typed} -- {shlex.join(words)}\n  or, for pipes and $: {typed} -- sh -c "
         f"{shlex.quote(word)}",
     )

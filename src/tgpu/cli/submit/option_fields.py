@@ -50,7 +50,7 @@ def parse_deadline(text: str, now_ms: int) -> str:
     """ISO 8601, with its zone. Raises Failure."""
     at = read_option("--deadline", lambda words: parse_instant(words, now_ms), text)
     if at <= now_ms:
-        raise bad_input(f"--deadline: {text!r} has passed", "write one to come, like +2h")
+        raise bad_input(f"--deadline: {text!r} has passed", "write a later one, like +2h")
     return iso_text(at)
 
 
@@ -198,7 +198,7 @@ def _gpu_type(options: JobOptions) -> dict[str, object]:
         return {}
     types = amounts.split_ids([text])
     if not types:
-        raise bad_input(f"--type: {text!r} names no type: write one like A100")
+        raise bad_input(f"--type: {text!r} is not a GPU type: write one like A100")
     return {"gpu_type": types[0]} if len(types) == 1 else {"gpu_types": types}
 
 

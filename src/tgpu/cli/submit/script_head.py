@@ -1,4 +1,4 @@
-"""A script to submit: the options in its head, and how it is given to the job. Pure."""
+"""A script to submit: the options in its header, and how it is passed to the job. Pure."""
 
 import re
 import shlex
@@ -68,8 +68,8 @@ def read_head(script: Script, command: TyperCommand) -> JobDraft:
         except ValueError as error:
             raise bad_input(f"{where}: a quote is not closed: {line}") from error
         if rest:
-            remedy = "a #TGPU line has options of `tgpu submit` only, as in: #TGPU --gpus 2"
-            raise bad_input(f"{where}: {rest[0]!r} is no option", remedy)
+            remedy = "a #TGPU line takes only options of `tgpu submit`, as in: #TGPU --gpus 2"
+            raise bad_input(f"{where}: {rest[0]!r} is not an option", remedy)
         for name, value in read.items():
             if name in ANSWERING:
                 flag = "--" + {"as_json": "json"}.get(name, name).replace("_", "-")
@@ -88,15 +88,15 @@ def command_words(script: Script, args: Sequence[str], *, by_path: bool) -> list
     is_shell = _SHELL.fullmatch(program.rpartition("/")[2]) is not None
     if not is_shell and not script.is_file:
         raise bad_input(
-            f"{script.shown}: only a shell's script can be read from there, not one of {program}",
+            f"{script.shown}: only a shell script can be read from there, not one for {program}",
             "write it into a file and submit that",
         )
     if script.is_file and (by_path or not is_shell):
         return [*interpreter, script.path, *args]
     if len(script.text.encode()) > _LONGEST:
         raise bad_input(
-            f"{script.shown} has more than {_LONGEST} bytes, the most that can be sent along",
-            "--by-path runs it from where it lies",
+            f"{script.shown} has more than {_LONGEST} bytes, the maximum that can be sent along",
+            "--by-path runs it from its file",
         )
     return [*interpreter, "-c", script.text, script.path, *args]
 

@@ -1,5 +1,5 @@
 """`--secret NAME`: where the value comes from. Never from the command line itself, which every user
-of the machine reads in the list of processes, and which the shell keeps."""
+of the machine can read in the process list, and which the shell keeps."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ def read_secrets(words: Sequence[str], mine: Mapping[str, str], ask: Ask | None)
     for word in words:
         name, equals, source = word.partition("=")
         if not _NAME.fullmatch(name):
-            raise ValueError("a secret is named like a variable: letters, digits and _")
+            raise ValueError("the name of a secret has only letters, digits and _")
         value = _value(name, source if equals else None, mine, ask)
         if not value:
             raise ValueError(f"{name} is empty")
@@ -42,8 +42,8 @@ def _value(name: str, source: str | None, mine: Mapping[str, str], ask: Ask | No
         )
     if not source.startswith("@"):
         raise ValueError(
-            f"the value itself has no place here, where others can read it: write {name}, which "
-            f"takes it from your environment, or {name}=@FILE"
+            f"others can read the value here: write {name}, which takes it from your "
+            f"environment, or {name}=@FILE"
         )
     return _of_file(name, Path(source[1:]).expanduser())
 

@@ -100,7 +100,7 @@ def submit(client: Client, request: SubmitRequest) -> SubmitAnswer:
         remedy = (
             "run the same command again: --id makes it the same job"
             if request.job_id
-            else "it may be queued or not: look with `tgpu list` before you submit it again"
+            else "it may have been queued: check with `tgpu list` before you submit it again"
         )
         raise Failure(
             error.message, remedy, exit_code=ExitCode.NO_SERVICE, code=error.code
@@ -143,7 +143,7 @@ def _await(client: Client, answer: SubmitAnswer, request: SubmitRequest, how: An
             return _await_lease(client, answer.job_id, how)
         return await_jobs(client, ids, how)
     except KeyboardInterrupt:
-        note(f"job {answer.job_id} goes on; end it with: tgpu cancel {answer.job_id}")
+        note(f"job {answer.job_id} continues; cancel it with: tgpu cancel {answer.job_id}")
         return ExitCode.INTERRUPTED
 
 

@@ -1,4 +1,4 @@
-"""Jobs of files on their way to the service: all are checked before the first is queued."""
+"""Submits the jobs of files: all are checked before the first is queued."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def send_many(jobs: Sequence[Sending], how: Answering) -> int:
         except Failure as failure:
             raise jobs[0].placed(failure) from failure
     if how.when:
-        raise bad_input("--when is for one job: here are several")
+        raise bad_input("--when works for one job, and there are several")
     ensure_service(how.api_url)
     with connected(how.api_url) as client:
         answers = _queue(client, jobs, how)
@@ -56,7 +56,7 @@ def send_many(jobs: Sequence[Sending], how: Answering) -> int:
         try:
             return await_jobs(client, ids, how)
         except KeyboardInterrupt:
-            note("the jobs go on; end them with: tgpu cancel " + " ".join(ids[:20]))
+            note("the jobs continue; cancel them with: tgpu cancel " + " ".join(ids[:20]))
             return ExitCode.INTERRUPTED
 
 
@@ -76,7 +76,9 @@ def _check(jobs: Sequence[Sending]) -> None:
 def _refuse_order(jobs: Sequence[Sending], job: Sending, name: str) -> None:
     before = [each.name for each in jobs[: jobs.index(job)]]
     if name not in before:
-        raise bad_input(f"--after: {name!r} stands further down", "put it above those that wait")
+        raise bad_input(
+            f"--after: {name!r} comes later in the file", "put it above the jobs that depend on it"
+        )
     if before.count(name) > 1:
         raise bad_input(f"--after: {name!r} is the name of several", "give each one its own")
 
@@ -114,4 +116,4 @@ def _before(answers: Sequence[SubmitAnswer]) -> str:
     if not answers:
         return "nothing was queued"
     ids = " ".join(answer.job_id for answer in answers)
-    return f"those before it are queued; end them with: tgpu cancel {ids}"
+    return f"those before it are queued; cancel them with: tgpu cancel {ids}"

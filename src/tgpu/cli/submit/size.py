@@ -1,4 +1,4 @@
-"""`tgpu size`: how many GPUs a model needs, with the arithmetic."""
+"""`tgpu size`: how many GPUs a model needs, with the calculation."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +23,9 @@ def size(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show how many GPUs a model needs: by the table, by its name, and by past runs.
+    """Show how many GPUs a model needs: from the table, its name and past runs.
 
-    The estimate is for a model that is loaded and run; training one takes several times as much.
+    The estimate is for inference; training takes several times as much.
     """
     from tgpu.cli.connect import connected, ensure_service
     from tgpu.cli.output import note, say, show_json
@@ -41,7 +41,7 @@ def size(
     if found.learned is not None:
         note("past runs decide with: --auto")
     elif found.size.source == "default":
-        note("to set it: a line for it in the file that files.llm_config_file names")
+        note("to set it, add a line for it to the file in files.llm_config_file")
 
 
 def lines_of(found: "SizeAnswer") -> list[str]:

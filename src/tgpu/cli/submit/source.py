@@ -1,4 +1,4 @@
-"""What stands in the place of a command after `tgpu submit`: a command, a script or a job file."""
+"""What was given to `tgpu submit`: a command, a script or a job file."""
 
 import shutil
 import sys
@@ -48,7 +48,7 @@ def send_source(context: typer.Context, how: Answering, *, by_path: bool) -> int
         if script is not None:
             return _send_script(script, words[1:], command, given, how, by_path=by_path)
     if by_path:
-        raise bad_input("--by-path is for scripts: here is none")
+        raise bad_input("--by-path needs a script")
     return send(given.options, how)
 
 
@@ -70,7 +70,7 @@ def _with_options(
     except WrongWords as error:
         raise bad_input(str(error), "see: tgpu submit --help") from error
     if rest:
-        raise bad_input(f"{rest[0]!r}: a job file has its command inside", "leave that out")
+        raise bad_input(f"{rest[0]!r}: a job file contains its command", "leave that out")
     answering = {
         name: read.pop(name) for name in ("wait", "quiet", "as_json", "when") if name in read
     }
@@ -109,8 +109,8 @@ def _send_script(
     words = command_words(script, args, by_path=by_path)
     if script.text in words and (name := replaced_by_sweep(script, names)) is not None:
         raise bad_input(
-            f"{script.shown}: --param {name} would replace a part of ${{{name}}}",
-            f"write $TGPU_PARAM_{name} there, which has the value",
+            f"{script.shown}: --param {name} would replace part of ${{{name}}}",
+            f"write $TGPU_PARAM_{name} there instead",
         )
     options |= {"command": words, "name": options.get("name") or script.name}
     return send_many([Sending(options, {}, draft.without(given.names).placed)], how)

@@ -1,4 +1,4 @@
-"""`tgpu budget`: what tenants spent of their budgets, and when they run out."""
+"""`tgpu budget`: how much of their budgets tenants have spent, and when they run out."""
 
 from typing import Annotated
 

@@ -95,7 +95,7 @@ MaxPriority = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Highest priority its users may give; none for the service's own limit.",
+        help="Highest priority its users may set; none for the service's limit.",
     ),
 ]
 TierOption = Annotated[
@@ -112,7 +112,7 @@ Preemption = Annotated[
 Cohort = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Cohort: its tenants lend each other idle GPUs; none for no cohort."
+        metavar="NAME", help="Cohort, whose tenants lend each other idle GPUs; none for no cohort."
     ),
 ]
 MaxBorrow = Annotated[
@@ -121,11 +121,11 @@ MaxBorrow = Annotated[
 ]
 MaxLend = Annotated[
     str | None,
-    typer.Option(metavar="N", help="GPUs of its own it lends at most; none for no limit."),
+    typer.Option(metavar="N", help="Maximum of its own GPUs it lends; none for no limit."),
 ]
 BudgetHours = Annotated[
     str | None,
-    typer.Option(metavar="N", help="GPU-hours it may use in each window; none for no budget."),
+    typer.Option(metavar="N", help="GPU-hours per window; none for no budget."),
 ]
 BudgetCost = Annotated[
     str | None,
@@ -271,7 +271,7 @@ def change(
 ) -> None:
     """Change a tenant. Options left out stay as they are; `--max-gpus none` removes a limit.
 
-    `--max-gpus-of` replaces all limits by type. Running jobs go on, whatever the new limits.
+    `--max-gpus-of` replaces all limits by type. Running jobs continue, whatever the new limits.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input
@@ -287,8 +287,8 @@ def change(
 
 @app.command("deactivate", epilog=_DEACTIVATE_EPILOG)
 def deactivate(tenant: TenantArgument, as_json: Json = False, api_url: ApiUrl = None) -> None:
-    """Deactivate a tenant: nothing is submitted or started any more. Running jobs go on; its
-    history stays."""
+    """Deactivate a tenant: it can submit and start no more jobs. Running jobs continue; its history
+    stays."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, say, show_json
 

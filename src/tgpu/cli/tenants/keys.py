@@ -46,7 +46,7 @@ def create(
     role: Annotated[RoleChoice, typer.Option(help="Role of the holder.")] = RoleChoice.USER,
     tenant: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT", help="Tenant it is for. Repeatable; * for all."),
+        typer.Option(metavar="TENANT", help="Tenant of the key. Repeatable; * for all."),
     ] = None,
     expires: Annotated[str | None, typer.Option(metavar="SPAN", help="Validity, e.g. 90d.")] = None,
     as_json: Json = False,
@@ -72,7 +72,7 @@ def create(
     say(made.key)
     for warning in made.warnings:
         note(f"warning: {warning}")
-    note(f"keep it safe: it is not shown again; `tgpu keys revoke {made.id}` shuts it out")
+    note(f"keep it safe: it is not shown again; `tgpu keys revoke {made.id}` revokes it")
 
 
 @app.command("list", epilog=_LIST_EPILOG)
@@ -111,9 +111,11 @@ def revoke(
 
 def audit(
     tenant: Annotated[
-        str | None, typer.Option(metavar="TENANT", help="Only what concerned this tenant.")
+        str | None, typer.Option(metavar="TENANT", help="Only calls about this tenant.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Maximum number to show.")
+    ] = 50,
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Limits as people write them: a number or a size, or `none` to lift one."""
+"""Limits as users write them: a number or a size, or `none` to remove one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -21,14 +21,16 @@ def parse_number(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise ValueError(f"{text!r} is no number: write one like 16 or 0.5, or none for no limit")
+        raise ValueError(
+            f"{text!r} is not a number: write one like 16 or 0.5, or none for no limit"
+        )
     return number
 
 
 def parse_count(text: str) -> int:
     number = parse_number(text)
     if number != int(number):
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(number)
 
 
@@ -56,7 +58,7 @@ def by_type(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         kind, sign, number = text.partition("=")
         if not (kind and sign):
-            raise ValueError(f"{text!r} is no limit for a type: write one like A100=2")
+            raise ValueError(f"{text!r} is not a limit for a type: write one like A100=2")
         found[kind] = parse_gpus(number)
     return found
 

@@ -74,7 +74,7 @@ Priority = Annotated[
 ]
 MaxJobs = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Maximum of jobs running at once; none for no limit."),
+    typer.Option(metavar="N", help="Maximum number of running jobs; none for no limit."),
 ]
 
 
@@ -100,7 +100,7 @@ def list_queues(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show the queues, higher ones first."""
+    """Show the queues, highest priority first."""
     from tgpu.cli.connect import connected
     from tgpu.cli.output import show_json
 
@@ -301,6 +301,6 @@ def _print_quota(quota: "QuotaModel", as_json: bool) -> None:
         say(each_line(quota.user_limits))
         show_lines(lay_out(user_grid(quota.users), width()))
     if not quota.enforce_quota:
-        note("the limits are shown, and not enforced")
+        note("the limits are shown, but not enforced")
     if quota.provider != "local":
         note(f"as quota provider {quota.provider} has it")

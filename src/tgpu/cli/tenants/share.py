@@ -1,4 +1,4 @@
-"""The command `share`: who is entitled to what, and had what of late."""
+"""The command `share`: fair shares, entitled and used."""
 
 from typing import Annotated
 
@@ -20,9 +20,9 @@ def share(
     as_json: Json = False,
     api_url: ApiUrl = None,
 ) -> None:
-    """Show fair shares: entitled, used, and when they are even again.
+    """Show fair shares: entitled, used, and when they will be even.
 
-    Even again: if everybody keeps their current GPUs.
+    Even: if everybody keeps their current GPUs.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.output import note, show_json, show_lines, width

@@ -77,7 +77,7 @@ def _budget(options: Mapping[str, Any]) -> dict[str, object]:
     rest = _given(options, {"budget_window": "window", "budget_action": "action"})
     if not amounts:
         if rest:
-            raise bad_input("how much is the budget?", "add --budget-hours N or --budget-cost N")
+            raise bad_input("the budget has no amount", "add --budget-hours N or --budget-cost N")
         return {}
     (amount,) = amounts.values()
     if amount is None:

@@ -1,4 +1,4 @@
-"""`tgpu quota user`: what single users of a tenant may have of it."""
+"""`tgpu quota user`: limits of single users of a tenant."""
 
 from typing import Annotated
 
@@ -75,7 +75,7 @@ def _body(user: str | None, given: dict[str, object], *, default: bool) -> dict[
     from tgpu.cli.failures import bad_input
 
     if default and (given or user is None):
-        raise bad_input("--default takes a user's own limits away: name the user, and no limits")
+        raise bad_input("--default removes a user's own limits: name the user, and give no limits")
     if default:
         return {"users": {user: None}}
     if not given:

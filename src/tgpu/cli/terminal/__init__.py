@@ -1,1 +1,1 @@
-"""A terminal in a job: the process that holds it there, and whoever sits in front of it."""
+"""A terminal in a job: the process that holds it, and the client connected to it."""

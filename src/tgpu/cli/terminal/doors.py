@@ -1,4 +1,4 @@
-"""The socket of a job's terminal: where it is, and who is at the other end of it.
+"""The socket of a job's terminal: its path, and the user at its other end.
 
 In Linux's abstract namespace: there is no file to be left behind, or to be put there by somebody
 else, and the job need not be able to write where its submitter can. Anybody may connect, so the

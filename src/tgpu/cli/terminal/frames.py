@@ -1,4 +1,4 @@
-"""What goes over the socket between a job's terminal and whoever sits in front of it. Pure.
+"""The protocol between a job's terminal and its client. Pure.
 
 A letter for the kind, four bytes of length, and as many bytes.
 """

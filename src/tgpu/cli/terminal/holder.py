@@ -1,4 +1,4 @@
-"""The command of an interactive job: holds its terminal, and whoever connects sits in front of it.
+"""The command of an interactive job: holds its terminal and serves the client that connects.
 
 `python -m tgpu.cli.terminal.holder NAME [--keep] [--pipe] -- COMMAND…`, as the job's own process
 and user. What the command writes also goes to standard output, which is the job's log. With --pipe
@@ -134,7 +134,9 @@ class Holder:
             key.data()
         if self._end_at is not None and time.monotonic() >= self._end_at:
             if len(self._ends) == 3:
-                say_in_log("nobody sits at its terminal, so the job ends; --keep lets it go on")
+                say_in_log(
+                    "nobody is connected to its terminal, so the job ends; --keep prevents that"
+                )
             self._hang_up()
 
     def _come(self) -> None:
@@ -181,7 +183,7 @@ class Holder:
         """Whoever sat there is gone, without having said that the job goes on."""
         self._leave()
         if not self._keep and self._status is None:
-            say_in_log("its terminal was closed, so the job ends; --keep lets it go on")
+            say_in_log("its terminal was closed, so the job ends; --keep prevents that")
             self._hang_up()
 
     def _leave(self) -> None:

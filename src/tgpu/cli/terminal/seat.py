@@ -1,4 +1,4 @@
-"""In front of a job's terminal: what is typed goes there, what it shows comes here."""
+"""The client of a job's terminal: sends what is typed, shows its output."""
 
 import contextlib
 import os
@@ -55,11 +55,11 @@ def reach(name: str, pid: int | None, is_over: Callable[[], bool]) -> socket.soc
         uid = doors.uid_of(line)
         if pid is not None and processes.uid_of(pid) not in (None, uid):
             line.close()
-            raise NoTerminal(f"a process of user {uid}, which is not its own, answers in its place")
+            raise NoTerminal(f"a process of user {uid}, which is another user, answers instead")
         if os.geteuid() not in (0, uid):
             line.close()
             raise NoTerminal(
-                f"it runs as user {uid}, and only they and root may sit at its terminal"
+                f"it runs as user {uid}, and only they and root may connect to its terminal"
             )
         return line
 

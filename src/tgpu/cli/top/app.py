@@ -1,4 +1,4 @@
-"""The screen of `tgpu top`: looks at the service now and then, and turns keys into its commands.
+"""The screen of `tgpu top`: polls the service, and turns keys into commands.
 
 Requests run in a thread, one look at a time, so that a slow connection never holds up a key.
 """
@@ -153,7 +153,7 @@ class Top(App[None]):
     def _say_lost(self, error: ClientError) -> None:
         line = self.query_one("#summary", Static)
         line.add_class("lost")
-        line.update(Text(f"{error.message}; this is how it was before", no_wrap=True))
+        line.update(Text(f"{error.message}; showing the last known state", no_wrap=True))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         # A table that is filled anew says so too; only another job needs another look.

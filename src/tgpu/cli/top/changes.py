@@ -1,4 +1,4 @@
-"""What keys do to the chosen row: to a job, or to all elements of an array at once."""
+"""What keys do to the selected row: a job, or a whole array."""
 
 from typing import Final
 

@@ -14,9 +14,10 @@ def top(
     interval: Annotated[str, typer.Option(metavar="SPAN", help="Refresh interval.")] = "2s",
     api_url: ApiUrl = None,
 ) -> None:
-    """Watch GPUs, queue and running jobs on the whole screen, and act on them by keys.
+    """Watch GPUs, queue and running jobs on the whole screen, and act on them with keys.
 
-    Tab goes from the GPUs to the jobs, the arrows choose one; the log below is of the chosen job.
+    Tab switches between GPUs and jobs, the arrow keys select; the log below belongs to the selected
+    job.
     """
     from tgpu.cli.connect import connected
     from tgpu.cli.failures import bad_input

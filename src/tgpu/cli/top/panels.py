@@ -1,4 +1,4 @@
-"""The pieces of the screen: tables that change only where something changed, and a question."""
+"""The widgets of the screen: tables that update only what changed, and a question."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final

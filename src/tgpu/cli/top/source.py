@@ -1,4 +1,4 @@
-"""One look at the service: what the screen shows and nothing more, however many jobs there are."""
+"""Fetches what the screen shows and no more, however many jobs there are."""
 
 from dataclasses import dataclass
 from typing import Final, TypedDict

@@ -1,1 +1,1 @@
-"""What tenants, users and jobs have had: meters, budgets, receipts, promises about time."""
+"""Usage of tenants, users and jobs: meters, budgets, receipts, deadlines and wait targets."""

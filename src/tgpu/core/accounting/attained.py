@@ -1,4 +1,4 @@
-"""How much GPU time a job has had, in steps: what orders that know no durations go by.
+"""Attained service: the GPU time of a job so far, in steps, for policies that know no durations.
 
 A waiting job's step never changes, so that jobs of one class are alike in it; see
 `core/state/waiting_queue.py`.

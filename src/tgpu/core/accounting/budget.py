@@ -1,4 +1,4 @@
-"""What tenants spend of their budgets: GPU time by window, counted from the moment GPUs are given.
+"""Budgets: GPU time per window, counted from when a job gets its GPUs.
 
 A meter holds what was spent in the current day, week, month and in all, up to an instant, and how
 many GPUs count from there on. It is advanced whenever that number changes, so a job that spans two

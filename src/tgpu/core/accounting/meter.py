@@ -1,4 +1,4 @@
-"""How much of the GPUs somebody had of late: GPU time that counts less the longer ago it was.
+"""Recent GPU time of a tenant or user, with exponential decay.
 
 What a meter keeps is an average of the GPUs held, in which an instant one half-life ago weighs half
 as much as now. That is decayed GPU time divided by a constant, and its sum over a constant rate is

@@ -1,4 +1,4 @@
-"""What a job has used up, from the moves on record: waiting, running, GPU time, by attempt."""
+"""What a job used, from its recorded moves: waiting, running and GPU time, by attempt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Promises about time: how urgent a job becomes as one comes nearer, and whether it was kept."""
+"""Deadlines and wait targets: how they raise a job's priority, and whether they were met."""
 
 from enum import StrEnum
 from typing import Final

@@ -1,4 +1,4 @@
-"""What users of a tenant had today, where the tenant limits their days.
+"""Today's GPU time of the users of a tenant that limits GPU-hours per day.
 
 Nobody is metered whose tenant has no such limit: it would cost every start and end of a job. A
 meter is a tenant's (`budget.py`), so a job that spans midnight is split to the millisecond.

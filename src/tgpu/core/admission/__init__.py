@@ -1,1 +1,1 @@
-"""Whether jobs may start at all: caps, quotas, and what a cohort lends."""
+"""Admission of jobs: caps, quotas, and lending within a cohort."""

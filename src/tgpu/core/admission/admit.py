@@ -1,4 +1,4 @@
-"""Whether a job may have what it asks for, before anyone looks where."""
+"""Whether limits allow a job to start, before a place is searched."""
 
 from tgpu.core.admission.cohort import over_cohort_quota
 from tgpu.core.capacity.ledger import Ledger, TenantUse

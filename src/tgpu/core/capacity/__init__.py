@@ -1,1 +1,1 @@
-"""What is taken and what is free: the ledger, and nodes grouped so that a search is cheap."""
+"""Used and free capacity: the ledger, and indexes of nodes for fast searches."""

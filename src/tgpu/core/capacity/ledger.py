@@ -1,4 +1,4 @@
-"""Who has what: the amounts taken on nodes, by tenants and by arrays.
+"""The ledger: amounts in use on nodes, by tenants, queues and arrays.
 
 The state owns one ledger. A `Trial` changes it and puts everything back when it ends: there is no
 copy of the state per cycle, and a trial costs what it touches.

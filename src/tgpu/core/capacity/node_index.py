@@ -1,4 +1,4 @@
-"""Nodes grouped by what is free of them, so that a search looks at sorts of nodes and not at nodes.
+"""Nodes grouped by their free capacity, so that a search looks at groups instead of nodes.
 
 Brought up to date before a search, for the nodes that changed since the last one. It decides
 nothing by itself: what it answers is what a look at every node would.

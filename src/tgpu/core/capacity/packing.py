@@ -1,4 +1,4 @@
-"""Where on one node workers go: which of its free GPUs, and how good that is.
+"""Packing on one node: which of its free GPUs workers get, and how good that is.
 
 It knows a node as its *cells*, the GPUs of one type with what is free of each, in an order that
 depends on nothing else. Nodes with the same cells are the same here, so what was found for one

@@ -1,4 +1,5 @@
-"""Nodes grouped by what is free of them, cores too, and ranked by what a profile loses on them.
+"""Nodes grouped by their free capacity, cores included, and ranked by the fragmentation for a
+request profile.
 
 As `node_index`, for jobs that are placed by a learnt profile. It decides nothing by itself: what it
 answers is what a look at every node would.

@@ -1,1 +1,1 @@
-"""Why a job waits and what would start it, found by the code that decides."""
+"""Why a job waits and what would start it, found by the scheduling cycle itself."""

@@ -1,4 +1,4 @@
-"""Which waiting jobs come before another, as the order stands now."""
+"""Which waiting jobs are ahead of another in the current order."""
 
 from collections.abc import Mapping
 from heapq import nsmallest

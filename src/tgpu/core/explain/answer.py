@@ -1,4 +1,4 @@
-"""Why a job waits, by the cycle itself: it is run, and watched as it passes the job by."""
+"""Why a job waits: runs the cycle and observes why it does not start the job."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass

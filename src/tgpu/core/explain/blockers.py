@@ -1,4 +1,4 @@
-"""Who is in a waiting job's way, by id: those on the GPUs it waits for, or with its quota."""
+"""The blockers of a waiting job, by id: jobs on the GPUs it waits for, or that use its quota."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple

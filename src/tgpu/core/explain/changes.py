@@ -1,4 +1,4 @@
-"""The cheapest change after which a waiting job would start: tried one by one, by the cycle.
+"""The smallest change that would start a waiting job, found by trying changes with the cycle.
 
 Cheapest is what takes least away, in this order: another queue; a time limit, as long as it can
 be; another type of GPU; one condition less; no booking; less memory and fewer cores; fewer

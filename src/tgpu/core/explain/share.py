@@ -1,4 +1,4 @@
-"""The sum behind the fair share, for people: who is entitled to what, had what, and is even when.
+"""The fair shares for people: entitled, used, and when they will be even.
 
 No decision looks at it; `core/policies/fair_share.py` works on the same meters.
 """

@@ -1,4 +1,4 @@
-"""A cycle that is watched: what it decides, and why everybody else has to wait."""
+"""An observed cycle: what it decides, and why the other jobs wait."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What would become of a job that was submitted anew, with other wishes: tried, then put back."""
+"""Tries whether a job would start if it were submitted again with changes, then undoes it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

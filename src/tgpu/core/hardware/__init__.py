@@ -1,1 +1,1 @@
-"""What readings of GPUs mean: health, slowness, idleness, use by others."""
+"""The meaning of GPU readings: health, slowness, idleness, external use."""

@@ -1,4 +1,4 @@
-"""Whether processes that belong to no job of ours use so much of a GPU that it takes no new job."""
+"""External use: whether other programs use so much of a GPU that it takes no new jobs."""
 
 from dataclasses import dataclass
 from typing import Final

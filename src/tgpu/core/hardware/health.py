@@ -1,4 +1,4 @@
-"""What a GPU's error signs mean: which drain it, and when it may take jobs again.
+"""GPU errors: which take a GPU out of service, and when it may take jobs again.
 
 A drained GPU takes no new job. Once its fault is gone it must stay clean for a while, or an
 operator must vouch for it.

@@ -1,4 +1,4 @@
-"""The idle ladder: a job whose GPUs do nothing is told, told again, and then dealt with.
+"""Idle jobs: flagged, then warned, then handled as their queue says.
 
 One window of idleness for each rung. The window slides: what counts is the average over it.
 """

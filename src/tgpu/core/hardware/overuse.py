@@ -1,4 +1,4 @@
-"""Memory shares: who uses more of a shared GPU's memory than it was given."""
+"""Memory overuse: jobs that use more memory of a shared GPU than their share."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""GPUs that do less than they could: throttled, or slower than their siblings. Reported only."""
+"""Slow GPUs: throttled, or slower than others of their type. Reported only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Values: jobs, nodes, tenants, what can happen, what a cycle may decide. No rules about when."""
+"""Values: jobs, nodes, tenants, events, plans. No scheduling rules."""

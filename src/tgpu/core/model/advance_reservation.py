@@ -1,4 +1,4 @@
-"""GPUs booked for a time: whose jobs may have them then, and what happens until then."""
+"""Advance reservations: GPUs reserved for a time, and who may use them before and during it."""
 
 from dataclasses import dataclass
 

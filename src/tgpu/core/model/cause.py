@@ -1,4 +1,4 @@
-"""Why an attempt failed: whose fault it was, and the line that says so.
+"""Why an attempt failed: the kind of failure, and the log line that shows it.
 
 From facts that others gathered: how it exited, what its GPUs had, the end of its log, whom the
 kernel killed. A log proves only what its own program did: it never makes a failure the machine's.

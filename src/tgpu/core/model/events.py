@@ -1,4 +1,4 @@
-"""What can happen. Events are recorded first and applied to the state afterwards.
+"""Events. They are recorded first and applied to the state afterwards.
 
 Those that every job makes are structs: a frozen dataclass takes ten times as long to make.
 """

@@ -1,4 +1,4 @@
-"""How much of a node's free GPU capacity the usual requests could not use.
+"""Fragmentation: free GPU capacity of a node that typical requests cannot use.
 
 A free half GPU is worth nothing to who wants a whole one. Over a fixed mix of requests this gives
 each node a number, and a placement is good where that number grows least. See docs/adr/0012.

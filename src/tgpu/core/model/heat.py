@@ -1,4 +1,4 @@
-"""How warm a GPU is, in three bands: enough to decide by, and seldom changing."""
+"""The temperature of a GPU in three bands, which change seldom."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Typed names of things. A job id is also a folder's name, hence its narrow alphabet."""
+"""Typed ids. A job id is also a folder name, hence its narrow alphabet."""
 
 import re
 from typing import Final, NewType

@@ -1,4 +1,4 @@
-"""A job as its owner described it. What has become of it is in `lifecycle.Progress`."""
+"""A job as submitted. Its current state is in `lifecycle.Progress`."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ DEFAULT_PRIORITY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a job asks of the place it runs in. Empty allows everything."""
+    """Where a job may run. Empty allows everything."""
 
     gpu_types: tuple[str, ...] = ()  # any of these will do, the best first
     gpu_mem_each_mib: int = 0  # each of its GPUs has at least this much

@@ -1,4 +1,4 @@
-"""Machines and their GPUs, and where on them a job is."""
+"""Nodes and their GPUs, and placements of jobs on them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What jobs usually ask for, as it was learnt from those there were; see docs/adr/0017.
+"""The request profile: typical requests, learnt from past jobs; see docs/adr/0017.
 
 A profile tells how much of a node's free GPUs is worth nothing to the usual requests: of which GPU
 what is left is too little, and for how many of them the cores are too few.

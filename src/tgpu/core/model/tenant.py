@@ -1,4 +1,4 @@
-"""Who jobs belong to, and what each may have at once. A limit that is not set does not limit."""
+"""Tenants and their limits. A limit that is not set does not apply."""
 
 from dataclasses import dataclass
 from enum import StrEnum

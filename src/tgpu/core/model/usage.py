@@ -1,4 +1,4 @@
-"""What was used up: GPU time and ended jobs, as counted by the moves themselves."""
+"""Usage: GPU time and ended jobs, counted from the moves of jobs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Where the workers of a job go, all of them or none."""
+"""Placement of the workers of a job, all of them or none."""

@@ -1,4 +1,4 @@
-"""How many GPUs a class of jobs could use at all, and how many of them are free, by type.
+"""How many GPUs a class of jobs could use, and how many of them are free, by type.
 
 Counted are the GPUs of every node and type that could have the class if they were free and well:
 what it can never have is no part of its answer, and no type that it may have is left out of it.

@@ -1,4 +1,4 @@
-"""Where a job can go: GPUs of one type, all of its workers or none.
+"""Placement of a job: GPUs of one type, all of its workers or none.
 
 A worker is on one node; a gang is on as few nodes as it can be. Which nodes and GPUs are best is
 told in docs/adr/0012: NVLink islands first, then NUMA nodes, then the least fragmentation.

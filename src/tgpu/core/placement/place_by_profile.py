@@ -1,4 +1,4 @@
-"""Where a job of one worker goes once it is known what jobs usually ask for; see docs/adr/0017."""
+"""Placement of a job with one worker by the learnt request profile; see docs/adr/0017."""
 
 from collections.abc import Callable, Iterable
 

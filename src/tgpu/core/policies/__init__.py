@@ -1,4 +1,4 @@
-"""The built-in orders, by name. Policies never import each other."""
+"""The built-in policies, by name. Policies never import each other."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

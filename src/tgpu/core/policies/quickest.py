@@ -1,4 +1,4 @@
-"""Who will be over soonest goes first, told by those submitted next to it that began or ended.
+"""Jobs that will probably end soonest go first, judging by jobs submitted next to them.
 
 Jobs of one class, submitted at different times, stand apart: of a sweep of which the first run and
 run, the last are tried before the rest. Many short gangs of one kind go before everybody: alone

@@ -1,4 +1,4 @@
-"""The least GPU time first: as predicted, else by the time limit; who has neither comes last.
+"""Least GPU time first: as predicted, else by the time limit; jobs with neither come last.
 
 Nobody is passed over for ever: who has waited longer than the bound comes before all others, the
 oldest first.

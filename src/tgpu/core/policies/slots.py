@@ -1,4 +1,4 @@
-"""The plug-in slot for order: who is served first."""
+"""The plug-in interface of policies: the order of waiting jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""How long jobs will run and how many GPUs a model needs, told from the past."""
+"""Predictions from past jobs: run times, and the GPUs that a model needs."""

@@ -1,4 +1,4 @@
-"""How good a predictor is, by the jobs of the past: nothing here decides anything.
+"""The accuracy of a predictor on past jobs. Nothing here affects scheduling.
 
 Every job is predicted as it was submitted, from those that were over by then.
 """

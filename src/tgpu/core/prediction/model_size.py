@@ -1,6 +1,6 @@
-"""How many GPUs a model needs: from a table of names, or reckoned from the name itself. Pure.
+"""How many GPUs a model needs: from a table, or estimated from its name. Pure.
 
-The estimate is for a model that is loaded and run; training one takes several times as much.
+The estimate is for inference; training takes several times as much.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How those fared who were submitted next to a job: people submit sweeps, whose jobs are alike.
+"""Run times of jobs submitted next to a job: users submit sweeps of similar jobs.
 
 What has not ended tells something too: that it runs for longer than so far. Learns from what the
 core knows of jobs, so that whoever sees the same starts and ends decides the same.

@@ -1,4 +1,4 @@
-"""How long jobs will run, told from how long similar ones ran.
+"""How long jobs will run, from how long similar ones ran.
 
 Only orders, estimates and people look at predictions. Who may pass whom is told by time limits,
 which are enforced; a guess is not.

@@ -1,1 +1,1 @@
-"""Which running jobs are preempted for which others, and how that is said."""
+"""Which running jobs are preempted for which others, and the sentences about it."""

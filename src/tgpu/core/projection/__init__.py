@@ -1,1 +1,1 @@
-"""The queue played forward: when jobs will start, and how sure that is."""
+"""Projection of the queue: when jobs will start, and how certain that is."""

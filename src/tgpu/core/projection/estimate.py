@@ -1,4 +1,4 @@
-"""When waiting jobs will start: what is told, how wide its window is, and how often it held.
+"""Start estimates: their value, the width of their window, and their accuracy.
 
 A window is made of the instant that playing the queue forward gave, and of what became of those
 told before: they say by how much such instants are off. See docs/howto/start-times.md.

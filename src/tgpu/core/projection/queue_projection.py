@@ -1,4 +1,4 @@
-"""The queue played forward: who starts when, if every job runs as long as one says it does.
+"""Projection: simulates the queue with given run times to find when each job starts.
 
 Virtual time goes from end to end, with the cycle of the service at each. Nobody new arrives.
 """

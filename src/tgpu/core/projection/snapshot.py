@@ -1,4 +1,4 @@
-"""A state of one's own to try things on: what runs, and the first of those that wait.
+"""A private copy of the state for projections: running jobs, and the first waiting ones.
 
 The service's state is changed by events alone and is never copied for a cycle. Whoever looks far
 ahead changes what is true as time goes on there, and needs another one. It is made in two steps: a

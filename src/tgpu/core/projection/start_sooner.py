@@ -1,4 +1,4 @@
-"""A job that nobody has submitted: when it would start, and what would start it sooner.
+"""When a job would start if it were submitted now, and what would start it sooner.
 
 Every answer comes of playing the queue forward on a state of its own; nothing is kept.
 """

@@ -1,1 +1,1 @@
-"""Capacity kept free: for reservations people made, and for jobs whose turn it is."""
+"""Reserved capacity: advance reservations, backfill reservations and nominations."""

@@ -1,4 +1,4 @@
-"""Which GPUs a booking gets, when it ends, and what becomes of it when its GPUs do not.
+"""Advance reservations: which GPUs they get, when they end, and what happens if GPUs fail.
 
 Pure. How the cycle keeps booked GPUs free is in `stages/reserved_capacity.py`; who may book is
 the service's.

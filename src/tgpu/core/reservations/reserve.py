@@ -1,4 +1,4 @@
-"""When a job that cannot start now will be able to, and where: from the time limits of others."""
+"""Backfill reservations: when and where a job can start, from the time limits of others."""
 
 from collections.abc import Collection, Iterator
 from heapq import heapify, heappop, heapreplace

@@ -1,4 +1,5 @@
-"""What is kept free for somebody, by reservations of both kinds and nominations, as others see it.
+"""Capacity held by advance reservations, backfill reservations and nominations, as seen by other
+jobs.
 
 A hold takes part of a node from one instant to another. A job may use what is held only if it is
 over, by its time limit, before the hold begins. Ends come from time limits, which are enforced, so

@@ -1,1 +1,1 @@
-"""Mechanism without opinions: who may start, and where."""
+"""The stages of the cycle: mechanism without policy."""

@@ -1,4 +1,4 @@
-"""Who may pass the head of a class that cannot start: the rules of backfill.
+"""The rules of backfill: which jobs may start before a job that cannot.
 
 Under `easy` the first head, under `conservative` the first ones get a reservation that nobody
 behind them may break; under `strict` nobody passes. What a cycle told a job is kept by the next.

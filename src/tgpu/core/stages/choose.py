@@ -1,4 +1,4 @@
-"""Jobs in the order in which a plug-in names them, queue by queue."""
+"""Jobs in the order chosen by a plug-in policy, queue by queue."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""A cycle under way: the trial on the ledger, what is kept for whom, and what was decided so far.
+"""The draft of a cycle: a trial on the ledger, the reserved capacity, and the decisions so far.
 
 Every stage works on the one draft; none knows another.
 """

@@ -1,4 +1,4 @@
-"""Who is preempted for a job that cannot start, within what a cycle may search."""
+"""Which jobs are preempted for a job that cannot start, within the search budget of a cycle."""
 
 from typing import Final
 

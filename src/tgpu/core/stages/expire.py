@@ -1,4 +1,4 @@
-"""Leases whose time is up end, and their GPUs count as free."""
+"""Ends leases whose time limit is reached, and frees their GPUs."""
 
 from tgpu.core.stages.draft import Draft
 

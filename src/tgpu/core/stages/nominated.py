@@ -1,4 +1,5 @@
-"""Jobs that others are being preempted for start first, or keep the place that is cleared."""
+"""Nominated jobs, for which others are being preempted: they start first, or keep their GPUs
+reserved."""
 
 from collections.abc import Collection, Iterable
 

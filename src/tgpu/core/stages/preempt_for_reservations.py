@@ -1,4 +1,4 @@
-"""Jobs that are still on reserved GPUs when the reservation starts are preempted."""
+"""Preempts jobs that are still on reserved GPUs when the reservation starts."""
 
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.ids import JobId

@@ -1,4 +1,4 @@
-"""The waiting classes in order, heads first, without sorting what does not matter.
+"""The waiting classes in queue order, by their heads, without sorting the rest.
 
 A class is represented by its oldest job. Queues with an order of their own stand in the line as
 one: their best job by the service's order says where, and their own order says who is served.

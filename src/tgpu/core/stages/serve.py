@@ -1,4 +1,4 @@
-"""The heads of all classes are taken in the policy's order; each is admitted and placed.
+"""Takes the heads of all classes in the policy's order; admits and places each.
 
 A class whose head cannot start is passed over whole: its other jobs are no different.
 """

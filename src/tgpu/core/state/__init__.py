@@ -1,1 +1,1 @@
-"""All that the scheduler knows, changed only by `apply(event)`."""
+"""The state of the scheduler, changed only by `apply(event)`."""

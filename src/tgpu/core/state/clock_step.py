@@ -1,4 +1,4 @@
-"""What a step of the wall clock changes: instants that durations are counted from go along with it.
+"""A step of the wall clock: shifts the instants that durations are counted from.
 
 So whoever has run or waited for an hour has done so for an hour, before the step and after it.
 Instants that people mean (deadlines, bookings, windows of budgets) stay where they are.

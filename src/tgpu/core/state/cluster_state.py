@@ -1,4 +1,4 @@
-"""All that the scheduler knows, with the indexes it needs, changed only by `apply(event)`.
+"""The state of the scheduler with its indexes, changed only by `apply(event)`.
 
 Jobs that are over are dropped: the store has them. What is here grows with what waits and runs.
 """

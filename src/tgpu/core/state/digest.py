@@ -1,4 +1,4 @@
-"""One number for all that a state says, to tell whether two of them are the same."""
+"""A digest of a state, to compare two states."""
 
 from dataclasses import astuple
 from hashlib import sha256

@@ -1,1 +1,1 @@
-"""Programs of the operator around each attempt: prolog before it, epilog behind it."""
+"""The operator's programs around each attempt: prolog before it, epilog after it."""

@@ -130,7 +130,7 @@ class HookedEngine:
 
     async def _refuse(self, key: AttemptKey, problem: str) -> None:
         self._failures += 1
-        cause = f"the prolog of this machine {problem}; it is tried again"
+        cause = f"the prolog of this machine {problem}; it will be retried"
         _log.error("a prolog failed", job_id=key.job_id, attempt=key.attempt, problem=problem)
         end = Observation(key, Phase.NOT_STARTED, self._inner.now(), cause=cause)
         most = self._settings.hold_after

@@ -1,4 +1,5 @@
-"""Runs a hook: as whoever runs the service, with facts of the attempt and nothing of the job's own.
+"""Runs a hook as the user of the service, with facts about the attempt and nothing of its
+environment.
 
 The facts have names of their own: a process with `TGPU_JOB_ID` is taken for one of that job.
 """
@@ -51,7 +52,7 @@ async def run_hook(
             await _read(process, output)
             code = await process.wait()
     except TimeoutError:
-        return HookOutcome(f"was not done after {timeout_seconds:g} s", bytes(output))
+        return HookOutcome(f"did not finish within {timeout_seconds:g} s", bytes(output))
     finally:
         await _end(process)
     return HookOutcome(_told(code), bytes(output))

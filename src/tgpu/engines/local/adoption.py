@@ -1,4 +1,4 @@
-"""Attempts that a former supervisor left: what their records and processes tell.
+"""Attempts left by a former supervisor: what their records and processes show.
 
 Every attempt that was live when a supervisor died comes through here once. Each is told apart by
 facts that cannot be mistaken: the claim, the lock on the directory, the exit record, and pid with

@@ -1,4 +1,4 @@
-"""A runner's way to the directory of its attempt, past one that another job of the same id left.
+"""Claims the directory of an attempt, even if another job with the same id left one.
 
 Job ids begin anew in a new database, and again after a backup was put back. What an earlier job
 left is kept beside the new one, and its record is never taken for the new one's.

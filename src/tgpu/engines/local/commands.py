@@ -1,4 +1,4 @@
-"""A command that is about to run: where its program is, and why it cannot be started."""
+"""Looks up the program of a command, and says why it cannot be started."""
 
 import contextlib
 import errno

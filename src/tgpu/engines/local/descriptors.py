@@ -1,4 +1,4 @@
-"""Descriptors: how many this process may have, and what to do while there are none to be had."""
+"""File descriptors: how many this process may have, and what to do when there are none left."""
 
 import contextlib
 import errno

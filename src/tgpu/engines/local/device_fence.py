@@ -1,4 +1,4 @@
-"""A fence around one attempt: of certain devices, its processes can open only their own.
+"""GPU isolation of one attempt: its processes can open only their own devices.
 
 The kernel keeps it for as long as anything is in the attempt's control group, whoever of us is
 still there. Which group that is: of version 2, the one that limits its memory, or one below its

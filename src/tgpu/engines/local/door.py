@@ -1,4 +1,4 @@
-"""The supervisor's place in its directory: the lock that makes it the only one, and its socket.
+"""The supervisor's lock, which makes it the only one in its directory, and its socket.
 
 A directory can be removed and made anew under a living supervisor, and a socket can be removed from
 it. So nothing here is unlinked by its path alone: only where the lock at that path is the one we

@@ -1,4 +1,4 @@
-"""Ending an attempt whole: TERM to each of its processes, a grace, KILL until nothing is left.
+"""Stops an attempt: TERM to each of its processes, a grace period, KILL until none is left.
 
 One that is preempted may get another signal first, and time to write down how far it has come.
 """
@@ -145,7 +145,7 @@ class Ending:
 
     def say_stuck(self, attempt: Attempt, process: Process) -> None:
         cause = (
-            f"it is being ended, but the kernel does not let go of process {process.pid} "
+            f"it is being stopped, but the kernel does not let go of process {process.pid} "
             f"({process.name}, state {process.state}) yet"
         )
         self._attempts.news.append(self._attempts.running(attempt, cause))
@@ -158,7 +158,7 @@ class Ending:
     def _say_hidden(self, attempt: Attempt, process: Process) -> None:
         cause = (
             f"its command is over, but process {process.pid} ({process.name}), started since then "
-            "by the same user, cannot be looked at and may be of it: end that process, or wait"
+            "by the same user, cannot be inspected and may belong to it: kill that process, or wait"
         )
         if cause != attempt.told_hidden:
             attempt.told_hidden = cause

@@ -1,4 +1,4 @@
-"""The conda, venv or uv environment that a command runs in: found, and the command made to fit.
+"""Finds the conda, venv or uv environment of a command, and wraps the command for it.
 
 Called in the child that becomes the command, as the job's user and in its directory: what is looked
 at here is what that user may look at, and a disk that hangs holds up this one start. Words are put

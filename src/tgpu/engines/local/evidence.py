@@ -1,4 +1,4 @@
-"""Gathers what there is to know of attempts that failed: the ends of their logs, kernel messages.
+"""Collects evidence about failed attempts: the ends of their logs, kernel messages.
 
 All of it may be missing or unreadable; then less is known, and nothing else goes wrong.
 """

@@ -1,4 +1,4 @@
-"""A gang: one process that runs a command once for each worker, and stands for all of them.
+"""A gang: one process that runs a command once for each worker.
 
 It is forked from its runner, to which it is a command like any other. Workers are in its session,
 each in a process group of its own. What they write is passed on line by line, so that no two lines
@@ -57,7 +57,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         code = gang.run(command["workers"])
     except BaseException:
-        say_in_log(f"the workers could not be looked after any more: {traceback.format_exc()}")
+        say_in_log(f"the workers failed: {traceback.format_exc()}")
     finally:
         os._exit(code)
 
@@ -185,7 +185,7 @@ class Gang:
                 continue
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             if self._code is None and not self._was_told and self._ranks:
-                say_in_log(f"worker {rank} ended with {how}; the others are ended")
+                say_in_log(f"worker {rank} ended with {how}; the others are stopped")
             self._fail(code if code > 0 else 128 - code)
 
     def _fail(self, code: int) -> None:

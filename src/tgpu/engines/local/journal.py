@@ -1,4 +1,4 @@
-"""The supervisor's journal: which attempts it took, which were told to end, how they ended.
+"""The supervisor's journal: attempts it accepted, stop requests, and how attempts ended.
 
 One JSON array a line, appended; a last line cut short by a crash is as if never written. Records
 of a turn are gathered and made durable together before anything is done or said because of them.

@@ -1,4 +1,4 @@
-"""Whether a launch is one that a runner can read: the last look before anything comes of it.
+"""Validates a launch before it is passed to a runner.
 
 A runner that died of a launch would be given the next one's share of the blame, and its stack trace
 would stand in the supervisor's log in place of a sentence about the job.
@@ -15,9 +15,9 @@ def read_launch(line: bytes) -> tuple[list[Any], dict[str, Any]]:
     try:
         command = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("the launch cannot be read: its command is no JSON") from None
+        raise ValueError("the launch cannot be read: its command is not JSON") from None
     if not isinstance(command, dict):
-        raise ValueError("the launch cannot be read: its command is no JSON object")
+        raise ValueError("the launch cannot be read: its command is not a JSON object")
     for name, is_right in _NEEDED.items():
         if not is_right(command.get(name)):
             raise ValueError(f"the launch cannot be read: its {name} is missing or of another kind")

@@ -1,4 +1,5 @@
-"""What is left of starting over: supervisors without a directory, and sockets without a supervisor.
+"""Leftovers of deleted data directories: supervisors without a directory, sockets without a
+supervisor.
 
 Looked for in /proc, of this user alone, by the lock that a supervisor holds: only where the file at
 its path is the one it locked is the directory its own. Nothing is ended or unlinked by its name: a

@@ -1,4 +1,4 @@
-"""Where a process comes from, as /proc tells: its ancestors, its marks, its control group.
+"""The origin of a process from /proc: its ancestors, its job variables, its control group.
 
 Marks can be forged and wiped by whoever has the process; ancestors cannot. So a mark may take
 rights away, and gives none.

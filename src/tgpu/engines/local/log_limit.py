@@ -1,4 +1,4 @@
-"""Keeps a job's logs within their limit: the beginning and the end stay, the middle is taken out.
+"""Keeps a job's logs within their limit: the beginning and the end stay, the middle is removed.
 
 The command writes to its file itself, without anybody in between, so its output does not depend on
 any process of ours. Whoever watches over it punches a hole into the file: its blocks are free

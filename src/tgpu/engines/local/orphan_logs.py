@@ -1,4 +1,4 @@
-"""Log limits of attempts whose runner was killed: the supervisor looks after them instead."""
+"""Log limits of attempts whose runner was killed, enforced by the supervisor."""
 
 import contextlib
 import os

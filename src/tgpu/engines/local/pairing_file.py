@@ -1,4 +1,4 @@
-"""Which engine this directory is, and with which database it is used: two small files in it.
+"""The engine id of this directory and the database it belongs to, in two small files.
 
 One is written when the pair is made, in one step. The other, the high-water mark, before launches:
 in place and without a flush, which every launch would pay for. It outlives every process of ours;
@@ -43,7 +43,7 @@ def read_pairing(directory: Path) -> Pairing:
             is_new=False,
         )
     except (ValueError, KeyError, TypeError) as error:
-        damaged = f"{directory / PAIRING} is damaged: take it out of a backup, or remove it"
+        damaged = f"{directory / PAIRING} is damaged: restore it from a backup, or remove it"
         raise OSError(errno.EINVAL, damaged) from error
 
 

@@ -1,4 +1,4 @@
-"""Pausing attempts: every process of one stands still (STOP) until it is told to go on (CONT).
+"""Pauses attempts: every process gets STOP, and CONT to resume.
 
 By signals and not by the freezer of a control group: that holds runners too, which are in the same
 group, and in version 1 not even KILL reaches what is frozen.

@@ -163,7 +163,7 @@ class _Runner:
         except CannotFenceDevices as problem:
             command["fenced"] = f"no: {problem}"
             if wanted["required"]:
-                cause = f"it cannot be kept from the GPUs of others: {problem}"
+                cause = f"it cannot be isolated from other GPUs: {problem}"
                 raise NotStarted(f"{cause} (engine.fence_gpus is on)", retry=False) from None
             return None
         command["fenced"] = str(fence.kind)

@@ -82,8 +82,7 @@ def check(
     if not any(_is_below(script, os.path.realpath(folder)) for folder in folders):
         raise NotAllowed(
             script,
-            f"the script {script} lies outside of what security.allowed_script_paths allows: "
-            f"{', '.join(folders)}",
+            f"the script {script} is outside security.allowed_script_paths: {', '.join(folders)}",
         )
 
 

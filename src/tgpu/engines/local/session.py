@@ -51,7 +51,7 @@ def lead(command: dict[str, Any], tell: int) -> NoReturn:
     try:
         status = session.run()
     except BaseException:
-        say_in_log(f"the session could not be looked after any more: {traceback.format_exc()}")
+        say_in_log(f"the session failed: {traceback.format_exc()}")
     finally:
         end_as(status)
 

@@ -33,7 +33,7 @@ _SENTENCE_CHARS: Final = 500
 _GO: Final = b"\n"
 # What is done for the machine's sake before the command's own: another try may fare better.
 _BEFORE: Final = {
-    "fence": "it could not be kept from the GPUs of others",
+    "fence": "it could not be isolated from other GPUs",
     "limits": "its limits could not be set",
 }
 

@@ -1,1 +1,1 @@
-"""What is used up: metered with each commit, held against budgets, put on receipts."""
+"""Usage: metered with each commit, checked against budgets, shown on receipts."""

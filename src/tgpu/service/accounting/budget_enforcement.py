@@ -1,4 +1,4 @@
-"""What budgets make the service do: meters on record, notices once a window, jobs that end."""
+"""Budget enforcement: recorded meters, notices once per window, ending jobs."""
 
 import json
 from collections.abc import Mapping, Sequence

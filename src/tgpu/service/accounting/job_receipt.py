@@ -1,4 +1,4 @@
-"""Reads what a job has used up from the journal."""
+"""Reads what a job used from the journal."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a commit uses up, worked out from its moves in the one place where all moves pass."""
+"""Computes the usage of a commit from its moves, in the one place that sees all moves."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Limits of single users inside a tenant: changed in parts, and shown with what they have."""
+"""Limits of single users of a tenant: changes, and current use."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Parts of a GPU are counted by what is larger: the part of its compute, or of its memory.
+"""GPU fractions count by the larger of their compute share and memory share.
 
 A quarter of the compute with half of the memory takes half of a GPU, for nobody else could use more
 of it than the other half. What the job may compute with stays the quarter it asked for.

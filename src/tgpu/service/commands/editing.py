@@ -1,4 +1,4 @@
-"""The command `edit`: jobs that wait become others, checked as a submission is, in one commit."""
+"""The command `edit`: changes waiting jobs in one commit, checked like a submission."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ class Editing:
             left = len(job_ids) - len(planned)
             changes = events[0].changes if events else ()
             return Edited(tuple(planned), left, changes, notes)
-        raise Conflict("others change these jobs at the same time; try again")
+        raise Conflict("these jobs are being changed by others; try again")
 
     async def _plan(
         self, job_ids: Sequence[JobId], edit: Edit
@@ -156,11 +156,11 @@ class Editing:
     def _nothing_waits(self, job_ids: Sequence[JobId]) -> Conflict:
         entries = [(job_id, self._state.entry(job_id)) for job_id in job_ids]
         if len(entries) > 1:
-            return Conflict(f"none of these {len(entries)} jobs waits any more")
+            return Conflict(f"none of these {len(entries)} jobs is still waiting")
         job_id, entry = entries[0]
         state = "over" if entry is None else str(entry.progress.state)
         return Conflict(
-            f"job {job_id} is {state}: only a job that waits can be changed",
+            f"job {job_id} is {state}: only a waiting job can be changed",
             [{"job_id": job_id, "state": state}],
         )
 
@@ -190,9 +190,9 @@ def _refuse_circle(state: State, planned: dict[JobId, _Planned], plan: _Planned)
     while waiting:
         job_id, first = waiting.pop()
         if job_id in planned:
-            remedy = "a job cannot wait for itself"
+            remedy = "a job cannot depend on itself"
             if job_id != first:
-                remedy = f"waits for job {job_id} itself; that would be a circle"
+                remedy = f"job {job_id} waits for it; that would be a circular dependency"
             raise InvalidRequest("after", first, remedy)
         entry = state.entry(job_id)
         if entry is None or job_id in seen:

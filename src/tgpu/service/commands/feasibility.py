@@ -1,4 +1,4 @@
-"""Refuses what could never start: over the tenant's quota, or larger than every node."""
+"""Rejects jobs that could never start: over the tenant's quota, or larger than every node."""
 
 from dataclasses import replace
 from typing import Final
@@ -83,7 +83,7 @@ def _too_few(ledger: Ledger, request: Request) -> str:
     are = f"there {'is' if len(names) == 1 else 'are'} {len(names)}: {span}"
     if missing:
         return f"there is no GPU {', '.join(map(str, missing))}; {are}"
-    return f"too few of these would do; {are}"
+    return f"too few of these are suitable; {are}"
 
 
 def _too_much_memory(request: Request, sizes: list[int]) -> str:
@@ -93,10 +93,10 @@ def _too_much_memory(request: Request, sizes: list[int]) -> str:
     least = -(-needed // GPU_STEP) * GPU_STEP
     if request.gpu_millis // request.workers < least <= GPU:
         has = f"the largest has {memory_text(largest)}"
-        rule = f"a part of a GPU has that part of its memory, and {has}"
+        rule = f"a fraction of a GPU has that fraction of its memory, and {has}"
         return f"{rule}: ask for {gpus_text(least)} GPU, or for less memory"
     enough = sum(size >= each for size in sizes)
-    have = f"{enough} here have it" if enough else "no GPU here has it"
+    have = f"{enough} here have that much" if enough else "no GPU here has it"
     return f"that is {memory_text(each)} a GPU; {have}, and the largest has {memory_text(largest)}"
 
 

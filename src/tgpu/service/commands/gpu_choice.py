@@ -1,4 +1,4 @@
-"""Which GPU people mean: a name is one, a bare index only while jobs run on one node."""
+"""Resolves GPU names; a bare index works only if jobs run on one node."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -36,7 +36,7 @@ def refuse_bare(ledger: Ledger, field: str, choices: Iterable[GpuChoice]) -> Non
     """A bare index is refused where more than one node could be meant."""
     bare = [choice for choice in choices if isinstance(choice, int)]
     if bare and ledger.has_several_nodes:
-        remedy = f"name GPUs with their node, for there are several: {gpus_there(ledger)}"
+        remedy = f"jobs run on several nodes, so name GPUs with their node: {gpus_there(ledger)}"
         raise InvalidRequest(field, bare[0] if len(bare) == 1 else bare, remedy)
 
 

@@ -1,4 +1,4 @@
-"""What a command does to one job that is not over, as the event of it. Pure.
+"""The event by which a command changes a job that has not ended. Pure.
 
 Commands on one job and on a whole selection decide by the same functions.
 """
@@ -33,7 +33,7 @@ def rerank_job(entry: Entry, now: int, priority: int) -> JobChanged | None:
     job_id, state = entry.job.job_id, entry.progress.state
     if state is not JobState.PENDING:
         raise Conflict(
-            f"job {job_id} is {state}: only a job that waits can get another priority",
+            f"job {job_id} is {state}: only a waiting job can get another priority",
             _details(entry),
         )
     if entry.job.priority == priority:
@@ -70,19 +70,19 @@ def _has_none_to_pause(entry: Entry, what: str) -> Conflict | None:
     if entry.job.options.lease:
         text = (
             f"job {job_id} is a lease: it has no processes that could be {what}; "
-            f"give it back with: tgpu complete {job_id}"
+            f"release it with: tgpu complete {job_id}"
         )
     elif progress.stopping:
-        text = f"job {job_id} is being ended, so it cannot be {what}"
+        text = f"job {job_id} is being stopped, so it cannot be {what}"
     elif progress.state is JobState.PENDING:
         instead = "release" if what == "resumed" else "hold"
         text = (
-            f"job {job_id} waits, and only a job that runs can be {what}; "
-            f"for one that waits: tgpu {instead} {job_id}"
+            f"job {job_id} waits, and only a running job can be {what}; "
+            f"for a waiting job: tgpu {instead} {job_id}"
         )
     elif progress.state is not JobState.RUNNING:
         text = (
-            f"job {job_id} is {progress.state}, and only a job that runs can be {what}; "
+            f"job {job_id} is {progress.state}, and only a running job can be {what}; "
             "try again in a moment"
         )
     return Conflict(text, _details(entry)) if text else None

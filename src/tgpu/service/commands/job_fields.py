@@ -1,4 +1,4 @@
-"""A job in the words of the API: what a submission would have to say to make it. Pure."""
+"""A job as the fields of the submission that would create it. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace

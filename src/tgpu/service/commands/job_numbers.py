@@ -1,4 +1,4 @@
-"""The numbers that jobs and arrays get which nobody named: dense, and never the same twice.
+"""Numbers of jobs and arrays submitted without an id: dense, and never reused.
 
 The highest one is on record with the jobs that got it, in their very commit. An array takes one
 number, however many elements it has. A number whose submission was refused is given to the next.

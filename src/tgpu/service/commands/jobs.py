@@ -1,4 +1,4 @@
-"""The commands on jobs: submit, cancel, hold, release, rerank, complete, checkpoint, rerun."""
+"""The commands on jobs: submit, cancel, hold, release, priority, complete, checkpoint, rerun."""
 
 import asyncio
 import secrets
@@ -339,7 +339,7 @@ class JobCommands:
         unfolded = unfold(submission, base_id, now)
         job_ids = tuple(job.job_id for job, _ in unfolded)
         if not is_job_id(job_ids[-1]):
-            raise InvalidRequest("job_id", base_id, "leaves no room for the numbers of its array")
+            raise InvalidRequest("job_id", base_id, "is too long to add the indexes of its array")
 
         def decide(state: State) -> Decision[Submitted]:
             jobs = tuple(job for job, _ in unfolded)
@@ -531,8 +531,8 @@ class JobCommands:
             raise _unreadable(error) from None
         if lost:
             raise Conflict(
-                "a secret of its owner stands in its command, name or parameters, so nobody else "
-                "can run it again: submit it anew with a secret of your own"
+                "its command, name or parameters contain a secret of its owner, so nobody else "
+                "can run it again: submit it again with your own secret"
             )
 
     async def _variables(
@@ -599,7 +599,7 @@ class JobCommands:
         options = submission.options
         if options.deadline_at is not None and options.deadline_at <= self._clock.now():
             at = utc_text(options.deadline_at)
-            raise InvalidRequest("deadline", at, "has passed; give one to come, or none")
+            raise InvalidRequest("deadline", at, "is in the past; give a later one, or none")
         if options.booking is not None:
             self._check_booking(submission.tenant_id, options.booking)
 
@@ -692,7 +692,7 @@ class JobCommands:
         still_open: list[Dependency] = []
         for job_id, kind in _strictest(submission.after).items():
             if job_id == submission.job_id:
-                raise InvalidRequest("after", job_id, "a job cannot wait for itself")
+                raise InvalidRequest("after", job_id, "a job cannot depend on itself")
             named = await self._named(job_id, submission.sight)
             if named is None:
                 raise InvalidRequest("after", job_id, "there is no such job")
@@ -704,8 +704,8 @@ class JobCommands:
                 raise InvalidRequest(
                     "after",
                     job_id,
-                    f"that job {_was(stored)}, so this one would never start; "
-                    "use after-any to start all the same",
+                    f"that job {_was(stored)}, so this one would never start; use after-any to "
+                    "start anyway",
                 )
         return tuple(still_open)
 
@@ -791,7 +791,7 @@ class _NotLive(Exception):
 
 def lowered(again: Submission, was: int) -> str:
     """For who may not give a rerun the priority that the job had."""
-    return f"it has priority {again.priority}, the most you may give, and not {was}"
+    return f"it has priority {again.priority}, the highest you may set, instead of {was}"
 
 
 def not_found(job_id: str) -> NotFound:
@@ -809,7 +809,7 @@ def _unknown_tenant(state: State, tenant_id: str) -> InvalidRequest:
 
 
 def _inactive_tenant(tenant_id: str) -> Conflict:
-    return Conflict(f"tenant {tenant_id} is not active and takes no jobs")
+    return Conflict(f"tenant {tenant_id} is not active and accepts no jobs")
 
 
 def _queue_full(limit: int) -> Unavailable:
@@ -836,4 +836,4 @@ def _is_sealed(submission: Submission) -> bool:
 
 
 def _unreadable(error: CannotUnseal) -> Conflict:
-    return Conflict(f"its secrets cannot be read: {error}; submit it anew")
+    return Conflict(f"its secrets cannot be read: {error}; submit it again")

@@ -143,7 +143,7 @@ class JobsFileWatch:
                 ):
                     self._wake.set()
             except (OSError, RuntimeError) as error:
-                _log.debug("file-system events cannot be had", problem=str(error))
+                _log.debug("file-system events are not available", problem=str(error))
             await asyncio.sleep(self.settings.interval_seconds)
 
     async def look(self, jobs: JobCommands) -> None:
@@ -309,7 +309,7 @@ def _refusal(found: os.stat_result) -> str | None:
     if found.st_size > MOST_BYTES:
         return f"is larger than {MOST_BYTES // 1024**2} MiB"
     if found.st_mode & stat.S_IWOTH:
-        return "can be written by everybody on this machine; mend it with: chmod o-w"
+        return "can be written by everybody on this machine; fix it with: chmod o-w"
     if os.geteuid() == 0 and found.st_mode & stat.S_IWGRP:
         return "can be written by its group, and its jobs run as its owner: chmod g-w"
     return None

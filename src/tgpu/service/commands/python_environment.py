@@ -1,4 +1,4 @@
-"""The conda, venv or uv environment that a submission names: its words are checked, nothing else.
+"""The conda, venv or uv environment of a submission: only its syntax is checked.
 
 No file is looked at here. What the name leads to is found when the job starts, by the child that
 becomes the command, as the job's user (engines/local/environments.py): the service may read what
@@ -23,13 +23,15 @@ def checked(submission: Submission) -> Submission:
     chosen = [(kind, getattr(run_in, kind)) for kind in KINDS if getattr(run_in, kind)]
     kind, name = chosen[0]
     if len(chosen) > 1:
-        raise InvalidRequest(*chosen[1], f"{kind} is there as well")
+        raise InvalidRequest(*chosen[1], f"{kind} is given as well")
     if not submission.detail.argv:
         raise InvalidRequest(kind, name, "needs a command to run in it")
     if not name.strip() or name.startswith("-"):
-        raise InvalidRequest(kind, name, "is no name of an environment")
+        raise InvalidRequest(kind, name, "is not a valid environment name")
     if "\0" in name or len(name) > _LONGEST:
         raise InvalidRequest(
-            kind, name[:100], f"is no path: at most {_LONGEST} characters, no zeros"
+            kind,
+            name[:100],
+            f"is not a valid path: at most {_LONGEST} characters, no NUL characters",
         )
     return replace(submission, detail=replace(submission.detail, run_in=(kind, name)), run_in=None)

@@ -1,4 +1,4 @@
-"""What a rerun takes over: nobody inherits another's environment, or the user they run as."""
+"""What a rerun inherits: never another user's environment or identity."""
 
 from dataclasses import replace
 

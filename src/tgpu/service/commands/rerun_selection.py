@@ -1,4 +1,4 @@
-"""A selection of jobs run again, in one commit: what was an array becomes a new array.
+"""Reruns a selection of jobs in one commit; jobs of an array become a new array.
 
 What a rerun has taken over already is left alone, unless it is asked for: to run an array again
 after a rerun of it failed, run again the rerun.

@@ -1,4 +1,4 @@
-"""The commands on bookings, which people call reservations: reserve, cancel, list.
+"""The commands on reservations: reserve, cancel, list.
 
 A booking is kept as a document beside its events, so that a start reads what stands and not all
 that ever happened.
@@ -119,7 +119,7 @@ class BookingCommands:
         return await self._writer.do(decide, touches=None)
 
     async def cancel(self, booking_id: str, cause: str = "cancelled") -> AdvanceReservation:
-        """Give it back. Its jobs that wait are cancelled; those that run go on."""
+        """Cancel a reservation. Its waiting jobs are cancelled; running ones continue."""
 
         def decide(state: State) -> Decision[AdvanceReservation]:
             booking = booking_of(state, booking_id)
@@ -225,7 +225,7 @@ def _refusal(wanted: AdvanceReservationRequest, why: Unbookable) -> SchedulerErr
             return Unavailable("no machine has reported its GPUs yet; try again in a moment")
         case Refusal.UNWELL:
             return Unavailable(
-                f"only {why.limit} of these GPUs on one machine are well and not paused; "
+                f"only {why.limit} of these GPUs on one machine are healthy and not paused; "
                 "`tgpu gpus` shows what is wrong with the others"
             )
         case Refusal.BOOKED:

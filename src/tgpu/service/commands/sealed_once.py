@@ -1,4 +1,4 @@
-"""Seals what many jobs share only once: the elements of an array differ in little or nothing."""
+"""Encrypts what many jobs share only once: the jobs of an array hardly differ."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which jobs a selection means: names of jobs and arrays, and conditions that all must hold.
+"""Which jobs a selection means: ids of jobs and arrays, and filters that must all match.
 
 Jobs are found in slices, so that nobody is kept waiting by a walk through a long queue.
 """

@@ -1,4 +1,4 @@
-"""What a caller asks to run, and how it becomes jobs: arrays and sweeps are unfolded here."""
+"""A submission, and how it becomes jobs: arrays and sweeps are expanded here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -89,7 +89,7 @@ class TenantCommands:
 
     async def _system_user(self, tenant_id: TenantId, fields: Mapping[str, Any]) -> str:
         if fields.get("run_as"):
-            remedy = "a tenant has one user: give run_as, or system_user to have one made"
+            remedy = "a tenant has one user: give run_as, or system_user to create one"
             raise InvalidRequest("run_as", fields["run_as"], remedy)
         return await self._run_as.accounts.make_for(tenant_id)
 
@@ -131,8 +131,8 @@ class TenantCommands:
             live = state.waiting.members(tenant_id, name)
             if live:
                 raise Conflict(
-                    f"queue {name} of tenant {tenant_id} has {plural(live, 'job')} not over yet; "
-                    "cancel what is left or wait"
+                    f"queue {name} of tenant {tenant_id} has {plural(live, 'job')} that have not "
+                    "ended; cancel them or wait"
                 )
             if name == DEFAULT_QUEUE:
                 raise Conflict("every tenant has a default queue; it cannot be removed")
@@ -166,7 +166,7 @@ def _checked_queue(queue: TenantQueue) -> TenantQueue:
             "policy", queue.policy, f"a queue's order is one of {known}, or empty for the service's"
         )
     if queue.wait_target_ms is not None and queue.wait_target_ms < 0:
-        raise InvalidRequest("wait_target", queue.wait_target_ms / 1000, "a time is not negative")
+        raise InvalidRequest("wait_target", queue.wait_target_ms / 1000, "must not be negative")
     return queue
 
 

@@ -1,4 +1,4 @@
-"""Attempts that should run and that an engine which forgets does not know.
+"""Attempts that should run but that the engine no longer reports: absence is no proof of an end.
 
 Absence is not an end. After it has lasted for a while the engine is told to stop the attempt: its
 answer proves that it does not run and never will, and is what ends it here.
@@ -10,7 +10,7 @@ from typing import Final
 from tgpu.engines.api import AttemptKey
 
 # On the job while the engine is asked: what it answers then is no cancel of anybody's.
-ABSENT: Final = "the engine no longer knows it; it is asked to rule out that it runs"
+ABSENT: Final = "the engine no longer knows it; checking whether it still runs"
 
 _LOOKS: Final = 3
 

@@ -1,4 +1,4 @@
-"""Carries decisions out: launches and stops attempts, and records what became of them.
+"""Carries out decisions: launches and stops attempts, and records their results.
 
 Every step may be lost to a crash: decisions are on record before they are carried out, launches
 and stops may be repeated, and an end is forgotten by the engine only once it is on record here.
@@ -502,7 +502,7 @@ class Attempts:
             self._to_pause[key] = progress.paused_at is not None
 
     def _lost(self, key: AttemptKey) -> Observation:
-        cause = "the engine knows nothing of it"
+        cause = "the engine does not know it"
         return Observation(key, Phase.LOST, self._seen_now(), cause=cause)
 
 
@@ -512,4 +512,4 @@ def _newest(batch: Sequence[Observation]) -> list[Observation]:
 
 
 def _unreadable(error: CannotUnseal) -> str:
-    return f"what it was given cannot be read, so it was not started: {error}"
+    return f"its environment or command cannot be read, so it was not started: {error}"

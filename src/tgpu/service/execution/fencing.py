@@ -1,4 +1,4 @@
-"""What keeps a job from the GPUs of others: which devices it can open, and whether that is asked.
+"""GPU isolation of jobs: which devices each can open, and whether the settings ask for it.
 
 A job is told its GPUs by CUDA_VISIBLE_DEVICES, which it can change; what the kernel is told of its
 devices it cannot.
@@ -72,12 +72,12 @@ class GpuFences:
             # In a thread: a driver in trouble may be slow to tell of its devices.
             return await asyncio.to_thread(self._fence, progress, snapshot)
         except NoDevices as problem:
-            sentence = f"it cannot be kept from the GPUs of others: {problem}"
+            sentence = f"it cannot be isolated from other GPUs: {problem}"
             if self._mode is FenceMode.ON:
                 raise CannotFence(f"{sentence} (engine.fence_gpus is on)") from None
             if sentence != self._told:
                 self._told = sentence
-                _log.warning("jobs start without a fence around their GPUs", problem=str(problem))
+                _log.warning("jobs start without GPU isolation", problem=str(problem))
             return None
 
     def _fence(self, progress: Progress, snapshot: Snapshot | None) -> Fence:
@@ -88,6 +88,6 @@ class GpuFences:
         readings = {gpu.index: gpu for gpu in snapshot.gpus} if snapshot is not None else {}
         missing = sorted(indexes - readings.keys())
         if missing:
-            raise NoDevices(f"GPU {missing[0]} is not among those that the driver lists")
+            raise NoDevices(f"GPU {missing[0]} is not listed by the driver")
         devices = self._nodes.devices_for([readings[index] for index in sorted(indexes)])
         return Fence(devices.opened, devices.shut, required=self._mode is FenceMode.ON)

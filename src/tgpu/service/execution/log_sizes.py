@@ -1,4 +1,4 @@
-"""How long logs were a moment ago: many who follow one log cost one look at it, not one each."""
+"""A short cache of log sizes, so that many followers of one log cost one lookup."""
 
 from typing import Final
 

@@ -33,7 +33,7 @@ _FREE_RESTART_MS = 1_000
 _LONGEST_FREE_MS = 600_000
 _MOST_FREE_RESTARTS = 200
 _LONGEST_BACKOFF_MS = 3_600_000
-_FORGOTTEN = "the engine forgot it before its end was seen"
+_FORGOTTEN = "the engine lost it before its end was observed"
 _UNRECORDED = "cancelled while the store could not record it"
 
 
@@ -149,7 +149,7 @@ def _not_started(entry: Entry, seen: Observation, now: int) -> JobMoved:
 
 
 def _lost(entry: Entry, seen: Observation, now: int, hardware: str | None) -> JobMoved:
-    cause, fault = seen.cause or "nobody saw how it ended", seen.fault or Fault.NODE
+    cause, fault = seen.cause or "its end was not observed", seen.fault or Fault.NODE
     if hardware is not None:
         cause, fault = f"{hardware} ({cause})", of_hardware(hardware).fault
     if _was_cancelled(entry.progress, seen):
@@ -164,7 +164,7 @@ def _free(entry: Entry, seen: Observation, first_at: int, cause: str, fault: Fau
     """Another try that counts against no retries: later each time, and not for ever."""
     before = entry.progress.free_restarts
     if before >= _MOST_FREE_RESTARTS:
-        cause = f"{cause}; the infrastructure failed it {before + 1} times: it is not tried again"
+        cause = f"{cause}; the infrastructure failed it {before + 1} times: it is not retried"
         return _end(entry, seen, JobState.FAILED, cause, fault)
     longer = min(_FREE_RESTART_MS << min(before, 20), _LONGEST_FREE_MS) if before else 0
     return _again(entry, seen, first_at + longer, cause, fault, counts=False, is_free=True)

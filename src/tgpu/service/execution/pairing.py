@@ -1,4 +1,4 @@
-"""A database and an engine that know each other: asked at start, before anything is mended.
+"""Checks at start that database and engine belong together, before anything is reconciled.
 
 Reconciling with the wrong partner would end jobs that run, or start them a second time. So each of
 the two has a random name and keeps that of the other; an engine also keeps how far the database was

@@ -1,4 +1,4 @@
-"""Both ways: what we believe runs against what the engine reports, and the reverse. Pure."""
+"""Compares the attempts that should run with those that the engine reports. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Attempts that the engine has and that this database knows nothing of.
+"""Attempts of the engine that this database does not know.
 
 They are of a job that was submitted after the backup was made which is in use now, or of another
 database that was used with this data directory. Nobody ends them for that: they run until they are

@@ -1,4 +1,4 @@
-"""Cancels that the store cannot record: the engine is told at once, the record follows.
+"""Cancels that the store cannot record yet: the engine stops the job at once, the record follows.
 
 Everything else is recorded before it is done. An end that was asked for is the one thing that may
 go the other way round: it takes nothing from anybody, it may be repeated, and the engine keeps for
@@ -92,7 +92,7 @@ class UrgentStops:
         if not self._recording:
             return []
         jobs = ", ".join(list(self._recording)[:5])
-        return [f"cancels carried out and not on record yet: {len(self._recording)} (job {jobs})"]
+        return [f"cancels carried out but not recorded yet: {len(self._recording)} (job {jobs})"]
 
     async def close(self) -> None:
         tasks = list(self._recording.values())

@@ -1,4 +1,4 @@
-"""Recorded events in the words of those who watch."""
+"""Recorded events as watchers see them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The journal in the words of those who watch: page by page, made once for all who read there.
+"""Pages of events for watchers, built once for all readers of the same place.
 
 Forty readers that begin at the same place cost what one does: a page is read from the store,
 decoded and put in words once, in a thread of its own, one page at a time, and kept while others

@@ -1,1 +1,1 @@
-"""What is told in advance: run times, start times, sizes."""
+"""Forecasts: run times, start times, model sizes."""

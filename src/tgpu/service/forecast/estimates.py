@@ -1,4 +1,4 @@
-"""When waiting jobs will start, as the service tells it.
+"""Start estimates of waiting jobs, kept up to date by the service.
 
 The queue is played forward on a copy of the state, in slices between which others get their turn.
 What a job was first told is a document of its own, so that it can be held against its start, also

@@ -1,4 +1,4 @@
-"""How long jobs will run, as the service tells it: learns from what ends, and from the store.
+"""Run-time predictions of the service: learns from jobs that end, and from the store.
 
 Two predictors of one kind: what orders are told rests on what the state knows of jobs, so that a
 replay comes to the same; what people are told also on names and commands, which the store has.

@@ -1,4 +1,4 @@
-"""The table of model sizes as people write it: `llm_config.json`. Pure."""
+"""Parses the table of model sizes, `llm_config.json`. Pure."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Sizes of jobs by the models they name: the table of the settings, estimates, and past runs."""
+"""Sizes of jobs by their models: from the table, estimates and past runs."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""The nodes as they are: GPUs, their health, processes on them, machines that report."""
+"""The hardware: GPUs, their health, processes on them, nodes with agents."""

@@ -1,4 +1,4 @@
-"""Takes processes that were started by hand into the books: each becomes a lease of its GPUs."""
+"""Adopts processes that were started by hand: each becomes a lease on its GPUs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -128,7 +128,7 @@ class ProcessAdoption:
                 indexes = _gpus_of_nobody(hardware, pid)
                 return _Found(hardware.node_id, who, indexes, await processes.boot())
         where = "here" if node is None else f"on node {node}"
-        raise NotFound("process", str(pid), f"nothing with this number runs {where}")
+        raise NotFound("process", str(pid), f"no process with this id runs {where}")
 
     def _visible(self, node: str | None) -> list[Hardware]:
         """Where processes can be seen; refuses a node where they cannot, or that is not there."""
@@ -235,7 +235,7 @@ def _gpus_of_nobody(hardware: Hardware, pid: int) -> list[int]:
     """The GPUs that a process of no job is on."""
     indexes = _gpus_with(hardware, pid)
     if not indexes:
-        remedy = "this process is on no GPU; tgpu gpus shows those that are"
+        remedy = "this process uses no GPU; tgpu gpus shows those that do"
         raise InvalidRequest("pid", pid, remedy)
     for index in indexes:
         key = hardware.processes[index].claimed[pid].key

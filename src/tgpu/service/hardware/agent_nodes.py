@@ -1,4 +1,4 @@
-"""The machines of agents as nodes of the state: what they report, and that they are silent.
+"""Nodes of agents in the state: what they report, and whether they are offline.
 
 Where no engine runs jobs, such a node is shown and never chosen (`Ledger.reporting`).
 """
@@ -130,6 +130,6 @@ class AgentNodes:
 
 def _silent(agent: Agent) -> Readings:
     """What there is, and that nobody knows how it is."""
-    problem = "nothing is heard from its node"
+    problem = "its node does not report"
     gpus = tuple(gpu.unmeasured(problem) for gpu in agent.registration.gpus)
     return Readings(tuple(replace(gpu, xids=()) for gpu in gpus), problem)

@@ -1,4 +1,4 @@
-"""Machines that report through `tgpu agent`: what they are, how they feel, when they were heard.
+"""Machines that report through `tgpu agent`: their hardware, readings and last report.
 
 As nodes of the scheduling state: `agent_nodes.py`.
 """

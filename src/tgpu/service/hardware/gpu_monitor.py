@@ -1,4 +1,5 @@
-"""Looks at the GPUs now and then, and does what follows: sweeps, warns, gives adopted GPUs back."""
+"""Reads the GPUs at intervals and acts on it: ends leftover processes, warns, ends adopted
+leases."""
 
 import asyncio
 import contextlib
@@ -24,7 +25,7 @@ from tgpu.store.api import Store, StoreUnavailable
 
 _log = structlog.get_logger("gpu_scheduler.devices")
 
-# While something is being ended, or an adopted process may end, people wait for its GPU.
+# While something is being stopped, or an adopted process may end, people wait for its GPU.
 _SOON_SECONDS = 1.0
 
 

@@ -1,4 +1,4 @@
-"""How busy each GPU was since the service started, from the readings that are taken anyway."""
+"""Utilisation of each GPU since the service started, from the regular readings."""
 
 from dataclasses import dataclass
 

@@ -161,7 +161,7 @@ class JobWatch:
             return _Step(*name, None, IdleAction.WARN)
         gpus = ", ".join(gpu_word(state.ledger, *gpu) for gpu, _ in _shares(entry))
         idle_text = whole_text(window_ms * int(after.rung) / SECOND)
-        text = f"idle: GPU {gpus} did nothing for {idle_text}"
+        text = f"idle: GPU {gpus} was idle for {idle_text}"
         if after.rung is Rung.DUE:
             return None if action is IdleAction.WARN else _Step(*name, text, action)
         if after.rung is Rung.WARNED and action is not IdleAction.WARN:

@@ -1,4 +1,4 @@
-"""Remembers how much GPU memory jobs had at most, and of which models they were.
+"""Records the peak GPU memory of jobs by model.
 
 A peak is written down as it grows, not when a job ends: so a service that is killed loses little.
 """

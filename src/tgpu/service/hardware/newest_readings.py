@@ -1,4 +1,4 @@
-"""The newest reading of each node, for those who show it as it comes."""
+"""The newest reading of each node, for live displays."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Keeps the node in the state equal to what the devices report, and GPUs paused as asked.
+"""Keeps the node in the state in step with its devices, and GPUs paused as requested.
 
 What a reading means is decided in the core: heat, health, foreign use, slowness.
 """
@@ -434,7 +434,7 @@ def _foreign_sentence(reading: GpuReading, others: Sequence[Who]) -> str:
 
 def _quarantined(who: Who, key: AttemptKey | None) -> str:
     of = f" of job {key.job_id}" if key is not None else ""
-    return f"quarantined: process {who.pid}{of} does not end"
+    return f"quarantined: process {who.pid}{of} is still running"
 
 
 def _with_gpus(node: Node, changed: Mapping[int, Gpu]) -> Node:

@@ -1,4 +1,4 @@
-"""Ends what is left on GPUs of attempts that are over: TERM, then KILL."""
+"""Kills processes of ended attempts that are still on GPUs: TERM, then KILL."""
 
 import time
 from collections.abc import Callable, Sequence

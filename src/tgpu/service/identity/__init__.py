@@ -1,1 +1,1 @@
-"""Who calls, what they may do, and which local user their jobs run as."""
+"""Identity of callers, their permissions, and the local user their jobs run as."""

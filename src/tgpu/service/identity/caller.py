@@ -1,4 +1,4 @@
-"""Who calls, what a role may do, and whose things a caller may see. Pure.
+"""Callers, the permissions of roles, and the tenants a caller may see. Pure.
 
 Roles hold permissions; tenants bound to a caller say for whom. What belongs to a tenant outside
 the caller's scope is answered exactly like what does not exist.
@@ -31,9 +31,9 @@ class Permission(StrEnum):
     CONTROL_GPUS = "pause or resume GPUs"
     TRIGGER = "run scheduling cycles"
     SEE_CLUSTER = "see the details of the cluster"
-    MANAGE_QUEUES = "make or change queues"
+    MANAGE_QUEUES = "create or change queues"
     MANAGE_USERS = "limit the users of a tenant"
-    MANAGE_TENANTS = "make or change tenants and their quotas"
+    MANAGE_TENANTS = "create or change tenants and their quotas"
     MANAGE_KEYS = "manage API keys"
     READ_AUDIT = "read the audit log"
     EXPORT = "export the journal"
@@ -144,7 +144,7 @@ def not_allowed(principal: Principal, permission: Permission) -> Forbidden:
     needed = next(str(role) for role in reversed(Role) if permission in PERMISSIONS[role])
     bound = " for all tenants" if permission in CLUSTER_WIDE else ""
     return Forbidden(
-        f"{who} may not {permission}; it takes the role {needed}{bound}",
+        f"{who} may not {permission}; this needs the role {needed}{bound}",
         [{"role": str(principal.role), "needs": needed}],
     )
 

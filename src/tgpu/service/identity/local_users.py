@@ -73,8 +73,8 @@ class LocalUsers:
             ask = "to be put into one of these groups: " + groups if groups else ""
             ask = f"for a rule in auth.map{', or ' + ask if ask else ''}"
         else:
-            how = f"none is called {user} or default"
-            ask = "to say in auth.map of the settings who belongs to which"
+            how = f"none is named {user} or default"
+            ask = "to assign users to tenants in auth.map of the settings"
         return (
             f"{user} belongs to no tenant here ({how}); there are: {named}. Ask the administrator "
             f"({owner}) {ask}"
@@ -95,7 +95,7 @@ class LocalUsers:
         if found is None:
             groups = ", ".join(sorted(member.groups)[:20])
             which = f" or a group of theirs: {groups}" if groups else ""
-            how = f"no rule of auth.map fits {member.name}{which}"
+            how = f"no rule of auth.map matches {member.name}{which}"
             return Belonging(member.name, Role.USER, frozenset(), how)
         return Belonging(member.name, found.role, found.tenants, found.how)
 

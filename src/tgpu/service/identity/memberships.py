@@ -1,4 +1,4 @@
-"""The name and the groups of local users, as the system's lists have them now.
+"""Names and groups of local users from the system, with a cache.
 
 Those lists may be on another machine (LDAP, sssd), slow, or hang. So they are asked in threads that
 can be left behind, one question a user at a time, and an answer is believed for a while. Where none
@@ -82,8 +82,8 @@ class Memberships:
             found = await self._threads.read(str(uid), lambda: self._look_up(uid))
         except (ReadTimedOut, OSError):
             raise Unavailable(
-                f"the system does not say who user {uid} is and which groups they are in: its list "
-                "of users does not answer; try again in a moment, or tell the administrator"
+                f"the system does not tell who user {uid} is and which groups they are in: its "
+                "user database does not answer; try again in a moment, or tell the administrator"
             ) from None
         finally:
             del self._asking[uid]

@@ -1,4 +1,4 @@
-"""Whose job it is: what a caller may do to one. One function decides, for every way in. Pure.
+"""Ownership of jobs: what a caller may do to one. One function decides for every API. Pure.
 
 A job belongs to a user of its tenant, by name: the name of the API key, the subject of the token
 or the Unix user that submitted it (`Options.user`). What is done to it is for that user, for the
@@ -117,7 +117,7 @@ def check_booking(caller: Principal, booking: AdvanceReservation) -> None:
     name, owner = booking.booking_id, booking.user
     whose = f"reservation {name} is {owner}'s" if owner else f"reservation {name} has no owner"
     raise Forbidden(
-        f"{whose}: only {_and_who_else(owner, booking.tenant_id)} may give it back",
+        f"{whose}: only {_and_who_else(owner, booking.tenant_id)} may cancel it",
         [{"id": name, "owner": owner}],
     )
 
@@ -128,7 +128,7 @@ def _and_who_else(owner: str, tenant_id: TenantId) -> str:
 
 def no_job(job_id: str) -> NotFound:
     """The same words whether it is not there or not the caller's to see."""
-    return NotFound("job", job_id, "`tgpu list --all` shows the jobs there are")
+    return NotFound("job", job_id, "`tgpu list --all` shows all jobs")
 
 
 def members_see(state: State, tenant_id: TenantId) -> MembersSee:

@@ -1,4 +1,4 @@
-"""Who a job runs as: decided here alone, when it is submitted and once more when it starts.
+"""The user a job runs as: decided only here, when it is submitted and again when it starts.
 
 Where callers are told apart (`shared`), no job has the rights of the service: a caller whom the
 kernel names runs as themselves, everybody else as the user of the tenant. Users are told apart by
@@ -282,7 +282,7 @@ def _looked_up(accounts: Accounts, name: str, own_uid: int) -> tuple[Account | N
     elif account.name != name:
         problem = f"that is another name of user {account.name}"
     elif own_uid != 0:
-        problem = "this service does not run as root, so it can run jobs as nobody else"
+        problem = "this service does not run as root, so it cannot run jobs as anybody else"
     return account, problem
 
 
@@ -290,14 +290,14 @@ def _no_user(tenant_id: TenantId, fallback: str) -> str:
     if fallback and TENANT not in fallback:
         why = f"engine.run_as names one user, {fallback}, which runs the jobs of one tenant only"
     else:
-        why = "no user is set that its jobs could run as"
+        why = "no user is set for its jobs"
     return f"{why}; {_remedy(tenant_id)}"
 
 
 def _remedy(tenant_id: TenantId) -> str:
     return (
-        f"an admin sets one with: tgpu tenants change {tenant_id} --run-as USER (or --system-user, "
-        "which makes one)"
+        f"an admin sets one with: tgpu tenants change {tenant_id} --run-as USER (or "
+        "--system-user, which creates one)"
     )
 
 

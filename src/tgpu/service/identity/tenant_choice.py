@@ -15,7 +15,7 @@ class TenantUnsaid(InvalidRequest):
 
     def __init__(self, theirs: Iterable[str]) -> None:
         named = some_names(theirs)
-        remedy = "say --tenant (tenant_id), or choose one for good: tgpu config set tenant NAME"
+        remedy = "give --tenant (tenant_id), or set a default: tgpu config set tenant NAME"
         SchedulerError.__init__(
             self,
             f"which tenant is this for? You may use {named}; {remedy}",

@@ -1,4 +1,4 @@
-"""Who did what: the caller of the command being carried out, and the audit row about it.
+"""The audit log: the caller of the current command, and the row about it.
 
 A door (REST, gRPC) opens a `Trail` for each call that may change something. The writer puts the
 trail's row into the very commit that changes something, so neither is ever there alone; for a

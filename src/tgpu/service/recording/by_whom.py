@@ -1,4 +1,4 @@
-"""Puts the name of whoever asked for a change into its events, as people read it.
+"""Adds the name of the caller to the events of a change.
 
 Done where the writer takes the change together with its audit row, and so for every command there
 is or will be, over REST and gRPC alike. What the service does by itself has no trail and no name.

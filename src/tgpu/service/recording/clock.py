@@ -1,4 +1,4 @@
-"""What time it is for the service: the wall's, or what the caller of a tick says.
+"""The clock of the service: the wall clock, or manual ticks.
 
 Nobody else in the service asks the system for the time of day where a duration comes of it.
 """

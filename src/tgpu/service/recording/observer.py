@@ -1,4 +1,4 @@
-"""The slot for those who watch the service: told what happened, deciding nothing."""
+"""The interface of observers of the service. They decide nothing."""
 
 from collections.abc import Sequence
 

@@ -79,8 +79,8 @@ class StateApart(Unavailable):
 
     def __init__(self, cause: str) -> None:
         super().__init__(
-            "the scheduler ends after a failure behind a commit, to start clean from its database;"
-            " running jobs go on. Look whether your request took effect, then try again"
+            "the scheduler exits after a failure, to restart from its database;"
+            " running jobs continue. Check whether your request took effect, then try again"
         )
         self.cause = cause
 
@@ -175,7 +175,7 @@ class Writer:
     def problem(self) -> str | None:
         """What is wrong with the store right now, without asking it; None when all is well."""
         if self.apart is not None:
-            return f"{self.apart.cause}; the service ends to start clean from its database"
+            return f"{self.apart.cause}; the service exits to restart from its database"
         if self.trouble is None or self._hangs is not None:
             return self._hangs
         is_left = not self.breaker.is_closed
@@ -187,14 +187,14 @@ class Writer:
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
         if not self.is_stuck and seconds < SLOW_SECONDS:
             return None
-        return f"{self._store.name} has not answered for {seconds:.0f} s; running jobs go on"
+        return f"{self._store.name} has not answered for {seconds:.0f} s; running jobs continue"
 
     def unknown(self) -> StoreUnavailable:
         """For those who cannot be kept waiting while a commit is under way."""
         wait = math.ceil(self._rules.retry_ms / SECOND)
         return StoreUnavailable(
-            f"the store hangs: {self._hangs}. Whether this was recorded is not known yet: look"
-            f" again before you repeat it, in {wait} s",
+            f"the store hangs: {self._hangs}. Whether this was recorded is not known yet: check "
+            f"before you repeat it, in {wait} s",
             [{"retry_after_seconds": wait, "outcome": "unknown"}],
             is_outcome_known=False,
         )
@@ -243,7 +243,7 @@ class Writer:
         if was.is_closed and not self.breaker.is_closed:
             self._observer.breaker_changed("store", self.breaker.state)
             _log.error(
-                "the store fails: nothing is recorded or decided until it works, jobs go on",
+                "the store fails: nothing is recorded or decided until it works, jobs continue",
                 problem=self.trouble,
             )
 

@@ -1,1 +1,1 @@
-"""What a job is given in secret: sealed at rest, kept out of what is told."""
+"""Secrets of jobs: encrypted at rest, masked in what is shown."""

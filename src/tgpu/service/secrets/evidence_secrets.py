@@ -1,4 +1,4 @@
-"""What a job was given in secret does not get into the cause of its end, though its log has it."""
+"""Keeps a job's secrets out of causes that quote its log."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Secrets at rest: what a job is given that nobody else should read is on record encrypted.
+"""Encryption of secrets at rest.
 
 Sealed are whole environments of submitters, and in what they say of a job the very values that are
 hidden when it is shown (`text/masking.py`). The keys are in a file of their own, so a copy of the
@@ -87,12 +87,14 @@ class Sealer:
     def _value(self, found: re.Match[str]) -> str:
         key = self._by_name.get(found[1])
         if key is None:
-            raise CannotUnseal(f"it is encrypted with key {found[1]}, which this service lacks")
+            raise CannotUnseal(
+                f"it is encrypted with key {found[1]}, which this service does not have"
+            )
         padded = found[2] + "=" * (-len(found[2]) % 4)
         try:
             data = key.cipher.decrypt(base64.urlsafe_b64decode(padded), [_PURPOSE])
         except (InvalidTag, ValueError):
-            raise CannotUnseal(f"what key {key.name} encrypted was changed") from None
+            raise CannotUnseal(f"data encrypted with key {key.name} was changed") from None
         return data[1:].decode("utf-8", "surrogatepass")
 
     # -- environments ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which key the secrets of a database are sealed with: its name is on record beside them."""
+"""The key that encrypts the secrets of a database; its name is stored beside them."""
 
 from typing import Final
 
@@ -27,6 +27,6 @@ async def key_is_recorded(store: Store, sealer: Sealer) -> bool:
             f"the secrets in this database are encrypted with key {name}, and the key file has "
             f"{', '.join(sealer.key_names)}: put the right file back (secret.key in the data "
             "directory, or security.secret_key_file); if it is lost, `tgpu db rotate-key "
-            "--lost-key` goes on without those secrets"
+            "--lost-key` gives up those secrets"
         )
     return name == sealer.key_name

@@ -1,1 +1,1 @@
-"""Duties at intervals, next to the scheduling: clock, disk, learnt profiles, limits."""
+"""Periodic tasks: clock, disk, request profiles, borrowing limits."""

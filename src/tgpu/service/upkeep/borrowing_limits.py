@@ -1,4 +1,4 @@
-"""Moves borrowing limits by past use, at intervals, with every change in the audit log."""
+"""Adjusts borrowing limits to past usage at intervals; each change is in the audit log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Notices that the wall clock was set, puts that on record, and says so.
+"""Detects steps of the wall clock, records and reports them.
 
 Until it is on record the service goes on by the time from before, so no decision ever sees half of
 a step. What was seen is kept as a document: a step is also noticed where the service was away
@@ -143,7 +143,7 @@ class ClockWatch:
         sentence = (
             f"the clock of this machine was set {timedelta(milliseconds=abs(by))}"
             f" {'ahead' if by > 0 else 'back'}, at {utc_text(before)}, now {utc_text(before + by)}:"
-            " run times, leases and time limits are counted without that"
+            " run times, leases and time limits are not affected"
         )
         self._told = (sentence, self._boottime())
         self._observer.clock_stepped(by)

@@ -1,4 +1,4 @@
-"""Room on the disk of the data directory: whether there is any, and what is refused without.
+"""Free space on the disk of the data directory, and what is rejected without it.
 
 A ballast (`engines/ballast.py`) is given up when something cannot be written for lack of space.
 Until it can be made again, ends, cancels and holds are recorded, and nothing new is taken or
@@ -45,9 +45,11 @@ class Disk:
         except OSError as error:
             self._trouble = error.strerror
         if self.is_low and not was_low:
-            _log.error("the disk is full: nothing new is taken, jobs go on", **self._facts())
+            _log.error(
+                "the disk is full: new jobs are rejected, running jobs continue", **self._facts()
+            )
         elif was_low and not self.is_low:
-            _log.info("there is room on the disk again", **self._facts())
+            _log.info("there is free space on the disk again", **self._facts())
 
     def make_room(self) -> bool:
         """Give the ballast up: something could not be written. Whether that gained anything."""
@@ -57,8 +59,8 @@ class Disk:
         with contextlib.suppress(OSError):
             self.room = ballast.room_at(self.directory)
         _log.error(
-            "the disk is full: the ballast is given up, so that ends and cancels can be recorded;"
-            " nothing new is taken",
+            "the disk is full: the ballast is deleted, so that ends and cancels can be recorded; "
+            "new jobs are rejected",
             **self._facts(),
         )
         return True
@@ -73,14 +75,14 @@ class Disk:
 
     def problems(self) -> list[str]:
         if self._trouble is not None:
-            return [f"disk: {self.directory} cannot be looked at: {self._trouble}"]
+            return [f"disk: {self.directory} cannot be checked: {self._trouble}"]
         return [f"disk: {self._sentence()}"] if self.is_low else []
 
     def _sentence(self) -> str:
         left = "" if self.room is None else f" ({free_of(self.room)})"
         return (
             f"the disk is full: free some space for {self.directory}{left}. Until then jobs can end"
-            " and be cancelled, and nothing new is taken or started"
+            " and be cancelled, and no new jobs are accepted or started"
         )
 
     def _facts(self) -> dict[str, object]:

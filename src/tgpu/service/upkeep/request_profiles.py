@@ -1,4 +1,4 @@
-"""Learns what jobs usually ask for from the newest there are, and puts it on record.
+"""Learns the request profile from the newest jobs, and records it.
 
 The mix is part of what was decided by, so it changes by an event: after a restart, on another
 machine and in a replay it is the one that was in force.
@@ -48,7 +48,9 @@ class MixLearner:
             try:
                 await self.look()
             except StoreUnavailable as error:
-                _log.warning("past jobs could not be read for the mix", problem=str(error))
+                _log.warning(
+                    "past jobs could not be read for the request profile", problem=str(error)
+                )
             await asyncio.sleep(_SECONDS)
 
     async def look(self) -> bool:
@@ -65,7 +67,7 @@ class MixLearner:
 
         with by_itself():
             await self._writer.do(decide, touches=None)
-        _log.info("learnt what jobs usually ask for", wishes=len(found.wishes))
+        _log.info("learnt the request profile", wishes=len(found.wishes))
         return True
 
     async def _counted(self) -> Counter[RequestShape]:

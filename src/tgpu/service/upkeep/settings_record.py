@@ -1,4 +1,4 @@
-"""The settings of the scheduler on record, so that whoever looks back knows the rules of then."""
+"""Records the settings of the scheduler, for replays."""
 
 from collections.abc import Mapping
 from typing import Final

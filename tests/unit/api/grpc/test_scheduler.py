@@ -124,7 +124,7 @@ async def test_a_running_job_is_being_ended(served):
     job_id = await submit(served)
     await served.box.run(job_id)
     answer = await served.scheduler.CancelJob(pb.CancelJobRequest(job_id="last"))
-    assert (answer.status, answer.message) == ("running", "Job is being ended")
+    assert (answer.status, answer.message) == ("running", "Job is being stopped")
 
 
 async def test_a_job_that_is_over_cannot_be_cancelled(served):
@@ -139,7 +139,7 @@ async def test_a_running_job_is_paused_and_goes_on(served):
     await served.box.run(job_id)
     answer = await served.scheduler.PauseJob(pb.PauseJobRequest(job_id=job_id))
     assert (answer.job_id, answer.status) == (job_id, "running")
-    assert answer.message.startswith("Job is paused: its GPUs and memory stay its own")
+    assert answer.message.startswith("Job is paused: it keeps its GPUs and memory")
     job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
     assert job.paused_at
     answer = await served.scheduler.ResumeJob(pb.ResumeJobRequest(job_id=job_id))

@@ -75,8 +75,8 @@ def test_paused_gpus_and_those_out_of_order_are_counted() -> None:
     message = reason_model(reason(ReasonCode.GPUS_BUSY, **facts), "7").message
     assert "needs 3 A100" in message
     assert "1 paused (fan is loud)" in message
-    assert "2 out of order" in message
-    assert "3 in use by others" in message
+    assert "2 faulty" in message
+    assert "3 used by other programs" in message
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_an_instant_is_shown_also_where_no_calendar_has_it(until: int, shown: st
     [
         (
             0,
-            "the GPUs it could have are reserved until 1970-01-01T00:02:00Z (r-1)",
+            "the GPUs it could use are reserved until 1970-01-01T00:02:00Z (r-1)",
             "tgpu reservations",
         ),
         (
             60_000,
-            "the GPUs it could have are reserved from 1970-01-01T00:01:00Z until "
+            "the GPUs it could use are reserved from 1970-01-01T00:01:00Z until "
             "1970-01-01T00:02:00Z (r-1); only jobs with a time limit of 1m or less may start there",
             "tgpu submit --time 1m",
         ),
@@ -130,7 +130,7 @@ def test_who_may_not_pass_is_told_how_short_it_would_have_to_be() -> None:
     message = reason_model(reason(ReasonCode.BEHIND_RESERVATION, **facts), "7").message
     assert message == (
         "job 17 starts on these GPUs at 2023-11-14T22:13:20Z at the latest; before that only "
-        "jobs with a time limit of 12m00s or less may have them, and it may run for 2h00m"
+        "jobs with a time limit of 12m00s or less may use them, and it may run for 2h00m"
     )
 
 
@@ -143,7 +143,7 @@ def test_what_is_reserved_of_others_has_no_name() -> None:
         "node": "n0",
     }
     message = reason_model(reason(ReasonCode.BOOKED, **facts), "7").message
-    assert message == "the GPUs it could have are reserved until 2023-11-14T22:13:20Z"
+    assert message == "the GPUs it could use are reserved until 2023-11-14T22:13:20Z"
 
 
 @pytest.mark.parametrize(("jobs", "who"), [("3", "job 3"), ("3, 4", "jobs 3, 4")])

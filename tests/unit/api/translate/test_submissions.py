@@ -95,7 +95,7 @@ def test_preemption_and_reservation_are_options() -> None:
     ("fields", "message"),
     [
         ({"gpu_type": "A100", "gpu_types": ["H100"]}, "gpu_types: give gpu_type or gpu_types"),
-        ({"gpu_types": ["A100", "A100"]}, "gpu_types: is there twice"),
+        ({"gpu_types": ["A100", "A100"]}, "gpu_types: is given twice"),
         ({"allowed_gpus": [0, 1], "excluded_gpus": [1]}, "allowed_gpus: is both allowed and"),
         ({"nodes": ["a"], "excluded_nodes": ["a"]}, "nodes: is both allowed and excluded"),
         ({"labels": {"a b": "x"}}, "labels: a label is letters, digits"),

@@ -51,7 +51,7 @@ def complain(values: Any) -> list[dict[str, object]]:
         ({"command": [1]}, "command.0: must be text (got 1)"),
         ({"params": {"lr": "x"}}, "params.lr: must be a list (got 'x')"),
         ({"gpu_count": None}, "gpu_count: must be a number (got None)"),
-        ({"x": 1}, "x: is no field of this request; GET /docs shows those there are (got 1)"),
+        ({"x": 1}, "x: is not a field of this request; GET /docs shows those there are (got 1)"),
     ],
 )
 def test_a_complaint_names_field_remedy_and_value(values: Any, words: str) -> None:
@@ -68,7 +68,7 @@ def test_several_complaints_are_one_message() -> None:
 def test_a_message_names_three_and_the_details_all() -> None:
     found = complain({f"x{n}": 1 for n in range(10)})
     assert len(found) == 10
-    assert sentence(found).count("is no field") == 3
+    assert sentence(found).count("is not a field") == 3
 
 
 def test_what_is_missing_has_no_value() -> None:

@@ -36,8 +36,8 @@ def test_a_gpu_goes_by_index_uuid_or_its_node(tgpu, service, words, paused):
 @pytest.mark.parametrize(
     ("word", "complaint"),
     [
-        ("GPU-ab", "the beginning of several UUIDs, of GPUs 0, 1"),
-        ("fast-one", "no GPU and no"),
+        ("GPU-ab", "matches several UUIDs, of GPUs 0, 1"),
+        ("fast-one", "there is no GPU or node named"),
         ("1-0", "1 is above 0; write 0-1"),
     ],
 )
@@ -82,7 +82,8 @@ def test_nothing_to_undo_says_so(tgpu, service):
 
 
 @pytest.mark.parametrize(
-    ("node", "complaint"), [("box-3", "only reports"), ("nowhere", "no node is called 'nowhere'")]
+    ("node", "complaint"),
+    [("box-3", "only reports"), ("nowhere", "there is no node named 'nowhere'")],
 )
 def test_a_node_without_jobs_cannot_be_drained(tgpu, service, node, complaint):
     outcome = tgpu("drain", node)
@@ -130,7 +131,7 @@ def test_a_node_among_several_must_be_named_to_be_drained(tgpu, nodes):
     outcome = tgpu("drain")
     assert outcome.code == 2
     assert "jobs run on several nodes" in outcome.err
-    assert "name the one to drain: local, b" in outcome.err
+    assert "name the node to drain: local, b" in outcome.err
     assert nodes.changes == []
     outcome = tgpu("drain", "b")
     assert outcome.out == "node b takes no new jobs: 2 of 2 GPUs\n"

@@ -102,7 +102,7 @@ def test_reserve_shows_gpus_time_and_zone_and_what_to_do_next(tgpu):
     when = f"{span_text(NOW + HOUR, NOW + 3 * HOUR, NOW)} {zone_text(NOW)}"
     assert outcome.out == f"r-1: 4 A100 (0-2,6) of local, {when}\n"
     assert "tgpu submit --reservation r-1 --gpus 4" in outcome.err
-    assert "given back if nothing ran or waits in it by" in outcome.err
+    assert "released if no job has run or waits in it by" in outcome.err
 
 
 def test_reserve_as_json_is_what_the_service_said(tgpu):
@@ -114,8 +114,8 @@ def test_reserve_as_json_is_what_the_service_said(tgpu):
     ("options", "complaint"),
     [
         (["--for", "2"], "--for: '2' has no unit"),
-        (["--for", "2h", "--at", "noon"], "--at: 'noon' is no time"),
-        (["--for", "2h", "--unused", "soon"], "--unused: 'soon' is no span of time"),
+        (["--for", "2h", "--at", "noon"], "--at: 'noon' is not a time"),
+        (["--for", "2h", "--unused", "soon"], "--unused: 'soon' is not a span of time"),
     ],
 )
 def test_what_cannot_be_read_is_bad_input_that_names_the_option(tgpu, service, options, complaint):
@@ -155,7 +155,7 @@ def test_an_empty_list_says_so(tgpu, service):
 
 
 def test_unreserve_gives_it_back(tgpu, service):
-    assert tgpu("unreserve", "r-1").out == "reservation r-1 is given back\n"
+    assert tgpu("unreserve", "r-1").out == "reservation r-1 is cancelled\n"
     assert service.requests == [("DELETE", "/reservations/r-1")]
     assert json.loads(tgpu("unreserve", "r-1", "--json").out)["id"] == "r-1"
 

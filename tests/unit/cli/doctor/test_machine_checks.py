@@ -13,7 +13,7 @@ HOME = {"HOME": "/home/nobody"}
 def test_a_wrong_variable_is_named_with_the_way_out():
     check = machine_checks.settings(HOME | {"GPU_SCHEDULER_API_HTTP_PORT": "many"})
     assert check.level is FindingLevel.FAIL
-    assert check.remedy == "unset GPU_SCHEDULER_API_HTTP_PORT, or set it right"
+    assert check.remedy == "unset GPU_SCHEDULER_API_HTTP_PORT, or correct it"
 
 
 def test_a_variable_without_effect_is_a_warning():
@@ -69,7 +69,7 @@ def test_how_far_a_memory_limit_reaches_is_said(tmp_path):
     groups.mkdir()
     (tmp_path / "self" / "mountinfo").write_text(f"36 24 0:31 / {groups} rw - cgroup x rw,memory\n")
     (tmp_path / "self" / "cgroup").write_text("4:memory:/\n")
-    assert "a whole job" in machine_checks.memory_limits(proc=tmp_path).finding
+    assert "the whole job" in machine_checks.memory_limits(proc=tmp_path).finding
     (tmp_path / "self" / "mountinfo").write_text("")
     check = machine_checks.memory_limits(proc=tmp_path)
     assert "each process of a job" in check.finding

@@ -66,9 +66,9 @@ def test_the_service_that_was_named_is_looked_at_and_not_the_one_here(elsewhere:
     assert {"data", "files", "limits", "sessions", "leftovers"} & found.keys() == set()
     assert found["service"].level is FindingLevel.WARN
     assert "has version 9" in found["service"].finding
-    assert found["disk"].finding == "50.0 GiB free where it keeps its data"
+    assert found["disk"].finding == "50.0 GiB free in its data directory"
     assert found["clock"].level is found["engine"].level is FindingLevel.OK
-    assert found["you"].finding == "ada: user of vision; tenant of what you submit: vision"
+    assert found["you"].finding == "ada: user of vision; your tenant: vision"
     assert (found["tls"].level, found["tls"].remedy) == (
         FindingLevel.WARN,
         "set api.tls_cert and api.tls_key there",
@@ -116,7 +116,7 @@ def test_the_doctor_looks_at_the_service_of_a_settings_file(tgpu, service, tmp_p
     file.write_text(f"data_dir: {tmp_path / 'there'}\n")
     found = json.loads(tgpu("doctor", "--config", str(file), "--json").out)["checks"]
     told = {check["name"]: check["finding"] for check in found}
-    assert told["settings"] == f"{file} and the environment are right"
+    assert told["settings"] == f"{file} and the environment are valid"
     assert told["data"].startswith(str(tmp_path / "there"))
     file.write_text("api: {prot: 1}\n")
     outcome = tgpu("doctor", "--config", str(file), "--json")

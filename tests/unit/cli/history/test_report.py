@@ -99,4 +99,4 @@ def test_prices_and_their_sign_are_options(tgpu, journal):
     assert json.loads(tgpu("report", str(journal), "--json").out)["cost"] is None
     refused = tgpu("report", str(journal), "--price", "dear")
     assert refused.code == 2
-    assert "'dear' is no price" in refused.err
+    assert "'dear' is not a price" in refused.err

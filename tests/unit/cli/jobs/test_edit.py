@@ -40,7 +40,7 @@ def test_what_is_taken_away_is_said(tgpu, service):
     ("typed", "sentence"),
     [
         (("--time", "2h", "--no-time"), "exclude each other"),
-        (("--gpus", "two"), "--gpus: 'two' is no number of GPUs"),
+        (("--gpus", "two"), "--gpus: 'two' is not a number of GPUs"),
         (("--after", "5", "--no-after"), "exclude each other"),
         ((), "there is nothing to change"),
     ],
@@ -60,7 +60,7 @@ def test_the_text_for_an_editor_is_read_back(tgpu):
     assert difference(text, text, command) == {}
     edited = text.replace("gpus: 2", "gpus: 1").replace("time: 1h30m\n", "")
     assert difference(text, edited, command) == {"gpus": "1", "no_time": True}
-    with pytest.raises(Failure, match="'gpsu' is no field of a job: did you mean gpus"):
+    with pytest.raises(Failure, match="'gpsu' is not a field of a job: did you mean gpus"):
         difference(text, text.replace("gpus:", "gpsu:"), command)
     with pytest.raises(Failure, match="command of a job cannot be changed"):
         difference(text, text + "command: [rm]\n", command)

@@ -43,7 +43,7 @@ def test_a_gpu_used_from_outside_names_who():
     stranger = {"pid": 77, "user": "eve", "command": "python", "memory_mb": 2048, "job_id": None}
     ours = {"pid": 78, "user": "ada", "command": "python", "memory_mb": 10, "job_id": "12"}
     text = table(a_gpu(processes=[stranger, ours]))
-    assert "used from outside: eve pid 77 python 2G" in text
+    assert "used by other programs: eve pid 77 python 2G" in text
     assert "78" not in text
 
 
@@ -54,8 +54,8 @@ def test_a_process_from_outside_shows_for_how_long_it_runs():
 
 
 def test_a_gpu_in_foreign_hands_says_so_where_nobody_may_be_named():
-    text = table(a_gpu(status="foreign", foreign="used by processes that are not ours"))
-    assert "used by processes that are not ours" in text
+    text = table(a_gpu(status="foreign", foreign="used by other programs"))
+    assert "used by other programs" in text
 
 
 def test_a_slow_gpu_and_a_slice_say_so():

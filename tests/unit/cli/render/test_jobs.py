@@ -18,9 +18,9 @@ def text_of(lines) -> str:
 
 
 def test_what_a_running_job_is_told_is_shown_and_not_taken_for_its_end():
-    job = a_job(state="running", cause="idle: GPU 0 did nothing for 30 min")
+    job = a_job(state="running", cause="idle: GPU 0 was idle for 30 min")
     text = text_of(job_facts(job, NOW_MS))
-    assert "idle: GPU 0 did nothing for 30 min" in text
+    assert "idle: GPU 0 was idle for 30 min" in text
     assert "asked for" not in text
 
 
@@ -86,8 +86,8 @@ def test_a_waiting_job_without_a_reason_yet_is_no_error():
 
 
 def test_an_action_names_its_job():
-    answer = ActionAnswer(job_id="12", status="running", message="Job is being ended")
-    assert action_line(answer) == "job 12 is being ended"
+    answer = ActionAnswer(job_id="12", status="running", message="Job is being stopped")
+    assert action_line(answer) == "job 12 is being stopped"
 
 
 def test_show_gives_facts_and_leaves_out_what_is_not():

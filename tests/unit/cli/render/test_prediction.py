@@ -16,24 +16,24 @@ def model(level: str, samples: int = 12) -> PredictionModel:
         (None, ""),
         (
             model("name"),
-            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs of its user with this name",
+            "runs 3m20s, nine of ten end within 2h05m; from 12 jobs of its user with this name",
         ),
         (
             model("size", 1),
-            "runs 3m20s, nine of ten end within 2h05m; by 1 job with as many GPUs",
+            "runs 3m20s, nine of ten end within 2h05m; from 1 job with as many GPUs",
         ),
         (
             model("elapsed"),
-            "runs 3m20s, nine of ten end within 2h05m; it runs longer than any job known",
+            "runs 3m20s, nine of ten end within 2h05m; it runs longer than any known job",
         ),
-        (model("limit"), "runs 3m20s: its time limit, nothing else is known"),
+        (model("limit"), "runs 3m20s: its time limit; there are no similar jobs"),
         (
             model("model"),
-            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs that a model was taught",
+            "runs 3m20s, nine of ten end within 2h05m; from 12 jobs that a model was trained on",
         ),
         (
             model("exact"),
-            "runs 3m20s, nine of ten end within 2h05m; by 12 jobs of its user with the same "
+            "runs 3m20s, nine of ten end within 2h05m; from 12 jobs of its user with the same "
             "command",
         ),
     ],

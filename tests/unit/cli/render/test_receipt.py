@@ -58,4 +58,4 @@ def test_cost_peak_and_loss_are_shown_where_they_are_known() -> None:
     assert "12.5" in text
     assert "40G" in text
     assert "2.00 of them lost" in text
-    assert "does not reach back" in text
+    assert "do not go back" in text

@@ -85,7 +85,7 @@ def test_a_unit_that_could_not_run_jobs_as_others_is_not_written(
     outcome = tgpu("service", "install", "--dry-run", "--config", str(config), *words)
     assert outcome.code == code
     if code:
-        assert "only root can be somebody else" in outcome.err
+        assert "only root can do that" in outcome.err
 
 
 def test_a_user_who_is_not_there_is_told_with_how_to_make_one(tgpu, config_home):
@@ -93,7 +93,7 @@ def test_a_user_who_is_not_there_is_told_with_how_to_make_one(tgpu, config_home)
     assert outcome.code == 2
     assert outcome.err == (
         "tgpu: --user-name: there is no user 'nobodyhere' on this machine\n"
-        "  make one with: sudo useradd --system --create-home nobodyhere\n"
+        "  create it with: sudo useradd --system --create-home nobodyhere\n"
     )
 
 

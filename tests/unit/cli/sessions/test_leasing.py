@@ -45,7 +45,7 @@ def test_a_job_with_a_command_is_no_lease(tgpu, service):
     service.add(a_job("12", command=["x"], state="running"))
     outcome = tgpu("lease", "--of", "12")
     assert outcome.code != 0
-    assert "has a command, and is no lease" in outcome.err
+    assert "has a command, so it is not a lease" in outcome.err
     assert outcome.out == ""
 
 

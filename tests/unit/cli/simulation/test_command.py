@@ -93,7 +93,7 @@ def test_bad_lines_are_left_out_and_counted_where_asked(tgpu, tmp_path):
     )
     found = json.loads(outcome.out)
     assert (found["summary"]["jobs"], found["run"]["skipped"]) == (1, 2)
-    assert "left out 2 bad lines" in outcome.err
+    assert "left out 2 invalid lines" in outcome.err
 
 
 def test_unknown_names_say_what_there_is(tgpu, tmp_path):
@@ -127,9 +127,9 @@ def test_what_is_no_result_cannot_be_compared(tgpu, tmp_path):
     other = tmp_path / "other.json"
     other.write_text("{}")
     outcome = tgpu("sim", "compare", str(other))
-    assert (outcome.code, "no result of a simulation" in outcome.err) == (2, True)
+    assert (outcome.code, "not a result of a simulation" in outcome.err) == (2, True)
     other.write_text("{")
-    assert "is no JSON" in tgpu("sim", "compare", str(other)).err
+    assert "is not JSON" in tgpu("sim", "compare", str(other)).err
     assert "cannot be read" in tgpu("sim", "compare", str(tmp_path / "gone.json")).err
 
 
@@ -190,7 +190,7 @@ class Vague(Broken):
     ("name", "sentence"),
     [
         ("Broken", "--predictor: mine failed: RuntimeError: the stars are hidden"),
-        ("Vague", "--predictor: mine answered 'soon'; a Prediction or None is right"),
+        ("Vague", "--predictor: mine answered 'soon'; it must be a Prediction or None"),
     ],
 )
 def test_an_installed_predictor_that_fails_is_named(tgpu, tmp_path, monkeypatch, name, sentence):
@@ -224,7 +224,7 @@ def test_a_column_of_node_counts_needs_a_cluster_file(tgpu, tmp_path):
 def test_a_directory_is_no_cluster(tgpu, tmp_path, cluster):
     outcome = tgpu("sim", "run", "--trace", a_trace(tmp_path), "--cluster", cluster)
     assert outcome.code == 2
-    assert "is no file, and no cluster in words" in outcome.err
+    assert "is neither a file nor a cluster such as" in outcome.err
 
 
 def test_a_damaged_file_and_a_line_with_too_many_fields_are_named(tgpu, tmp_path):

@@ -40,7 +40,7 @@ def test_bad_lines_are_named(tgpu, tmp_path):
     pods = some_pods(tmp_path, HEADER + "a,1,1,1,2000,\n")
     outcome = tgpu("sim", "pack", "--pods", pods, "--nodes", "2x4")
     assert outcome.code == 2
-    assert "line 2, gpu_milli: 2000 thousandths of a GPU; from 1 to 1000 are right" in outcome.err
+    assert "line 2, gpu_milli: 2000 thousandths of a GPU; it must be 1 to 1000" in outcome.err
 
 
 def test_seeds_and_files_that_are_none_are_named(tgpu, tmp_path):

@@ -64,7 +64,7 @@ def test_a_lost_connection_is_not_tried_again(tgpu, service):
     service.broken = httpx.ReadError("reset")
     outcome = tgpu("submit", "--", "x")
     assert outcome.code == 3
-    assert "look with `tgpu list`" in outcome.err
+    assert "check with `tgpu list`" in outcome.err
     assert service.requests == [("POST", "/jobs")]
 
 

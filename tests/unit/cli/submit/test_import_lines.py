@@ -57,9 +57,7 @@ def test_our_words_and_variables_may_stand_before_it():
     ],
 )
 def test_what_needs_a_shell_is_refused_with_its_line(line, character):
-    assert mistake(line) == (
-        f"line 2: {character} is for a shell: quote it, or import with --shell"
-    )
+    assert mistake(line) == (f"line 2: {character} needs a shell: quote it, or import with --shell")
 
 
 @pytest.mark.parametrize("line", ["echo 'a | b $x'", r"echo a\|b", "x a#b", "x a~", 'x "a*b"'])
@@ -75,7 +73,7 @@ def test_a_shell_gets_the_line_as_it_is():
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("gpus=2", "there is no command behind gpus=2"),
+        ("gpus=2", "there is no command after gpus=2"),
         ("echo 'open", "no closing quotation"),
         ("priority=high x", "priority=high: must be a whole number"),
     ],
@@ -102,9 +100,9 @@ def test_what_waits_in_task_spooler_is_taken_with_labels_and_dependencies():
 
 def test_what_stays_behind_is_said():
     notes = read_listing(LISTING, by_shell=False).notes
-    assert "1 running left where they are" in notes
-    assert "2 finished left where they are" in notes
-    assert "line 5: will not wait for 3, which is not imported" in notes
+    assert "1 running left there" in notes
+    assert "2 finished left there" in notes
+    assert "line 5: will not depend on 3, which is not imported" in notes
 
 
 def test_the_fork_with_gpus_says_how_many():
@@ -118,4 +116,4 @@ def test_the_fork_with_gpus_says_how_many():
 
 def test_a_line_that_is_none_of_a_listing_is_a_mistake():
     found = read_listing(LISTING + "what is this\n", by_shell=False)
-    assert found.mistakes == ["line 9: is no line of task-spooler's list"]
+    assert found.mistakes == ["line 9: is not a line of task-spooler's list"]

@@ -89,7 +89,7 @@ def test_a_file_names_secrets_and_never_has_their_values(tgpu, service, write, m
     (body,) = service.bodies
     assert body["secrets"] == {"MY_WORD": "unremarkableword"}
     refused = tgpu("submit", write(f"command: [x]\n{field}: [MY_WORD=hunter2]\n"))
-    assert "the value itself has no place here, where others can read it" in refused.err
+    assert "others can read the value here" in refused.err
     assert "hunter2" not in refused.err
     assert len(service.bodies) == 1
 
@@ -150,30 +150,36 @@ def test_a_job_waits_for_one_above_it_by_its_name(tgpu, service, write):
 def test_one_that_stands_further_down_cannot_be_waited_for(tgpu, service, write):
     text = "- {command: [b], after: prepare}\n- {name: prepare, command: [a]}\n"
     outcome = tgpu("submit", write(text))
-    assert "job.yaml, line 1: after: 'prepare' stands further down" in outcome.err
+    assert "job.yaml, line 1: after: 'prepare' comes later in the file" in outcome.err
     assert service.bodies == []
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("command: [x]\ngpu: 2\n", "line 2: 'gpu' is no field of a job: did you mean gpus?"),
-        ("command: [x]\ngpus: two\n", "line 2: gpus: 'two' is no number of GPUs: write one like"),
-        ("command: [x]\ntime: 1:30\n", "line 2: time: '1:30' is no span of time: write one like"),
-        ("command: [x]\nqueue: no\n", "line 2: queue: no is a yes or no for YAML: put it into"),
+        ("command: [x]\ngpu: 2\n", "line 2: 'gpu' is not a field of a job: did you mean gpus?"),
+        (
+            "command: [x]\ngpus: two\n",
+            "line 2: gpus: 'two' is not a number of GPUs: write one like",
+        ),
+        (
+            "command: [x]\ntime: 1:30\n",
+            "line 2: time: '1:30' is not a span of time: write one like",
+        ),
+        ("command: [x]\nqueue: no\n", "line 2: queue: no means yes or no in YAML: put it into"),
         ("command: [x]\nhold: 3\n", "line 2: hold: '3' must be true or false"),
         ("command: [x]\nname:\n", "line 2: name: has no value"),
         ("command: [x]\nmemory_mb: 4G\n", "line 2: memory_mb: "),
         ("command: [x]\ngpus: 1\ngpus: 2\n", "line 3: 'gpus' is there twice"),
         ("gpus: 1\ngpu_count: 2\n", "line 2: gpu_count: says the same as gpus on line 1"),
-        ("command: [x]\nuser: root\n", "line 2: 'user' is no field of a job"),
+        ("command: [x]\nuser: root\n", "line 2: 'user' is not a field of a job"),
         ("command: [x\n", "line 2: is not YAML"),
         ("gpus: 1\n", "line 1: there is no command to run"),
         ("just words\n", "line 1: a job is fields and their values"),
-        ("jobs: [{command: [a]}]\ngpus: 2\n", "line 2: 'gpus' stands beside jobs"),
+        ("jobs: [{command: [a]}]\ngpus: 2\n", "line 2: 'gpus' is outside of jobs"),
         ("- command: [x]\n- command: [y]\n  workers: many\n", "line 3: workers: "),
         ("a: &a [*a]\n", "contains itself"),
-        ("# nothing\n", "there is no job in it"),
+        ("# nothing\n", "it has no jobs"),
     ],
 )
 def test_a_mistake_names_file_line_field_and_value(tgpu, service, write, text, sentence):

@@ -54,8 +54,8 @@ def test_what_is_typed_goes_before_the_head(tgpu, service, write):
         ("--hold=3", "train.sh, line 2: --hold takes no value"),
         ("--time", "train.sh, line 2: --time needs a value"),
         ("--workers many", "train.sh, line 2: --workers: "),
-        ("--gpus two", "train.sh, line 2: --gpus: 'two' is no number of GPUs"),
-        ("--gpus 2 python", "train.sh, line 2: 'python' is no option"),
+        ("--gpus two", "train.sh, line 2: --gpus: 'two' is not a number of GPUs"),
+        ("--gpus 2 python", "train.sh, line 2: 'python' is not an option"),
         ("--name 'x", "train.sh, line 2: a quote is not closed"),
         ("--json", "train.sh, line 2: --json is for the command line"),
     ],
@@ -70,7 +70,7 @@ def test_a_mistake_names_the_line(tgpu, service, write, line, sentence):
 def test_by_path_it_is_run_from_where_it_lies(tgpu, service, write, tmp_path):
     assert tgpu("submit", "--by-path", write(HEAD), "one").code == 0
     assert service.bodies[0]["command"] == ["/bin/bash", str(tmp_path / "train.sh"), "one"]
-    assert "--by-path is for scripts" in tgpu("submit", "--by-path", "--", "x").err
+    assert "--by-path needs a script" in tgpu("submit", "--by-path", "--", "x").err
 
 
 @pytest.mark.parametrize(

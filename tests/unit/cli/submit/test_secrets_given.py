@@ -31,10 +31,10 @@ def test_who_sits_at_a_terminal_is_asked_for_what_is_not_set() -> None:
     ("word", "sentence"),
     [
         ("A", "A is not set here: export it first, or read it from a file with A=@FILE"),
-        ("A=hunter2", "the value itself has no place here, where others can read it: write A"),
+        ("A=hunter2", "others can read the value here: write A"),
         ("E", "E is empty"),
-        ("=hunter2", "a secret is named like a variable"),
-        ("hunter2 x", "a secret is named like a variable"),
+        ("=hunter2", "the name of a secret has only letters"),
+        ("hunter2 x", "the name of a secret has only letters"),
         (
             "A=@/no/such/file",
             "A cannot be read from /no/such/file: there is no such file or folder",

@@ -27,7 +27,7 @@ def test_the_list_shows_use_and_limit(tgpu):
 def test_an_inactive_tenant_is_marked(tgpu, service):
     service.tenant["active"] = False
     assert "inactive" in tgpu("tenants", "list").out
-    assert "takes and starts no jobs" in tgpu("tenants", "show", "research").out
+    assert "accepts and starts no jobs" in tgpu("tenants", "show", "research").out
 
 
 def test_all_facts_are_shown(tgpu):
@@ -99,16 +99,19 @@ def test_a_change_to_a_default_is_sent_all_the_same(tgpu, service):
     ("arguments", "message"),
     [
         (["change", "research"], "nothing to change"),
-        (["change", "research", "--max-gpus", "many"], "--max-gpus: 'many' is no number of GPUs"),
-        (["change", "research", "--max-jobs", "1.5"], "--max-jobs: '1.5' is no whole number"),
+        (
+            ["change", "research", "--max-gpus", "many"],
+            "--max-gpus: 'many' is not a number of GPUs",
+        ),
+        (["change", "research", "--max-jobs", "1.5"], "--max-jobs: '1.5' is not a whole number"),
         (["change", "research", "--max-mem", "5"], "--max-mem: '5' has no unit"),
-        (["change", "research", "--max-gpus-of", "A100"], "--max-gpus-of: 'A100' is no limit"),
+        (["change", "research", "--max-gpus-of", "A100"], "--max-gpus-of: 'A100' is not a limit"),
         (["change", "research", "--max-gpus", "-1"], "max_gpus"),
         (["change", "research", "--weight", "0"], "0.001"),
-        (["change", "research", "--max-borrow", "x"], "--max-borrow: 'x' is no number of GPUs"),
-        (["change", "research", "--budget-hours", "x"], "--budget-hours: 'x' is no number"),
+        (["change", "research", "--max-borrow", "x"], "--max-borrow: 'x' is not a number of GPUs"),
+        (["change", "research", "--budget-hours", "x"], "--budget-hours: 'x' is not a number"),
         (["change", "research", "--budget-hours", "0"], "a budget of 0"),
-        (["change", "research", "--budget-window", "day"], "how much is the budget?"),
+        (["change", "research", "--budget-window", "day"], "the budget has no amount"),
         (["change", "r", "--budget-hours", "1", "--budget-cost", "1"], "not both"),
         (["change", "research", "--cohort", "a b"], "cohort"),
         (["create"], "NAME"),
@@ -174,7 +177,7 @@ def test_lending_and_budgets_are_sent(tgpu, service, options, body):
 def test_the_facts_tell_of_cohort_and_budget(tgpu):
     text = tgpu("tenants", "show", "research").out
     assert "science: borrows at most 4 GPUs, lends all it does not use" in text
-    assert "500.00 GPU-hours (cost 1000.00) a month, then starts no more of its jobs" in text
+    assert "500.00 GPU-hours (cost 1000.00) a month, then starts no more jobs" in text
 
 
 def test_the_user_of_its_jobs_is_sent_and_taken_away(tgpu, service):

@@ -82,7 +82,7 @@ def test_another_policy_is_said_not_to_decide_by_it(tgpu, asked, monkeypatch):
     monkeypatch.setitem(ANSWER, "policy", "fifo")
     monkeypatch.setitem(ANSWER, "half_life_hours", 0.0)
     assert tgpu("share").err == (
-        "only GPUs held now count; the policy is fifo, which does not decide by it\n"
+        "only GPUs held now count; the policy is fifo, which does not use it\n"
     )
 
 

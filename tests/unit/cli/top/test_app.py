@@ -149,7 +149,7 @@ async def test_a_service_that_goes_away_is_said_and_sat_out(service: ScreenServi
     async with screen(service) as pilot:
         service.broken = httpx.ConnectError("refused")
         await pilot.press("r")
-        await until(pilot, lambda: "how it was before" in text(pilot, "summary"))
+        await until(pilot, lambda: "last known state" in text(pilot, "summary"))
         assert "train" in table(pilot, "jobs")
         service.broken = None
         await pilot.press("r")

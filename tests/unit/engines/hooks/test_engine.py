@@ -100,7 +100,7 @@ async def test_a_prolog_that_fails_keeps_the_job_from_starting_and_the_epilog_cl
         await engine.launch([LAUNCH])
         await eventually(lambda: box.phases() == [Phase.NOT_STARTED], "the end")
         assert box.news[0].cause == (
-            "the prolog of this machine ended with exit code 3; it is tried again"
+            "the prolog of this machine ended with exit code 3; it will be retried"
         )
         assert box.news[0].retry
         assert (box.inner.launched, box.file("cleaned"), box.held) == ([], "x\n", [])
@@ -176,7 +176,7 @@ async def test_an_epilog_that_hangs_is_ended_said_and_holds_the_machine_where_it
         await engine.launch([LAUNCH])
         box.inner.finish(KEY)
         await eventually(lambda: Phase.EXITED in box.phases(), "the end")
-        assert box.held == ["the epilog of job 7 was not done after 0.2 s"]
+        assert box.held == ["the epilog of job 7 did not finish within 0.2 s"]
         assert engine.problems() == box.held
 
 

@@ -89,7 +89,7 @@ async def test_a_circle_of_jobs_is_refused(box: Box) -> None:
     first = JobId(await box.submit(a_submission("true")))
     after = (Dependency(first, DependencyKind.OK),)
     second = JobId(await box.submit(replace(a_submission("true"), after=after)))
-    with pytest.raises(InvalidRequest, match="circle"):
+    with pytest.raises(InvalidRequest, match="circular dependency"):
         await box.service.editing.edit([first], made_with(after=[{"job_id": second}]))
     with pytest.raises(InvalidRequest, match="itself"):
         await box.service.editing.edit([first], made_with(after=[{"job_id": first}]))
@@ -102,7 +102,7 @@ async def test_a_circle_of_jobs_is_refused(box: Box) -> None:
 async def test_what_has_started_is_a_conflict(box: Box, fields: dict[str, object]) -> None:
     job_id = JobId(await box.submit(a_submission("true", gpus=2)))
     await box.run(job_id)
-    with pytest.raises(Conflict, match="only a job that waits"):
+    with pytest.raises(Conflict, match="only a waiting job"):
         await box.service.editing.edit([job_id], made_with(**fields))
 
 

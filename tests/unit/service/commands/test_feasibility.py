@@ -55,13 +55,13 @@ def accept(state: State, job: Job) -> None:
         ),
         (
             a_job(gpus=3, gpu_mem_mib=3 * 85_000),
-            "gpu_memory_mb: that is 85000 MiB a GPU; 2 here have it, and the largest has 90000 MiB "
-            "(got '255000 MiB')",
+            "gpu_memory_mb: that is 85000 MiB a GPU; 2 here have that much, and the largest has "
+            "90000 MiB (got '255000 MiB')",
         ),
         (
             a_job(gpus=0.25, gpu_mem_mib=40_000),
-            "gpu_memory_mb: a part of a GPU has that part of its memory, and the largest has "
-            "90000 MiB: ask for 0.45 GPU, or for less memory (got '40000 MiB')",
+            "gpu_memory_mb: a fraction of a GPU has that fraction of its memory, and the largest "
+            "has 90000 MiB: ask for 0.45 GPU, or for less memory (got '40000 MiB')",
         ),
         (
             a_job(allowed_gpus=(7,)),
@@ -69,7 +69,7 @@ def accept(state: State, job: Job) -> None:
         ),
         (
             a_job(gpus=2, allowed_gpus=(0, 4)),
-            "allowed_gpus: too few of these would do; there are 6: 0 to 5 (got '0,4')",
+            "allowed_gpus: too few of these are suitable; there are 6: 0 to 5 (got '0,4')",
         ),
         (
             a_job(gpus=5, workers=5),

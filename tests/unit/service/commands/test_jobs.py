@@ -122,7 +122,7 @@ async def test_without_an_engine_every_job_is_a_lease() -> None:
             a_submission("t", indexes=tuple(range(1000)), params=(("x", ("v",) * 101),)),
             f"at most {MAX_ELEMENTS} jobs",
         ),
-        (a_submission("t", job_id="a" * 128, indexes=(1,)), "job_id: leaves no room"),
+        (a_submission("t", job_id="a" * 128, indexes=(1,)), "job_id: is too long to add"),
         (a_submission("t", gpus=5), "gpu_count: at most 4 GPUs"),
     ],
 )
@@ -366,7 +366,7 @@ async def test_a_dependency_that_failed_before_refuses_the_job(
 
 
 async def test_a_job_cannot_wait_for_itself_or_for_nobody(box: Box) -> None:
-    with pytest.raises(InvalidRequest, match="cannot wait for itself"):
+    with pytest.raises(InvalidRequest, match="cannot depend on itself"):
         await box.submit(a_submission("true", job_id="a", after=after("a")))
     with pytest.raises(InvalidRequest, match="there is no such job"):
         await box.submit(a_submission("true", after=after("nobody")))
@@ -495,7 +495,7 @@ async def test_the_priority_it_has_is_no_change(box: Box) -> None:
 @pytest.mark.parametrize("name", ["scheduled", "running", "running lease"])
 async def test_what_has_started_keeps_its_priority(box: Box, name: str) -> None:
     job_id = await in_state(box, name)
-    with pytest.raises(Conflict, match="only a job that waits"):
+    with pytest.raises(Conflict, match="only a waiting job"):
         await box.service.jobs.rerank(JobId(job_id), 1)
 
 
@@ -622,7 +622,7 @@ async def test_workers_are_refused_where_gangs_are_switched_off() -> None:
 
 async def test_a_deadline_that_has_passed_is_refused(box: Box) -> None:
     await box.tick(5_000)
-    with pytest.raises(InvalidRequest, match="deadline: has passed"):
+    with pytest.raises(InvalidRequest, match="deadline: is in the past"):
         await box.submit(a_submission("true", options=Options(deadline_at=5_000)))
     assert await box.submit(a_submission("true", options=Options(deadline_at=5_001)))
 

@@ -36,7 +36,7 @@ def test_no_environment_is_none() -> None:
 
 
 def test_two_environments_at_once_are_refused() -> None:
-    assert "conda is there as well" in refusal(RunIn(conda="a", venv="b")).message
+    assert "conda is given as well" in refusal(RunIn(conda="a", venv="b")).message
 
 
 def test_a_lease_runs_in_no_environment() -> None:

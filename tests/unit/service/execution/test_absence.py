@@ -66,7 +66,7 @@ async def test_an_attempt_without_a_trace_is_lost_and_neither_cancelled_nor_run_
             await attempts(box).reconcile()
         await box.until("j", JobState.FAILED)
         progress = (await box.service.job("j")).progress
-        assert progress.cause == "the engine forgot it before its end was seen"
+        assert progress.cause == "the engine lost it before its end was observed"
         assert len(engine.runs) == 1
 
 

@@ -157,7 +157,7 @@ async def test_after_a_restart_everything_is_mended_both_ways() -> None:
         await again.until("requeued", JobState.PENDING)
         assert (await again.service.job("ended")).progress.exit_code == 7
         assert (await again.service.job("vanished")).progress.cause == (
-            "the engine knows nothing of it"
+            "the engine does not know it"
         )
         await again.tick()
         await again.until("requeued", JobState.RUNNING)

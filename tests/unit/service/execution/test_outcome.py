@@ -85,7 +85,7 @@ def test_what_the_engine_ruled_out_because_it_did_not_know_it_is_lost_and_not_ca
     world.apply(JobMoved(NOW, entry.job.job_id, Move.NOTE, noted))
     moved = the_move(entry_of(world, entry.job.job_id), seen(phase, cause=cause))
     assert (moved.move, moved.progress.fault) == (Move.REQUEUE, Fault.NODE)
-    assert moved.progress.cause in ("the engine forgot it before its end was seen", "it is gone")
+    assert moved.progress.cause in ("the engine lost it before its end was observed", "it is gone")
 
 
 @pytest.mark.parametrize("state", PLACED_STATES)
@@ -484,7 +484,7 @@ def test_free_tries_come_later_each_time_and_end(phase: Phase) -> None:
     last = moves[-1].progress
     assert (last.state, last.fault, last.failures) == (JobState.FAILED, Fault.NODE, 0)
     assert last.cause == (
-        "the disk is full; the infrastructure failed it 201 times: it is not tried again"
+        "the disk is full; the infrastructure failed it 201 times: it is not retried"
     )
 
 

@@ -23,11 +23,11 @@ async def test_a_running_job_is_ended_and_recorded_when_the_store_works_again() 
         assert key in box.engine.stopped
         again = await box.service.cancel(JobId("j"))  # told twice changes nothing
         assert again.unrecorded is not None
-        assert any("not on record yet: 1 (job j)" in p for p in box.service.problems())
+        assert any("not recorded yet: 1 (job j)" in p for p in box.service.problems())
         store.broken = None
         await box.until("j", JobState.CANCELLED)
         assert (await box.service.job("j")).progress.attempt == 1
-        await eventually(lambda: not any("on record yet" in p for p in box.service.problems()))
+        await eventually(lambda: not any("recorded yet" in p for p in box.service.problems()))
 
 
 async def test_what_does_not_run_cannot_be_ended_without_a_record() -> None:

@@ -110,9 +110,9 @@ async def test_a_cancelled_lease_leaves_its_process_alone() -> None:
 
 async def test_what_cannot_be_adopted_is_refused_with_the_reason() -> None:
     async with a_box(gpus="sim:2xA100", hardware_rules=RULES) as box:
-        with pytest.raises(NotFound, match="nothing with this number runs here"):
+        with pytest.raises(NotFound, match="no process with this id runs here"):
             await adopt(box, 2**22 + 1)
-        with pytest.raises(InvalidRequest, match="this process is on no GPU"):
+        with pytest.raises(InvalidRequest, match="this process uses no GPU"):
             await adopt(box, os.getpid())
         with a_process() as process:
             box.gpus.set(0, processes=[GpuProcess(process.pid, 70_000)])

@@ -206,7 +206,9 @@ async def test_a_gpu_with_something_left_of_its_job_is_quarantined_and_swept(
             box.gpus.set(0, processes=[GpuProcess(left.pid, 100)])
             engine.finish(key)
             await box.until("a", JobState.COMPLETED)
-            assert gpu(box, 0).problem == f"quarantined: process {left.pid} of job a does not end"
+            assert (
+                gpu(box, 0).problem == f"quarantined: process {left.pid} of job a is still running"
+            )
             assert await box.tick(1) == []
             await look(box)
             assert left.wait(20) == -15
@@ -271,13 +273,13 @@ async def test_an_idle_job_is_told_then_warned_then_ended_where_its_queue_says_s
         await box.run("a")
         await look(box, 0)
         await look(box, 30 * MINUTE)
-        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 30 min"
+        assert await cause_of(box, "a") == "idle: GPU 0 was idle for 30 min"
         await look(box, 60 * MINUTE)
         assert "it will be ended in 30 min" in await cause_of(box, "a")
         assert await box.state_of("a") is JobState.RUNNING
         await look(box, 90 * MINUTE)
         await box.until("a", JobState.CANCELLED)
-        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 90 min"
+        assert await cause_of(box, "a") == "idle: GPU 0 was idle for 90 min"
 
 
 async def test_a_paused_job_is_not_idle_and_its_time_begins_anew() -> None:
@@ -293,7 +295,7 @@ async def test_a_paused_job_is_not_idle_and_its_time_begins_anew() -> None:
         await look(box, 100 * MINUTE)
         assert await cause_of(box, "a") == ""
         await look(box, 130 * MINUTE)
-        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 30 min"
+        assert await cause_of(box, "a") == "idle: GPU 0 was idle for 30 min"
 
 
 async def test_short_windows_are_told_in_seconds() -> None:
@@ -302,7 +304,7 @@ async def test_short_windows_are_told_in_seconds() -> None:
         await box.run("a")
         await look(box, 0)
         await look(box, 45_000)
-        assert await cause_of(box, "a") == "idle: GPU 0 did nothing for 45 s"
+        assert await cause_of(box, "a") == "idle: GPU 0 was idle for 45 s"
 
 
 async def test_an_idle_job_is_put_on_hold_where_its_queue_says_so() -> None:

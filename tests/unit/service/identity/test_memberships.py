@@ -64,7 +64,7 @@ async def test_a_list_that_hangs_is_no_answer_and_holds_up_nobody():
     lists.hangs.clear()
     members = lists.memberships(patience=0.05)
     try:
-        with pytest.raises(Unavailable, match="its list of users does not answer"):
+        with pytest.raises(Unavailable, match="its user database does not answer"):
             await members.of(7)
         with pytest.raises(Unavailable):
             await members.of(7)  # at once: the first question still hangs

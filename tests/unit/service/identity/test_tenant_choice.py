@@ -41,8 +41,8 @@ def test_with_several_the_sentence_names_them_and_how_to_choose(caller):
     with pytest.raises(TenantUnsaid) as raised:
         choose(caller, None, A, B)
     assert raised.value.message == (
-        "which tenant is this for? You may use a, b; say --tenant (tenant_id), or choose one for "
-        "good: tgpu config set tenant NAME"
+        "which tenant is this for? You may use a, b; give --tenant (tenant_id), or set a "
+        "default: tgpu config set tenant NAME"
     )
     assert default_tenant(caller, (A, B)) is None
 

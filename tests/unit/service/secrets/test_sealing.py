@@ -49,7 +49,7 @@ def test_the_same_value_is_sealed_alike_and_under_another_key_otherwise() -> Non
 
 def test_without_the_key_or_changed_it_is_not_read() -> None:
     sealed = Sealer([KEY]).seal("value")
-    with pytest.raises(CannotUnseal, match="which this service lacks"):
+    with pytest.raises(CannotUnseal, match="which this service does not have"):
         Sealer([OTHER]).unseal(sealed)
     changed = sealed[:-3] + ("A" if sealed[-3] != "A" else "B") + sealed[-2:]
     with pytest.raises(CannotUnseal, match="was changed"):

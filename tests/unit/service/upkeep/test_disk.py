@@ -42,7 +42,7 @@ def test_a_directory_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> No
     disk = Disk(str(tmp_path / "gone"), 1 << 20)
     disk.look()
     assert disk.problems() == [
-        f"disk: {tmp_path / 'gone'} cannot be looked at: No such file or directory"
+        f"disk: {tmp_path / 'gone'} cannot be checked: No such file or directory"
     ]
 
 

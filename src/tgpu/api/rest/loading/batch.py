@@ -1,4 +1,4 @@
-"""The elements of a JSON list as they come in, so that a long list is never in memory whole."""
+"""Reads a JSON list element by element, so that a long list is never in memory as a whole."""
 
 import json
 import re

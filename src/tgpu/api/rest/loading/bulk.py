@@ -1,4 +1,4 @@
-"""Queues many plain jobs in chunks; what is wrong with one stops no other."""
+"""Queues many plain jobs in chunks; an invalid one does not affect the others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable

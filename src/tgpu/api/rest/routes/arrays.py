@@ -23,7 +23,7 @@ _LIVE = tuple(state for state in JobState if state not in TERMINAL)
 
 @router.get("/{array}")
 async def get_array(request: Request, array: Name) -> ArraySummary:
-    """How far an array or sweep is: counts by state, exit codes, what failed, what it used."""
+    """Progress of an array or sweep: counts by state, exit codes, failures, usage."""
     service, caller = service_of(request), caller_of(request)
     array_id = await newest_of(service, caller) if array == "last" else array
     return await _summary(service, caller, array_id)
@@ -35,7 +35,7 @@ async def wait(
     array: Name,
     seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
 ) -> ArraySummary:
-    """The array once all of it is over, or as it stands after `timeout` seconds."""
+    """The array when all of it has ended, or its state after `timeout` seconds."""
     service, caller = service_of(request), caller_of(request)
     array_id = await newest_of(service, caller) if array == "last" else array
     until = time.monotonic() + seconds
@@ -55,7 +55,7 @@ async def _summary(service: Service, caller: Principal, array_id: str) -> ArrayS
             tally.add(stored)
         before = page[-1].number
     if not tally.total:
-        raise NotFound("array", array_id, "`tgpu list --all` shows the jobs there are")
+        raise NotFound("array", array_id, "`tgpu list --all` shows all jobs")
     return tally.summary(array_id, service.settings.cost_per_gpu_hour)
 
 

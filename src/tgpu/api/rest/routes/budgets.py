@@ -1,4 +1,4 @@
-"""/api/v1/budgets: what tenants spent of their budgets, and when they run out."""
+"""/api/v1/budgets: how much of their budgets tenants have spent, and when they run out."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["tenants"])
 
 @router.get("/api/v1/budgets")
 async def budgets(request: Request, *, tenant_id: Name | None = None) -> BudgetList:
-    """What tenants spent of their budgets in the present window, by tenant."""
+    """How much of their budgets tenants have spent in the current window."""
     service, caller = service_of(request), caller_of(request)
     if tenant_id is None:
         tenants = visible_tenants(service, caller)

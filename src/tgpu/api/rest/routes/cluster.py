@@ -38,7 +38,7 @@ GpuIndex = Annotated[int, Path(ge=0, le=1_000_000)]
 @router.get("/api/v1/health")
 @router.get("/health", include_in_schema=False)
 async def health(request: Request) -> Health:
-    """Whether the service is well, and what is not."""
+    """Whether the service is healthy, and its problems."""
     problems = service_of(request).problems()
     status = "degraded" if problems else "healthy"
     if not caller_of(request).may(Permission.SEE_CLUSTER):
@@ -48,13 +48,13 @@ async def health(request: Request) -> Health:
 
 @router.get("/api/v1/cluster/status")
 async def cluster_status(request: Request) -> ClusterStatus:
-    """The machines, GPUs and jobs in numbers."""
+    """Counts of nodes, GPUs and jobs."""
     return visible_status(service_of(request), caller_of(request), request.app.state.data_dir)
 
 
 @router.get("/api/v1/gpus")
 async def gpus(request: Request) -> GpuList:
-    """Every GPU: how it feels, who has it, who else is on it."""
+    """Every GPU: its readings, its jobs, and other processes on it."""
     service, caller = service_of(request), caller_of(request)
     found = gpu_list(service)
     if caller.may(Permission.SEE_CLUSTER):
@@ -75,7 +75,7 @@ def _without_others(service: Service, caller: Principal, gpu: GpuModel) -> GpuMo
             "processes": [process for process in gpu.processes if process.job_id in own],
             "problem": _without_job(gpu.problem),
             # Names and numbers of others are none of their business; that they are there is.
-            "foreign": gpu.foreign and "used by processes that are not ours",
+            "foreign": gpu.foreign and "used by other programs",
             "reservations": [
                 each
                 if caller.sees(each.tenant_id or "")
@@ -94,7 +94,7 @@ def _without_job(problem: str | None) -> str | None:
 
 @router.post("/api/v1/gpus/{index}/pause")
 async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = None) -> GpuModel:
-    """Give a GPU no new jobs; what runs on it goes on. Where jobs run on one node alone."""
+    """Start no new jobs on a GPU; running jobs continue. Only if jobs run on a single node."""
     return await _pause(request, index, (body or PauseRequest()).reason)
 
 
@@ -102,14 +102,14 @@ async def pause(request: Request, index: GpuIndex, body: PauseRequest | None = N
 async def pause_named(
     request: Request, node: Name, index: GpuIndex, body: PauseRequest | None = None
 ) -> GpuModel:
-    """Give a GPU of this node no new jobs; what runs on it goes on."""
+    """Start no new jobs on a GPU of this node; running jobs continue."""
     name = GpuName(NodeId(node), index)
     return await _pause(request, name, (body or PauseRequest()).reason)
 
 
 @router.post("/api/v1/adopt", status_code=201)
 async def adopt(request: Request, body: AdoptRequest) -> JobModel:
-    """Take a process that was started by hand into the books, as a lease of the GPUs it is on."""
+    """Turn a process that was started by hand into a lease on the GPUs it uses."""
     service, caller = service_of(request), caller_of(request)
     tenant_id = tenant_for(service, caller, body.tenant_id)
     job_id = await service.adopt(
@@ -121,13 +121,13 @@ async def adopt(request: Request, body: AdoptRequest) -> JobModel:
 
 @router.post("/api/v1/gpus/{index}/resume")
 async def resume(request: Request, index: GpuIndex) -> GpuModel:
-    """Give a paused GPU jobs again, or one that is on probation after an error."""
+    """Let jobs start again on a paused GPU, or on one that is on probation after an error."""
     return await _pause(request, index, None)
 
 
 @router.post("/api/v1/gpus/{node}/{index}/resume")
 async def resume_named(request: Request, node: Name, index: GpuIndex) -> GpuModel:
-    """The same of a GPU of this node."""
+    """Let jobs start again on a GPU of this node."""
     return await _pause(request, GpuName(NodeId(node), index), None)
 
 

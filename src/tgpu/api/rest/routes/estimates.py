@@ -1,4 +1,4 @@
-"""When jobs start: asked before they are submitted, and how often what was told came true."""
+"""Start estimates before submission, and how accurate estimates were."""
 
 from typing import Annotated, Final
 
@@ -58,7 +58,7 @@ async def how_accurate(
     days: Annotated[float, Query(gt=0, le=36_500)] = 30,
     tenant_id: Name | None = None,
 ) -> AccuracyAnswer:
-    """How often jobs that had to wait started when they were told they would."""
+    """How often jobs that had to wait started within their estimate."""
     service, caller = service_of(request), caller_of(request)
     since = service.clock.now() - round(days * _DAY_MS)
     told = [

@@ -80,12 +80,14 @@ def _parameter(name: str, description: str, **schema: object) -> dict[str, objec
     openapi_extra={
         "parameters": [
             _parameter(
-                "after", "go on after this number", type="integer", minimum=0, maximum=_WIDEST
+                "after", "continue after this number", type="integer", minimum=0, maximum=_WIDEST
             ),
-            _parameter("job_id", "of this job only", type="string", maxLength=_LONGEST),
-            _parameter("tenant_id", "of this tenant only", type="string", maxLength=_LONGEST),
-            _parameter("project_id", "the same", type="string", maxLength=_LONGEST),
-            _parameter("readings", "GPU readings and estimates too", type="boolean", default=True),
+            _parameter("job_id", "only this job", type="string", maxLength=_LONGEST),
+            _parameter("tenant_id", "only this tenant", type="string", maxLength=_LONGEST),
+            _parameter("project_id", "same as tenant_id", type="string", maxLength=_LONGEST),
+            _parameter(
+                "readings", "include GPU readings and estimates", type="boolean", default=True
+            ),
         ]
     },
 )

@@ -46,7 +46,9 @@ router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 
 
 @router.post(
-    "", status_code=201, responses={200: {"model": SubmitAnswer, "description": "It was there"}}
+    "",
+    status_code=201,
+    responses={200: {("model"): SubmitAnswer, ("description"): ("It existed already")}},
 )
 async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
     """Queue a job, an array or a sweep."""
@@ -74,8 +76,8 @@ async def list_jobs(
 ) -> Response:
     """Jobs, newest first. `state` takes several, with commas.
 
-    With `fold`, the elements of an array or sweep are one job: the next of them, with
-    `array.progress` telling of all. With `count`, `total` says how many there are on all pages.
+    With `fold`, an array or sweep is shown as one job, its next one, with the progress of all in
+    `array.progress`. With `count`, `total` is the number of jobs on all pages.
     """
     service = service_of(request)
     caller = caller_of(request)
@@ -97,9 +99,9 @@ async def list_jobs(
 async def get_job(
     request: Request, job: Name, to: Literal["see", "shell", "attach"] = "see"
 ) -> JobModel:
-    """A job as it stands. `last` names the newest one, here and everywhere below.
+    """The current state of a job. `last` is the newest one, here and everywhere below.
 
-    With `to`, for those who are about to enter it on its machine: 403 where it is not theirs.
+    With `to`, for callers about to enter it on its machine: 403 if it is not theirs.
     """
     service = service_of(request)
     await service.look_ahead()
@@ -110,7 +112,7 @@ async def get_job(
 
 @router.delete("/{job}")
 async def cancel(request: Request, response: Response, job: Name) -> ActionAnswer:
-    """End a job or an array for good, with all processes; 202: it is not on record yet."""
+    """Cancel a job or an array, with all processes; 202: the record follows later."""
     answer = await cancel_named(service_of(request), caller_of(request), job)
     response.status_code = 200 if answer.recorded else 202
     return answer
@@ -118,7 +120,7 @@ async def cancel(request: Request, response: Response, job: Name) -> ActionAnswe
 
 @router.patch("/{job}")
 async def change(request: Request, job: Name, body: JobChange) -> ActionAnswer:
-    """Change a waiting job, or what waits of an array: checked as a submission is."""
+    """Change a waiting job, or the waiting jobs of an array; checked like a submission."""
     return await edit_named(service_of(request), caller_of(request), job, body)
 
 
@@ -142,13 +144,13 @@ async def release(request: Request, job: Name) -> ActionAnswer:
 
 @router.post("/{job}/pause")
 async def pause(request: Request, job: Name) -> ActionAnswer:
-    """Have all processes of a running job stand still. It keeps its GPUs and memory."""
+    """Pause all processes of a running job. It keeps its GPUs and memory."""
     return await pause_named(service_of(request), caller_of(request), job, paused=True)
 
 
 @router.post("/{job}/resume")
 async def resume(request: Request, job: Name) -> ActionAnswer:
-    """Have a paused job go on."""
+    """Resume a paused job."""
     return await pause_named(service_of(request), caller_of(request), job, paused=False)
 
 
@@ -194,7 +196,7 @@ async def wait(
     job: Name,
     seconds: Annotated[float, Query(alias="timeout", ge=0, le=60)] = 20,
 ) -> JobModel:
-    """The job once it is over, or as it stands after `timeout` seconds."""
+    """The job when it has ended, or its state after `timeout` seconds."""
     service = service_of(request)
     caller = caller_of(request)
     job_id = (await visible_job(service, caller, job)).job.job_id
@@ -205,7 +207,7 @@ async def wait(
 
 @router.get("/{job}/why")
 async def why(request: Request, job: Name) -> WhyAnswer:
-    """Why a job waits, and what would start it; for other jobs, what became of them."""
+    """Why a job waits, and what would start it; for other jobs, their state."""
     service, caller = service_of(request), caller_of(request)
     stored = await visible_job(service, caller, job)
     job_id = stored.job.job_id

@@ -1,4 +1,4 @@
-"""/api/v1/jobs-file: what became of the lines of the watched file."""
+"""/api/v1/jobs-file: the lines of the watched file and their jobs."""
 
 from fastapi import APIRouter, Request
 
@@ -13,7 +13,7 @@ router = APIRouter(tags=["jobs file"])
 
 @router.get("/api/v1/jobs-file")
 async def jobs_file(request: Request) -> JobsFileAnswer:
-    """The file as it was read last: the job of each line, or what is wrong with it."""
+    """The watched jobs file as last read: the job of each line, or its error."""
     service = service_of(request)
     watch = service.jobs_file
     if watch is None:

@@ -1,4 +1,4 @@
-"""/api/v1/journal: all that was ever recorded, as a stream of lines. For admins."""
+"""/api/v1/journal: the whole journal as a stream of lines. For admins."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,9 +31,9 @@ async def journal(
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     commands: bool = False,
 ) -> StreamingResponse:
-    """Every event on record behind number `after`, as NDJSON: a header, one line an event, an end.
+    """Every recorded event after number `after`, as NDJSON: a header, one line per event, an end.
 
-    Environment variables are never in it, commands only with `commands`.
+    Environment variables are never included, commands only with `commands`.
     """
     service, streams = service_of(request), streams_of(request)
     streams.check(caller_of(request))

@@ -1,4 +1,4 @@
-"""/api/v1/keys: make, list and revoke API keys; /api/v1/whoami."""
+"""/api/v1/keys: create, list and revoke API keys; /api/v1/whoami."""
 
 from fastapi import Request
 
@@ -20,9 +20,9 @@ router = Router(tags=["identity"])
 _DAY_MS = 86_400_000
 _NAMED = 3  # tenants that a warning names
 _HOW = {
-    "local": "the connection: this service is yours and asks nobody who they are",
-    "key": "the API key that was shown",
-    "user": "the token that was shown",
+    "local": "the connection: this service is yours and has no authentication",
+    "key": "the API key",
+    "user": "the token",
     "uid": "the connection: the user that runs the service, or root",
     "job": "the connection: a process of this job",
 }
@@ -30,7 +30,7 @@ _HOW = {
 
 @router.post("/api/v1/keys", status_code=201)
 async def create(request: Request, body: KeyCreate) -> KeyCreated:
-    """Make an API key. The answer has its text, which is shown this once."""
+    """Create an API key. The answer contains the key, which is shown only once."""
     days = body.expires_in_days
     key, text = await _ring(request).create(
         body.name,
@@ -51,13 +51,13 @@ async def list_keys(request: Request) -> KeyList:
 
 @router.delete("/api/v1/keys/{key_id}")
 async def revoke(request: Request, key_id: Name) -> KeyModel:
-    """Shut a key out, now and for ever."""
+    """Revoke a key, at once and for ever."""
     return _model(await _ring(request).revoke(key_id))
 
 
 @router.get("/api/v1/whoami")
 async def whoami(request: Request) -> WhoAmI:
-    """Who the service takes you for."""
+    """The identity the service sees."""
     service, caller = service_of(request), caller_of(request)
     there_are = service.reads.tenant_ids
     is_nowhere = caller.tenants is not None and not tenants_of(caller, there_are)
@@ -82,9 +82,9 @@ def _warnings(service: Service, key: ApiKey) -> list[str]:
         return []
     more = f" and {len(bare) - _NAMED} more" if len(bare) > _NAMED else ""
     return [
-        f"its jobs are refused for tenant {', '.join(bare[:_NAMED])}{more}: no user is set that "
-        f"they could run as, and they never run as root; set one with: tgpu tenants change "
-        f"{bare[0]} --run-as USER (or --system-user, which makes one)"
+        f"its jobs are refused for tenant {(', ').join(bare[:_NAMED])}{more}: no user is set for "
+        f"them, and they never run as root; set one with: tgpu tenants change {bare[0]} --run-as "
+        "USER (or --system-user, which creates one)"
     ]
 
 

@@ -25,7 +25,7 @@ _HIGH, _LOW = 1000, 500
 
 @router.get("/api/v1/cluster/metrics")
 async def metrics(request: Request) -> MetricsAnswer:
-    """How long jobs ran, how busy the GPUs were, and what waits by priority."""
+    """How long jobs ran, how busy the GPUs were, and waiting jobs by priority."""
     service, caller = service_of(request), caller_of(request)
     newest = visible_query(service, caller, JobQuery(states=_RAN, limit=_NEWEST))
     counts = visible_counts(service, caller)

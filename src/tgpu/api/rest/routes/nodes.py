@@ -12,7 +12,7 @@ router = APIRouter(prefix="/api/v1/nodes", tags=["cluster"])
 
 @router.get("")
 async def list_nodes(request: Request) -> NodeList:
-    """Every machine: online or not, its GPUs and how they feel."""
+    """Every machine: online or not, its GPUs and their readings."""
     return NodeList(nodes=node_models(service_of(request)))
 
 
@@ -24,7 +24,7 @@ async def get_node(request: Request, name: Name) -> NodeModel:
 
 @router.delete("/{name}", status_code=204)
 async def forget_node(request: Request, name: Name) -> Response:
-    """Forget an offline machine; its agent can register again."""
+    """Remove an offline machine; its agent can register again."""
     service = service_of(request)
     refuse_own(service, name)
     await service.agent_nodes.forget(name)

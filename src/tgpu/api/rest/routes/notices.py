@@ -1,4 +1,4 @@
-"""/api/v1/notices: who is told what happened, how that fares, and a test of it."""
+"""/api/v1/notices: the targets of notices, their state, and a test."""
 
 from fastapi import APIRouter, Request
 
@@ -13,13 +13,13 @@ router = APIRouter(tags=["notices"])
 
 @router.get("/api/v1/notices")
 async def notices(request: Request) -> NoticeList:
-    """Those of the settings, in their order."""
+    """The targets of notices, in the order of the settings."""
     return NoticeList(notices=[_model(each) for each in _dispatch(request).deliveries])
 
 
 @router.post("/api/v1/notices/{name}/test")
 async def try_notice(request: Request, name: Name) -> NoticeTried:
-    """Send a test notice now, and tell what became of it."""
+    """Send a test notice now, and say whether it was delivered."""
     tried = await _dispatch(request).test(name)
     return NoticeTried(
         name=tried.name,

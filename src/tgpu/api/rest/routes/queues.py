@@ -38,7 +38,7 @@ _GIB = 1024  # MiB
 
 @router.get("/api/v1/queues")
 async def list_queues(request: Request, project_id: Name | None = None) -> list[QueueModel]:
-    """The queues of a project, or of all, higher ones first."""
+    """The queues of a project, or all queues, highest priority first."""
     service = service_of(request)
     owner = None if project_id is None else TenantId(project_id)
     caller = caller_of(request)
@@ -52,7 +52,7 @@ async def list_queues(request: Request, project_id: Name | None = None) -> list[
 async def create_queue(
     request: Request, body: QueueCreate, project_id: Name | None = None
 ) -> QueueModel:
-    """Make a queue, of the project that the body names, or else `project_id`."""
+    """Create a queue of the project in the body, or else of `project_id`."""
     service = service_of(request)
     said = body.project_id or project_id
     if project_id and said != project_id:
@@ -98,7 +98,7 @@ async def change_quota(request: Request, project_id: Name, body: QuotaPatch) -> 
 
 @router.post("/api/v1/queues/quota/{project_id}/sync")
 async def sync_quota(request: Request, project_id: Name) -> QuotaModel:
-    """Read a project's quota anew from its provider. Local quotas are always in step."""
+    """Read a project's quota again from its provider. Local quotas are always up to date."""
     return _quota_model(service_of(request), caller_of(request), TenantId(project_id))
 
 
@@ -134,7 +134,7 @@ async def remove_queue(request: Request, queue_id: Name) -> Response:
 
 @router.get("/api/v1/jobs/scheduler/info")
 async def scheduler_info(request: Request) -> SchedulerInfo:
-    """What decides, and how much waits."""
+    """Policy, quota provider, active queues and waiting jobs."""
     service = service_of(request)
     caller = caller_of(request)
     enabled = [
@@ -150,7 +150,7 @@ async def scheduler_info(request: Request) -> SchedulerInfo:
 
 @router.post("/api/v1/jobs/scheduler/trigger")
 async def trigger(request: Request, body: TriggerRequest | None = None) -> TriggerAnswer:
-    """Run a scheduling cycle now. The numbers are of one project where one is named."""
+    """Run a scheduling cycle now. The numbers are those of one project if given."""
     service = service_of(request)
     owner = None if body is None or body.project_id is None else TenantId(body.project_id)
     if owner is not None:

@@ -1,4 +1,4 @@
-"""/api/v1/jobs/{job}/receipt: what a job has used up."""
+"""/api/v1/jobs/{job}/receipt: what a job used."""
 
 from decimal import Decimal
 
@@ -22,7 +22,7 @@ router = APIRouter(tags=["jobs"])
 
 @router.get("/api/v1/jobs/{job}/receipt")
 async def receipt(request: Request, job: Name) -> ReceiptModel:
-    """How long a job waited and ran, its GPU time by attempt, and what that costs."""
+    """How long a job waited and ran, its GPU time by attempt, and its cost."""
     service = service_of(request)
     stored = await visible_job(service, caller_of(request), job)
     used = await job_receipt(service.store, stored, service.clock.now())

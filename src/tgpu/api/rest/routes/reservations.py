@@ -1,4 +1,4 @@
-"""/api/v1/reservations: GPUs booked for a time. In the core they are bookings."""
+"""/api/v1/reservations: advance reservations of GPUs, stored as bookings."""
 
 from fastapi import Request
 
@@ -24,7 +24,7 @@ _MINUTE = 60_000  # ms
 
 @router.get("/api/v1/reservations")
 async def list_reservations(request: Request, tenant_id: Name | None = None) -> ReservationList:
-    """What is booked, by start. Callers see those of their tenants."""
+    """Reservations by start. Callers see those of their tenants."""
     service, caller = service_of(request), caller_of(request)
     found = [
         booking
@@ -37,7 +37,7 @@ async def list_reservations(request: Request, tenant_id: Name | None = None) -> 
 
 @router.post("/api/v1/reservations", status_code=201)
 async def reserve(request: Request, body: ReservationCreate) -> ReservationModel:
-    """Book GPUs of one machine for a time. Jobs name the reservation to run on them."""
+    """Reserve GPUs on one machine for a time. Jobs name the reservation to use them."""
     service, caller = service_of(request), caller_of(request)
     tenant_id = tenant_for(service, caller, body.tenant_id)
     unused = body.unused_minutes
@@ -70,7 +70,7 @@ async def get_reservation(request: Request, reservation_id: Name) -> Reservation
 
 @router.delete("/api/v1/reservations/{reservation_id}")
 async def cancel_reservation(request: Request, reservation_id: Name) -> ReservationModel:
-    """Give it back. Its jobs that wait are cancelled; those that run go on."""
+    """Cancel a reservation. Its waiting jobs are cancelled; running ones continue."""
     service = service_of(request)
     caller = caller_of(request)
     booking = _visible(request, reservation_id)

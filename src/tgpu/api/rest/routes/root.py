@@ -123,14 +123,14 @@ async def submit(request: Request) -> Response:
 
 @router.post("/jobs/batch", response_model=LoadAnswer, openapi_extra=_body(json=_BATCH))
 async def submit_batch(request: Request) -> Response:
-    """Queue a list of jobs, each for itself."""
+    """Queue a list of jobs, each by itself."""
     items = items_of(ListItems(), gathered(body_pieces(request)))
     return _json(await load(service_of(request), caller_of(request), "index", items, decode))
 
 
 @router.post("/ingest", response_model=LoadAnswer, openapi_extra=_body(form=_FILE, plain=_TEXT))
 async def ingest(request: Request, fmt: Format = "") -> Response:
-    """Queue the jobs of an uploaded file: one JSON object a line, or CSV with a header."""
+    """Queue the jobs of an uploaded file: one JSON object per line, or CSV with a header."""
     if fmt not in ("ndjson", "csv"):
         raise ApiProblem(400, "BAD_FORMAT", f"fmt: must be ndjson or csv (got {fmt[:40]!r})")
     service = service_of(request)
@@ -186,7 +186,7 @@ async def job_status(request: Request, job_id: Name) -> dict[str, Any]:
 
 @router.get("/stats", response_model=Stats)
 async def stats(request: Request) -> dict[str, Any]:
-    """The scheduler's state at a glance."""
+    """Counts, running jobs, capacity and quotas."""
     service = service_of(request)
     caller = caller_of(request)
     counts = dict.fromkeys(("WAITING", "RUNNING", "COMPLETED"), 0)

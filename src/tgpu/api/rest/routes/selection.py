@@ -12,7 +12,8 @@ router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 
 @router.post("/select")
 async def select(request: Request, response: Response, body: SelectionRequest) -> SelectionAnswer:
-    """Cancel, hold, release, reprioritise, pause, resume or rerun jobs: all at once or none."""
+    """Cancel, hold, release, pause, resume, rerun or change the priority of jobs: all at once or
+    none."""
     service, caller = service_of(request), caller_of(request)
     answer = await change_selection(service, caller, body)
     response.status_code = 200 if answer.recorded else 202

@@ -1,4 +1,4 @@
-"""/api/v1/share: who is entitled to what, and had what of late."""
+"""/api/v1/share: the fair shares, entitled and used."""
 
 from typing import Any
 

@@ -16,7 +16,8 @@ router = APIRouter(tags=["sizes"])
 async def size(
     request: Request, model: Annotated[str, Query(min_length=1, max_length=4096)]
 ) -> SizeAnswer:
-    """By the table or the name, and by past runs, with the arithmetic."""
+    """GPUs that a model needs: from the table or its name, and from past runs, with the
+    calculation."""
     service = service_of(request)
     found = service.sizes.look(model)
     runs = found.peaks.runs if found.peaks is not None else ()

@@ -51,7 +51,7 @@ async def list_tenants(request: Request) -> TenantList:
 
 @router.get("/{tenant_id}")
 async def get(request: Request, tenant_id: Name) -> TenantModel:
-    """A tenant, its limits, and what it has and had."""
+    """A tenant, its limits, current use and total usage."""
     service = service_of(request)
     visible_tenant(service, caller_of(request), tenant_id)
     return tenant_model(service, tenant_id)
@@ -72,7 +72,8 @@ async def change(request: Request, tenant_id: Name, body: TenantPatch) -> Tenant
 
 @router.delete("/{tenant_id}")
 async def deactivate(request: Request, tenant_id: Name) -> TenantModel:
-    """Deactivate a tenant: it takes and starts no more jobs. What runs goes on; history stays."""
+    """Deactivate a tenant: it accepts and starts no more jobs. Running jobs continue; history
+    stays."""
     service = service_of(request)
     await service.tenants.change(TenantId(tenant_id), {"active": False})
     return tenant_model(service, tenant_id)
@@ -82,7 +83,7 @@ async def deactivate(request: Request, tenant_id: Name) -> TenantModel:
 async def usage(
     request: Request, tenant_id: Name, days: Annotated[int, Query(ge=1, le=3660)] = 30
 ) -> TenantUsage:
-    """What a tenant used up, in all and by day."""
+    """Usage of a tenant, in total and by day."""
     service = service_of(request)
     owner = visible_tenant(service, caller_of(request), tenant_id).tenant_id
     today = service.clock.now() // _DAY_MS

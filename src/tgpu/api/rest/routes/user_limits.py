@@ -1,4 +1,4 @@
-"""/api/v1/tenants/{tenant_id}/users: what single users of a tenant may have, and have."""
+"""/api/v1/tenants/{tenant_id}/users: limits and use of the users of a tenant."""
 
 from fastapi import Request
 
@@ -15,7 +15,7 @@ router = Router(prefix="/api/v1/tenants", tags=["tenants"])
 
 @router.get("/{tenant_id}/users")
 async def users(request: Request, tenant_id: Name) -> UserUseList:
-    """What each user of a tenant may have, and has."""
+    """Limits and use of each user of a tenant."""
     service, caller = service_of(request), caller_of(request)
     visible_tenant(service, caller, tenant_id)
     return user_list(service, sight(service, caller), TenantId(tenant_id))
@@ -23,7 +23,7 @@ async def users(request: Request, tenant_id: Name) -> UserUseList:
 
 @router.patch("/{tenant_id}/users")
 async def change_users(request: Request, tenant_id: Name, body: UserLimitsPatch) -> UserUseList:
-    """Limit the users of a tenant: each of them, and some by name."""
+    """Limit the users of a tenant: all of them, and single users by name."""
     service, caller = service_of(request), caller_of(request)
     visible_tenant(service, caller, tenant_id)
     given = body.model_dump(exclude_unset=True)
