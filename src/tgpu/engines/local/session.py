@@ -97,7 +97,7 @@ class Session:
         try:
             self._open_window()
         except OSError as error:
-            _say(f"the session could not be opened, the job goes on: {error.strerror}")
+            _say(f"the session could not be opened, the job continues: {error.strerror}")
         os.set_blocking(self._terminal, False)
         self._selector.register(self._terminal, selectors.EVENT_READ, self._said)
         while self._status is None:
@@ -145,7 +145,7 @@ class Session:
         self._window = None
         if self._status is None:
             why = f": {said}" if said else ""
-            _say(f"the session {self._name} is closed, the job goes on{why}")
+            _say(f"the session {self._name} is closed, the job continues{why}")
 
     # -- what happens ----------------------------------------------------------------------------
 
