@@ -15,7 +15,7 @@ _ELSEWHERE: Final = "or choose another directory with --data-dir"
 _CAUSES: Final = {
     errno.ENOTDIR: "a file is in its way: move it, ",
     errno.EEXIST: "a file is in its way: move it, ",
-    errno.ENOENT: "it no longer exists: create it, or mount its disk,  ",
+    errno.ENOENT: "it no longer exists: create it, or mount its disk, ",
     errno.EACCES: "you may not: check the owner and permissions of the directories above it, ",
     errno.EPERM: "you may not: check the owner and permissions of the directories above it, ",
 }
@@ -38,7 +38,7 @@ def why_unwritable(path: Path, error: OSError) -> str:
         )
     if error.errno == errno.ENOSPC:
         return no_room(path)
-    cause = _CAUSES.get(error.errno or 0, f"{system_words(error)}: fix that,  ")
+    cause = _CAUSES.get(error.errno or 0, f"{system_words(error)}: fix that, ")
     return f"{cause}{_ELSEWHERE}"
 
 

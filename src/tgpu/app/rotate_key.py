@@ -71,7 +71,7 @@ class _Work:
             if not self._lost_key:
                 raise CannotServe(
                     f"something in the database cannot be read: {error}; put the right key file "
-                    "back, or give --lost-key to go on without what is lost"
+                    "back, or give --lost-key to give up what is lost"
                 ) from None
             self.lost += 1
             return text

@@ -52,7 +52,7 @@ def bad_option(option: str, error: ValueError) -> Failure:
 _REMEDIES = {
     "JOB_NOT_FOUND": "`tgpu list --all` shows all jobs",
     "NO_LOG": "`tgpu why JOB` says what it waits for; a lease has no log",
-    ("CONNECTION_LOST"): (
+    "CONNECTION_LOST": (
         "`tgpu list` shows whether the request arrived; `tgpu doctor` checks for the cause"
     ),
     "BAD_ANSWER": "if the scheduler is older than this tgpu, restart it with `tgpu stop` and "

@@ -62,7 +62,7 @@ def test_an_interrupted_wait_leaves_the_job_alone(shared_box: Box):
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=30)
     assert run.returncode == 130
-    assert "goes on" in err
+    assert "continues; cancel it with" in err
     job = json.loads(shared_box.ok("show", "last", "--json"))
     assert job["state"] == "running"
     shared_box.ok("cancel", job["job_id"])

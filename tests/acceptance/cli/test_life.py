@@ -40,7 +40,7 @@ def test_stop_ends_the_service_and_jobs_go_on(box: Box):
     script = f"while [ ! -e {box.root}/go ]; do sleep 0.05; done; touch {done}"
     box.ok("submit", "-q", "--", "sh", "-c", script)
     eventually(lambda: "running" in box.ok("list", "--json"), "the job to run")
-    assert "1 running job goes on" in box.ok("stop")
+    assert "1 running job continues" in box.ok("stop")
     assert box.services() == []
     (box.root / "go").touch()
     eventually(done.exists, "the job to end without a service")

@@ -70,7 +70,7 @@ async def test_a_paused_job_stands_still_and_every_answer_says_that_it_keeps_its
     why = await get(api, f"{job_id}/why")
     assert "and keeps GPU 0" in why["reason"]["message"]
     assert why["reason"]["remedy"] == f"tgpu resume {job_id}"
-    assert (await act(api, "last", "resume"))["message"] == "Job goes on"
+    assert (await act(api, "last", "resume"))["message"] == "Job continues"
     await eventually(lambda: not api.box.engine.paused, "the engine to be told")
     job = await get(api, job_id)
     assert (job["paused_at"], job["paused_by"], job["paused_seconds"]) == (None, None, 60)

@@ -116,7 +116,7 @@ def test_a_database_from_a_backup_is_noticed_and_what_it_does_not_know_goes_on(
     assert service.terminate() == 0
     put_back(service, backup)
     message = refusal(service)
-    assert "is older than what was done with it" in message
+    assert "is older than the data directory" in message
     tgpu(service, commands(message)[0])
     service.start()
     assert is_living(pid)
@@ -250,4 +250,4 @@ def test_a_copy_in_postgresql_takes_the_pair_along(
         moved.end(later)
         assert moved.terminate() == 0
         # The file that was left behind is older by now.
-        assert "is older than what was done with it" in refusal(service)
+        assert "is older than the data directory" in refusal(service)

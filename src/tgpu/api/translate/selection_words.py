@@ -95,7 +95,7 @@ def of_one(
         SelectionChange.RELEASE: "is released",
         SelectionChange.PRIORITY: f"has priority {priority}",
         SelectionChange.PAUSE: f"is paused: {KEPT}",
-        SelectionChange.RESUME: "goes on",
+        SelectionChange.RESUME: "continues",
     }
     return f"job {job_id} {became[change]}"
 

@@ -83,7 +83,7 @@ def _transport(target: Target) -> list[Check]:
     if target.is_plain:
         if target.is_local:
             return []
-        finding = f"the connection to {target} is not encrypted, keys included"
+        finding = f"the connection to {target} is not encrypted: keys are sent in clear text"
         return [Check("tls", FindingLevel.WARN, finding, "set api.tls_cert and api.tls_key there")]
     try:
         days = _days_left(target)

@@ -75,7 +75,7 @@ def stop_service(data_dir: Path | None, as_json: bool) -> None:
         show_json(stopped)
         return
     jobs = (
-        f"; {plural(running, 'running job')} {'goes' if running == 1 else 'go'} on"
+        f"; {plural(running, 'running job')} {'continues' if running == 1 else 'continue'}"
         if running
         else ""
     )

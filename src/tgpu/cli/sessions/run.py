@@ -13,7 +13,7 @@ EPILOG = examples(
     "tgpu run --gpus 2 --type A100 --time 2h         (your shell)",
     "tgpu run --gpus 1 -- python -i notebook.py",
     "tgpu run -- python eval.py < questions.txt > answers.txt",
-    "tgpu run --keep --name debug -- bash            (goes on if the connection is lost)",
+    "tgpu run --keep --name debug -- bash            (continues if the connection is lost)",
 )
 # Options of `submit` that make no sense for one job that somebody waits for.
 _NOT_HERE: Final = frozenset(

@@ -23,7 +23,7 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
         "additionalProperties": {"anyOf": [_SCALAR, _SCALARS]},
     },
     "after": {
-        ("description"): (
+        "description": (
             "Start after these have completed: ids, or names of jobs above it in the file."
         ),
         "anyOf": [_SCALAR, {"type": "array", "items": {"anyOf": [_SCALAR, _NAMED]}}],

@@ -97,7 +97,7 @@ class Session:
         try:
             self._open_window()
         except OSError as error:
-            say_in_log(f"the session could not be opened, the job goes on: {error.strerror}")
+            say_in_log(f"the session could not be opened, the job continues: {error.strerror}")
         os.set_blocking(self._terminal, False)
         self._selector.register(self._terminal, selectors.EVENT_READ, self._said)
         while self._status is None:
@@ -147,7 +147,7 @@ class Session:
         self._window = None
         if self._status is None:
             why = f": {said}" if said else ""
-            say_in_log(f"the session {self._name} is closed, the job goes on{why}")
+            say_in_log(f"the session {self._name} is closed, the job continues{why}")
 
     # -- what happens ----------------------------------------------------------------------------
 

@@ -192,8 +192,8 @@ def _strange(store: Store, sides: Sides, running: Sequence[Observation]) -> str:
     return (
         f"the data directory {engine.place} is used with database {engine.database}, and"
         f" {store.name} is another one ({is_new}); {_said(running)}. Nothing was changed. Put the"
-        " right database in its place; or go on with this one, and let jobs that it does not know"
-        f" run to their end: {_command(engine)} --keep-unknown; or end those:"
+        " right database back; or continue with this one, and let jobs that it does not know"
+        f" run to their end: {_command(engine)} --keep-unknown; or kill them:"
         f" {_command(engine)} --end-unknown"
     )
 
@@ -201,11 +201,11 @@ def _strange(store: Store, sides: Sides, running: Sequence[Observation]) -> str:
 def _older(store: Store, sides: Sides, loaded: LoadedState, running: Sequence[Observation]) -> str:
     engine = sides.engine
     return (
-        f"{store.name} is older than what was done with it: its journal ends at {loaded.last_seq},"
-        f" and jobs were started up to {engine.seq}. It was put back from a backup, or another copy"
-        f" of it is in use; {_said(running)}. Nothing was changed. Put the newest database in its"
-        " place; or go on with this one, and let jobs that it does not know run to their end:"
-        f" {_command(engine)} --keep-unknown; or end those: {_command(engine)} --end-unknown"
+        f"{store.name} is older than the data directory: its journal ends at {loaded.last_seq},"
+        f" and jobs were started up to {engine.seq}. It was restored from a backup, or another copy"
+        f" of it is in use; {_said(running)}. Nothing was changed. Put the newest database"
+        " back; or continue with this one, and let jobs that it does not know run to their end:"
+        f" {_command(engine)} --keep-unknown; or kill them: {_command(engine)} --end-unknown"
     )
 
 

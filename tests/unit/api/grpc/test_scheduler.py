@@ -143,7 +143,7 @@ async def test_a_running_job_is_paused_and_goes_on(served):
     job = await served.scheduler.GetJobStatus(pb.GetJobStatusRequest(job_id=job_id))
     assert job.paused_at
     answer = await served.scheduler.ResumeJob(pb.ResumeJobRequest(job_id=job_id))
-    assert answer.message == "Job goes on"
+    assert answer.message == "Job continues"
     told = await refusal(served.scheduler.ResumeJob(pb.ResumeJobRequest(job_id=job_id)))
     assert (told.status, told.code) == ("FAILED_PRECONDITION", "CONFLICT")
 

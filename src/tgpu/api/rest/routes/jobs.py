@@ -48,7 +48,7 @@ router = Router(prefix="/api/v1/jobs", tags=["jobs"])
 @router.post(
     "",
     status_code=201,
-    responses={200: {("model"): SubmitAnswer, ("description"): ("It existed already")}},
+    responses={200: {"model": SubmitAnswer, "description": "It existed already"}},
 )
 async def submit(request: Request, response: Response, body: SubmitRequest) -> SubmitAnswer:
     """Queue a job, an array or a sweep."""

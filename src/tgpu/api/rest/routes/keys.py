@@ -82,7 +82,7 @@ def _warnings(service: Service, key: ApiKey) -> list[str]:
         return []
     more = f" and {len(bare) - _NAMED} more" if len(bare) > _NAMED else ""
     return [
-        f"its jobs are refused for tenant {(', ').join(bare[:_NAMED])}{more}: no user is set for "
+        f"its jobs are refused for tenant {', '.join(bare[:_NAMED])}{more}: no user is set for "
         f"them, and they never run as root; set one with: tgpu tenants change {bare[0]} --run-as "
         "USER (or --system-user, which creates one)"
     ]
