@@ -26,15 +26,22 @@ class ReadTimedOut(Exception):
 
 
 class _Task:
-    __slots__ = ("answer", "function", "given_up", "job_id", "loop", "overdue")
+    __slots__ = ("answer", "function", "given_up", "job_id", "leaves_at", "loop", "overdue")
 
-    def __init__(self, job_id: str, function: Callable[[], Any]) -> None:
+    def __init__(self, job_id: str, function: Callable[[], Any], seconds: float) -> None:
         self.job_id = job_id
         self.function = function
         self.loop = asyncio.get_running_loop()
+        # A little before its caller does: who waited for as long as that is not begun at all, or
+        # reads that hang would come into the place of those given up in the same instant.
+        self.leaves_at = self.loop.time() + seconds * 0.95
         self.answer: asyncio.Future[Any] = self.loop.create_future()
         self.given_up = False
         self.overdue: asyncio.TimerHandle | None = None
+
+    def is_in_vain(self) -> bool:
+        """Nobody waits for it any more, or will when it has begun."""
+        return self.answer.done() or self.loop.time() >= self.leaves_at
 
 
 _Tasks = queue.SimpleQueue[_Task]  # of one thread: never more than one in it
@@ -64,7 +71,7 @@ class FileReads:
         """What the function returns or raises. ReadTimedOut where that takes too long."""
         if self._given_up[job_id] >= self._for_one_job or self.stuck >= _MOST_GIVEN_UP:
             raise ReadTimedOut("earlier reads of it still hang")
-        task = _Task(job_id, function)
+        task = _Task(job_id, function, self._seconds)
         self._waiting.setdefault(job_id, deque()).append(task)
         self._start()
         try:
@@ -79,7 +86,7 @@ class FileReads:
             if self._running >= self._most:
                 return
             tasks = self._waiting.pop(job_id)
-            while tasks and tasks[0].answer.done():  # nobody waits for it any more
+            while tasks and tasks[0].is_in_vain():
                 tasks.popleft()
             if tasks and self._by_job[job_id] < self._for_one_job:
                 self._begin(tasks.popleft())

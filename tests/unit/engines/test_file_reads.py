@@ -42,7 +42,7 @@ async def test_a_job_whose_files_hang_leaves_the_others_their_turn() -> None:
 
 
 async def test_more_jobs_with_hung_files_than_there_are_threads_stop_nobody() -> None:
-    reads = FileReads(threads=2, for_one_job=1, seconds=1.0)
+    reads = FileReads(threads=2, for_one_job=1, seconds=0.5)
     free = threading.Event()
     hung = [reads.read(f"hangs-{n}", lambda: free.wait(30)) for n in range(6)]
     ends = asyncio.gather(*hung, return_exceptions=True)
