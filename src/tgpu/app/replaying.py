@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tgpu import __version__
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.sentences import reason_model
 from tgpu.app.refusal import CannotServe
 from tgpu.app.scheduling import (
@@ -47,6 +46,7 @@ from tgpu.journal.replay import (
 from tgpu.predictors import load_predictor
 from tgpu.settings import Settings
 from tgpu.text.gpu_names import gpu_name
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.replay_v1 import (
     ReplayAnswer,
     ReplayDifference,
@@ -156,8 +156,12 @@ def _missing(walk: JournalWalk, target: ReplayTarget) -> str:
     if target.at is not None and walk.began_at is not None:
         until = max(walk.rebuilt.at, walk.journal.header.exported_at)
         is_early = target.at < walk.began_at
-        span = f"begins {iso(walk.began_at)}" if is_early else f"ends {iso(until)}"
-        return f"{iso(target.at)} is not in this journal: it {span}"
+        span = (
+            f"begins {utc_millis_text(walk.began_at)}"
+            if is_early
+            else f"ends {utc_millis_text(until)}"
+        )
+        return f"{utc_millis_text(target.at)} is not in this journal: it {span}"
     return "the journal has no events"
 
 
@@ -191,7 +195,7 @@ def passages(
         found.append(
             ReplayPassage(
                 seq=step.first_seq,
-                at=iso(step.at),
+                at=utc_millis_text(step.at),
                 started=list(starts),
                 passed=passed,
                 reason=reason_model(told.reason, job_id),
@@ -276,7 +280,7 @@ class _Told:
             journal=self._journal.name,
             version=force.version,
             seq=moment.seq,
-            at=iso(moment.at),
+            at=utc_millis_text(moment.at),
             recorded=step is not None,
             cycle_seq=None if step is None else (step.first_seq, step.last_seq),
             agrees=None if step is None else not unlike,
@@ -349,14 +353,16 @@ class _Told:
                     node=one.node_id,
                     gpus=list(one.gpus),
                     gpu_names=[gpu_name(*gpu) for gpu in one.held],
-                    ends_by=None if one.ends_by is None else iso(one.ends_by),
+                    ends_by=None if one.ends_by is None else utc_millis_text(one.ends_by),
                 )
                 for one in (() if told is None or starts_here else told.blockers[:_SHOWN_BLOCKERS])
             ],
             ahead=None if ahead is None else ahead.jobs,
             ahead_first=[] if ahead is None else [str(one) for one in ahead.first],
             passed_by=[] if not waits or starts_here else self._cycle.behind(entry, starts),
-            starts_by=None if told is None or told.starts_by is None else iso(told.starts_by),
+            starts_by=None
+            if told is None or told.starts_by is None
+            else utc_millis_text(told.starts_by),
         )
 
     def _job(self, job_id: JobId) -> Job:
@@ -397,7 +403,7 @@ def _job(job: Job) -> ReplayJob:
         queue=job.queue,
         priority=job.priority,
         gpu_count=job.request.gpu_millis / GPU,
-        submitted_at=iso(job.submitted_at),
+        submitted_at=utc_millis_text(job.submitted_at),
     )
 
 

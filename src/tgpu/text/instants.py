@@ -24,6 +24,15 @@ def utc_text(at: int) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def utc_millis_text(at: int) -> str:
+    """2026-11-16T20:35:18.250Z, as the API writes it; beyond calendars "9007199254740s"."""
+    try:
+        moment = datetime.fromtimestamp(at / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at // 1000}s"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def iso_text(at: int, timespec: str = "auto") -> str:
     """2026-11-16T20:35:18+00:00, as ISO 8601 has it; for programs."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec=timespec)
@@ -39,6 +48,15 @@ def iso_millis(iso: str) -> int:
     if iso.endswith("s"):  # beyond every calendar, as a manual clock may have it
         return int(iso.removesuffix("s")) * 1000
     return millis_of(datetime.fromisoformat(iso))
+
+
+def zoned_millis(text: str) -> int:
+    """Of ISO 8601 with its zone, as the API reads it: without one nobody knows when it is."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no zone")
+    # In UTC it may lie before the first year, or after the last.
+    return round(moment.astimezone(UTC).timestamp() * 1000)
 
 
 def parse_instant(text: str, now: int, zone: tzinfo | None = None) -> int:

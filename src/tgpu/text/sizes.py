@@ -33,6 +33,12 @@ def mebibytes_text(mebibytes: int) -> str:
     return f"{mebibytes / _MIB['G']:.1f}".removesuffix(".0") + "G"
 
 
+def exact_size_text(mebibytes: int) -> str:
+    """As it could be typed, never rounded: 40G, 500M."""
+    whole, rest = divmod(mebibytes, _MIB["G"])
+    return f"{mebibytes}M" if rest or not whole else f"{whole}G"
+
+
 def bytes_text(size: float, digits: str = ".1f") -> str:
     """1536 is 1.5 KiB."""
     for unit in _UNITS:

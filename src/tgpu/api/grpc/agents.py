@@ -8,10 +8,10 @@ from urllib.parse import unquote
 from tgpu.api.grpc.decoding import decoded
 from tgpu.api.grpc.messages import fields_of
 from tgpu.api.grpc.refusal import Context, NotReady, answering
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.nodes import readings_of, registration_of
 from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 from tgpu.wire.nodes_v1 import AgentBeat, AgentRegistration
@@ -46,7 +46,7 @@ class AgentServicer(rpc.AgentServiceServicer):
                     is_first = False
                     agents = self._service().agents
                     stack.enter_context(agents.streaming(beat.name, beat.instance))
-                await context.write(pb.HeartbeatReply(at=iso(WallClock().now())))
+                await context.write(pb.HeartbeatReply(at=utc_millis_text(WallClock().now())))
 
     @answering
     async def ReportMetrics(

@@ -16,7 +16,7 @@ from tgpu.api.operations.pausing import pause_named
 from tgpu.api.streams import Streams
 from tgpu.api.translate.cluster import cluster_model
 from tgpu.api.translate.job_answers import states_of, submit_answer
-from tgpu.api.translate.jobs import folded_model, iso
+from tgpu.api.translate.jobs import folded_model
 from tgpu.api.translate.nodes import node_models
 from tgpu.api.translate.prediction import predicted_job_model
 from tgpu.api.translate.submissions import submission_of
@@ -27,6 +27,7 @@ from tgpu.core.model.ids import TenantId
 from tgpu.service.feed.feed_event import FeedEvent
 from tgpu.service.service import Service
 from tgpu.store.api import JobQuery
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire import scheduler_pb2 as pb
 from tgpu.wire import scheduler_pb2_grpc as rpc
 from tgpu.wire.tenants_v1 import TenantLimits, TenantPatch
@@ -192,7 +193,7 @@ def _written(event: FeedEvent) -> pb.Event:
 def event_message(event: FeedEvent) -> pb.Event:
     message = pb.Event(
         seq=event.seq,
-        at=iso(event.at),
+        at=utc_millis_text(event.at),
         kind=event.kind,
         job_id=event.job_id,
         tenant_id=event.tenant_id,

@@ -4,12 +4,12 @@ from collections import Counter
 from decimal import Decimal
 from itertools import islice
 
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.shown import shown_detail
 from tgpu.core.model.job import Detail
 from tgpu.core.model.lifecycle import PLACED, TERMINAL, JobState, Progress
-from tgpu.core.model.units import GPU, GPU_HOUR, SECOND
+from tgpu.core.model.units import GPU, GPU_HOUR, SECOND, gpu_hours
 from tgpu.store.api import StoredJob
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.arrays_v1 import ArraySummary
 
 _MOST_FAILED = 100
@@ -97,12 +97,12 @@ class ArrayTally:
             failed_indexes=ranges([index for index, _ in failed]),
             next_waiting=None if self._next is None else self._next.job.job_id,
             rerun_of=_array_of(first),
-            submitted_at=iso(first.job.submitted_at),
-            started_at=iso(min(self._started)) if self._started else None,
-            ended_at=None if ended is None else iso(ended),
+            submitted_at=utc_millis_text(first.job.submitted_at),
+            started_at=utc_millis_text(min(self._started)) if self._started else None,
+            ended_at=None if ended is None else utc_millis_text(ended),
             run_seconds=self._ran_ms / SECOND,
-            gpu_hours=_hours(self._gpu_millis_ms),
-            lost_gpu_hours=_hours(self._lost),
+            gpu_hours=gpu_hours(self._gpu_millis_ms),
+            lost_gpu_hours=gpu_hours(self._lost),
             cost=_cost(price, self._gpu_millis_ms),
         )
 
@@ -152,10 +152,6 @@ def _array_of(stored: StoredJob) -> str | None:
         return None
     suffix = stored.job.job_id.removeprefix(f"{array.array_id}.")
     return old.removesuffix(f".{suffix}")
-
-
-def _hours(gpu_millis_ms: int) -> float:
-    return round(gpu_millis_ms / GPU_HOUR, 9)
 
 
 def _cost(price: float, gpu_millis_ms: int) -> float | None:

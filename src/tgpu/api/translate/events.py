@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from tgpu.api.translate.jobs import iso
 from tgpu.core.model.ids import NodeId
 from tgpu.devices.api import Snapshot
 from tgpu.service.feed.feed_event import ESTIMATED, FeedEvent
 from tgpu.service.service import Service
 from tgpu.text.gpu_names import gpu_name
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.events_v1 import EventModel
 
 
@@ -39,7 +39,7 @@ def text_of(event: EventModel) -> EventText:
 def event_model(event: FeedEvent) -> EventModel:
     return EventModel(
         seq=event.seq,
-        at=iso(event.at),
+        at=utc_millis_text(event.at),
         kind=event.kind,
         job_id=event.job_id,
         tenant_id=event.tenant_id,
@@ -66,7 +66,7 @@ def reading_model(service: Service, node_id: NodeId, snapshot: Snapshot) -> Even
     ]
     return EventModel(
         seq=service.feed.last_seq,
-        at=iso(service.clock.now()),
+        at=utc_millis_text(service.clock.now()),
         kind="gpu_reading",
         data={"node": node_id, "gpus": gpus, "problem": snapshot.problem},
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.nodes import job_nodes
 from tgpu.core.model.heat import Heat
 from tgpu.core.model.node import Gpu, GpuName
@@ -13,6 +12,7 @@ from tgpu.service.hardware.node_hardware import GpuProcesses, Hardware
 from tgpu.service.reads.values import NodeAllocation
 from tgpu.service.service import Service
 from tgpu.text.gpu_names import gpu_name
+from tgpu.text.instants import utc_millis_text
 from tgpu.text.masking import mask_text
 from tgpu.wire.v1 import GpuList, GpuModel, GpuProcessModel, GpuReservationModel
 
@@ -91,8 +91,8 @@ def _reservations(service: Service, use: NodeAllocation, gpu: Gpu) -> list[GpuRe
         GpuReservationModel(
             id=booking.booking_id,
             tenant_id=booking.tenant_id,
-            starts_at=iso(booking.starts_at),
-            ends_at=iso(booking.ends_at),
+            starts_at=utc_millis_text(booking.starts_at),
+            ends_at=utc_millis_text(booking.ends_at),
         )
         for booking in service.reads.reservations()
         if booking.node_id == use.node.node_id and gpu.index in booking.gpus
@@ -140,6 +140,6 @@ def _process(process: GpuProcess, who: Who, job_id: str | None, now: int) -> Gpu
         command=None if who.command is None else mask_text(who.command),
         memory_mb=process.memory_mib or 0,
         job_id=job_id,
-        started_at=None if started_at is None else iso(started_at),
+        started_at=None if started_at is None else utc_millis_text(started_at),
         age_seconds=None if started_at is None else max(0, now - started_at) / 1000,
     )

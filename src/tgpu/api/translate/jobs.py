@@ -1,7 +1,6 @@
 """From stored jobs and readings to the answers of /api/v1."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from tgpu.api.translate.sentences import reason_model
 from tgpu.api.translate.shown import shown_detail, shown_text
@@ -21,6 +20,7 @@ from tgpu.service.execution.outcome import place_of
 from tgpu.service.service import Service
 from tgpu.store.api import FoldedJob, StoredJob
 from tgpu.text.gpu_names import as_word, gpu_name, names_text
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.estimates_v1 import EstimateModel
 from tgpu.wire.v1 import (
     AfterModel,
@@ -58,9 +58,9 @@ def job_model(service: Service, stored: StoredJob, waits: Reason | None) -> JobM
         image=detail.image,
         environment=dict(detail.env),
         secrets=[name for name, _ in detail.secrets],
-        submitted_at=iso(job.submitted_at),
-        started_at=None if progress.started_at is None else iso(progress.started_at),
-        ended_at=None if progress.ended_at is None else iso(progress.ended_at),
+        submitted_at=utc_millis_text(job.submitted_at),
+        started_at=None if progress.started_at is None else utc_millis_text(progress.started_at),
+        ended_at=None if progress.ended_at is None else utc_millis_text(progress.ended_at),
         gpus=placement.first_indexes() if placement is not None else [],
         gpu_names=gpu_names(placement),
         gpu_text=gpu_text(service, placement),
@@ -90,13 +90,15 @@ def job_model(service: Service, stored: StoredJob, waits: Reason | None) -> JobM
         gpus_per_worker=request.of_a_worker()[0] / GPU,
         constraints=_constraints(request.where),
         placements=[] if placement is None else _placements(placement),
-        deadline=None if options.deadline_at is None else iso(options.deadline_at),
+        deadline=None if options.deadline_at is None else utc_millis_text(options.deadline_at),
         preemptible=options.preemptible,
         checkpoint_signal=None
         if options.checkpoint_signal is None
         else signal_name(options.checkpoint_signal),
-        checkpoint_at=None if progress.checkpoint_at is None else iso(progress.checkpoint_at),
-        paused_at=None if progress.paused_at is None else iso(progress.paused_at),
+        checkpoint_at=None
+        if progress.checkpoint_at is None
+        else utc_millis_text(progress.checkpoint_at),
+        paused_at=None if progress.paused_at is None else utc_millis_text(progress.paused_at),
         paused_by=progress.paused_by or None,
         paused_seconds=lifecycle.paused_ms(progress, service.clock.now()) / SECOND,
         reservation=options.booking,
@@ -120,8 +122,8 @@ def folded_model(service: Service, row: FoldedJob, waits: Reason | None) -> JobM
         states={str(state): row.states[state] for state in JobState if state in row.states},
         first_index=row.first_index,
         last_index=row.last_index,
-        started_at=None if row.started_at is None else iso(row.started_at),
-        ended_at=None if row.ended_at is None else iso(row.ended_at),
+        started_at=None if row.started_at is None else utc_millis_text(row.started_at),
+        ended_at=None if row.ended_at is None else utc_millis_text(row.ended_at),
     )
     return model.model_copy(update={"array": model.array.model_copy(update={"progress": progress})})
 
@@ -176,26 +178,17 @@ def _placements(placement: Placement) -> list[PlacementModel]:
     ]
 
 
-def iso(at: int) -> str:
-    """ISO 8601 in UTC, to the millisecond; instants no calendar has are shown as seconds."""
-    try:
-        moment = datetime.fromtimestamp(at / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{at // 1000}s"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def estimate_model(estimate: Estimate | None) -> EstimateModel | None:
     if estimate is None:
         return None
     return EstimateModel(
-        p50=iso(estimate.p50_at),
-        p90=iso(estimate.p90_at),
-        as_of=iso(estimate.as_of),
+        p50=utc_millis_text(estimate.p50_at),
+        p90=utc_millis_text(estimate.p90_at),
+        as_of=utc_millis_text(estimate.as_of),
         basis=estimate.basis,
         level="" if estimate.by is None else estimate.by.level,
         samples=0 if estimate.by is None else estimate.by.samples,
-        latest=None if estimate.latest_at is None else iso(estimate.latest_at),
+        latest=None if estimate.latest_at is None else utc_millis_text(estimate.latest_at),
     )
 
 

@@ -1,7 +1,6 @@
 """Nodes between the wire and the service, for REST and gRPC alike."""
 
 from tgpu import __version__
-from tgpu.api.translate.jobs import iso
 from tgpu.core.errors import NotFound
 from tgpu.core.model.node import Node
 from tgpu.core.model.units import CPU
@@ -11,6 +10,7 @@ from tgpu.service.hardware.agents import Agent, ProcessOwner, Readings, Registra
 from tgpu.service.hardware.machines import hardware_of
 from tgpu.service.hardware.node_hardware import Hardware
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.nodes_v1 import (
     AgentReadings,
     AgentRegistration,
@@ -110,8 +110,8 @@ def _agent_model(service: Service, agent: Agent) -> NodeModel:
         problem=readings.problem if online else None,
         cpu_cores=known.cpu_cores,
         memory_mb=known.memory_mib,
-        registered_at=iso(known.registered_at),
-        last_seen_at=None if agent.last_seen_at is None else iso(agent.last_seen_at),
+        registered_at=utc_millis_text(known.registered_at),
+        last_seen_at=None if agent.last_seen_at is None else utc_millis_text(agent.last_seen_at),
         gpus=[_gpu_model(gpu, readings) for gpu in gpus],
         engine=service.engine_of(known.name),
         no_jobs=None if service.engine_of(known.name) else NO_ENGINE,

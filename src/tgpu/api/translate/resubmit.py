@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from tgpu.api.translate.submissions import signal_name
 from tgpu.core.model.ids import DEFAULT_QUEUE
@@ -11,6 +10,8 @@ from tgpu.core.model.units import CPU, GPU, SECOND, gpus_text
 from tgpu.core.placement.place import gpus_touched
 from tgpu.text.durations import exact_text
 from tgpu.text.gpu_names import as_word
+from tgpu.text.instants import utc_text
+from tgpu.text.sizes import exact_size_text
 
 _GIB = 1024
 
@@ -44,13 +45,13 @@ def _resources(job: Job) -> Iterator[str]:
         yield from ("--type", ",".join(types))
     if request.gpu_mem_mib:
         touched = gpus_touched(request)
-        yield from ("--gpu-mem", size_text(request.gpu_mem_mib // request.workers // touched))
+        yield from ("--gpu-mem", exact_size_text(request.gpu_mem_mib // request.workers // touched))
     if where.gpu_mem_each_mib and not request.gpu_mem_mib:
-        yield from ("--gpu-size", size_text(where.gpu_mem_each_mib))
+        yield from ("--gpu-size", exact_size_text(where.gpu_mem_each_mib))
     if cpu_millis:
         yield from ("--cpus", gpus_text(cpu_millis * GPU // CPU))
     if mem_mib:
-        yield from ("--mem", size_text(mem_mib))
+        yield from ("--mem", exact_size_text(mem_mib))
 
 
 def _where(where: Where) -> Iterator[str]:
@@ -75,8 +76,7 @@ def _times(job: Job) -> Iterator[str]:
     if options.time_limit_ms is not None:
         yield from ("--time", span_text(options.time_limit_ms))
     if options.deadline_at is not None:
-        at = datetime.fromtimestamp(options.deadline_at / SECOND, UTC)
-        yield from ("--deadline", at.isoformat(timespec="seconds").replace("+00:00", "Z"))
+        yield from ("--deadline", utc_text(options.deadline_at))
     if options.booking is not None:
         yield from ("--reservation", options.booking)
     if not options.preemptible:
@@ -102,12 +102,6 @@ def _setting(job: Job, detail: Detail, env: dict[str, str]) -> Iterator[str]:
         yield from ("--env", f"{name}={value}")
     for name, _ in detail.secrets:
         yield from ("--secret", name)
-
-
-def size_text(mebibytes: int) -> str:
-    """Exact: 40G, 500M."""
-    whole, rest = divmod(mebibytes, _GIB)
-    return f"{mebibytes}M" if rest or not whole else f"{whole}G"
 
 
 def span_text(ms: int) -> str:

@@ -4,7 +4,6 @@ import math
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from tgpu.core.errors import InvalidRequest
@@ -22,6 +21,7 @@ from tgpu.core.model.node import GpuChoice, GpuName
 from tgpu.core.model.units import CPU, GPU, MAX_GPU_MILLIS, SECOND, gpu_millis
 from tgpu.service.commands.submission import RunIn, SizeBy, Submission, parse_indexes
 from tgpu.text.gpu_names import GPU_REMEDY, as_word, in_order, read_gpu
+from tgpu.text.instants import zoned_millis
 from tgpu.text.masking import MASK
 from tgpu.text.plurals import plural
 from tgpu.wire.bounds import LONGEST_ARGUMENT, WIDEST
@@ -183,16 +183,12 @@ def _refuse_twice(field: str, names: Sequence[str]) -> None:
 
 
 def instant(field: str, text: str) -> int:
-    """Milliseconds; without a zone nobody knows when it is."""
-    remedy = "must be ISO 8601 with its zone, like 2030-01-31T09:00:00Z"
+    """Milliseconds since 1970."""
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise InvalidRequest(field, text, f"{remedy} or 2030-01-31T10:00:00+01:00")
-        # In UTC it may lie before the first year, or after the last.
-        return round(moment.astimezone(UTC).timestamp() * SECOND)
+        return zoned_millis(text)
     except (ValueError, OverflowError):
-        raise InvalidRequest(field, text, remedy) from None
+        remedy = "must be ISO 8601 with its zone, like 2030-01-31T09:00:00Z"
+        raise InvalidRequest(field, text, f"{remedy} or 2030-01-31T10:00:00+01:00") from None
 
 
 def _signal(given: int | str | None) -> int | None:

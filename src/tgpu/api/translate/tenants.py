@@ -3,13 +3,13 @@
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.user_limits import limits_model
 from tgpu.core.errors import InvalidRequest
 from tgpu.core.model.tenant import Budget, MembersSee, OverBudget, Tier, Window
 from tgpu.core.model.units import CPU, GPU, GPU_HOUR, GPU_STEP
 from tgpu.core.model.usage import GpuTimeUsage
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.bounds import WIDEST
 from tgpu.wire.tenants_v1 import BudgetModel, TenantModel, UsageModel
 
@@ -81,7 +81,7 @@ def tenant_model(service: Service, tenant_id: str) -> TenantModel:
         budget=_budget_model(tenant.budget, service.settings.cost_per_gpu_hour),
         max_priority=tenant.max_priority,
         active=tenant.active,
-        created_at=iso(tenant.created_at),
+        created_at=utc_millis_text(tenant.created_at),
         current_gpus=use.gpu_millis / GPU,
         borrowed_gpus=use.borrowed_millis / GPU,
         lent_gpus=use.lent_millis / GPU,

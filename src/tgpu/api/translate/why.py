@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from tgpu.api.translate.jobs import estimate_model, iso
-from tgpu.api.translate.resubmit import resubmit_command, size_text, span_text
+from tgpu.api.translate.jobs import estimate_model
+from tgpu.api.translate.resubmit import resubmit_command, span_text
 from tgpu.api.translate.sentences import reason_model
 from tgpu.api.translate.shown import shown_detail
 from tgpu.core.explain.ahead import Ahead
@@ -18,7 +18,9 @@ from tgpu.service.service import Service
 from tgpu.service.why import Told
 from tgpu.store.api import StoredJob
 from tgpu.text.gpu_names import gpu_name
+from tgpu.text.instants import utc_millis_text
 from tgpu.text.masking import MASK
+from tgpu.text.sizes import exact_size_text
 from tgpu.wire.v1 import AheadModel, BlockerModel, ChangeModel, FieldValue, WhyAnswer
 
 _SHOWN: Final = 20  # blockers; how many there are is said as well
@@ -40,7 +42,7 @@ def why_answer(
         blockers=[_blocker(service, one, sight) for one in told.blockers[:_SHOWN]],
         blocker_count=len(told.blockers),
         ahead=None if told.ahead is None else _ahead(service, told.ahead, sight),
-        starts_by=None if starts_by is None else iso(starts_by),
+        starts_by=None if starts_by is None else utc_millis_text(starts_by),
         change=None
         if told.change is None
         else _change(service, stored, told.change, theirs=theirs),
@@ -59,7 +61,7 @@ def _blocker(service: Service, one: Blocker, sight: Sight) -> BlockerModel:
         node=one.node_id,
         gpus=list(one.gpus),
         gpu_names=[gpu_name(*gpu) for gpu in one.held],
-        ends_by=None if one.ends_by is None else iso(one.ends_by),
+        ends_by=None if one.ends_by is None else utc_millis_text(one.ends_by),
         paused=live is not None and live.progress.paused_at is not None,
     )
 
@@ -134,12 +136,12 @@ def _booking(_: Job, __: RequestChange) -> _Written:
 
 def _memory(_: Job, change: RequestChange) -> _Written:
     each = change.job.request.mem_mib // change.job.request.workers
-    return f"with {size_text(each)} of memory it would start now", {"memory_mb": each}
+    return f"with {exact_size_text(each)} of memory it would start now", {"memory_mb": each}
 
 
 def _gpu_memory(_: Job, change: RequestChange) -> _Written:
     each = change.job.request.gpu_mem_mib // change.job.request.workers
-    return f"with {size_text(each)} of GPU memory it would start now", {"gpu_memory_mb": each}
+    return f"with {exact_size_text(each)} of GPU memory it would start now", {"gpu_memory_mb": each}
 
 
 def _cpu(_: Job, change: RequestChange) -> _Written:

@@ -30,6 +30,11 @@ def gpu_millis(amount: int | float | str | Decimal) -> int:
     return int(exact)
 
 
+def gpu_hours(gpu_millis_ms: int) -> float:
+    """For people, to a microhour and finer. No decision looks at it."""
+    return round(gpu_millis_ms / GPU_HOUR, 9)
+
+
 def gpus_text(millis: int) -> str:
     """Thousandths as people write them: 2000 is "2", 500 is "0.5"."""
     whole, rest = divmod(millis, GPU)

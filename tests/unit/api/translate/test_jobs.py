@@ -2,9 +2,9 @@
 
 import pytest
 
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.shown import shown_detail, shown_text
 from tgpu.core.model.job import Detail
+from tgpu.text.instants import utc_millis_text
 from tgpu.text.masking import MASK
 
 
@@ -19,7 +19,7 @@ from tgpu.text.masking import MASK
     ],
 )
 def test_an_instant_is_shown_also_where_no_calendar_has_it(at: int, text: str) -> None:
-    assert iso(at) == text
+    assert utc_millis_text(at) == text
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.builders import a_job
-from tgpu.api.translate.resubmit import resubmit_command, size_text, span_text
+from tgpu.api.translate.resubmit import resubmit_command, span_text
 from tgpu.core.model.job import Detail
+from tgpu.text.sizes import exact_size_text
 
 DETAIL = Detail(name="my run", argv=("python", "train.py", "--text", "a b"), cwd="/home/ada")
 
@@ -35,4 +36,4 @@ def test_spans_are_exact(ms: int, text: str) -> None:
 
 @pytest.mark.parametrize(("mebibytes", "text"), [(40_960, "40G"), (500, "500M"), (1500, "1500M")])
 def test_sizes_are_exact(mebibytes: int, text: str) -> None:
-    assert size_text(mebibytes) == text
+    assert exact_size_text(mebibytes) == text

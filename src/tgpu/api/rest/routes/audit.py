@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request
 
 from tgpu.api.rest.context import service_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.translate.jobs import iso
 from tgpu.core.model.ids import TenantId
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.keys_v1 import AuditEntry, AuditList
 
 router = APIRouter(tags=["identity"])
@@ -29,7 +29,7 @@ async def audit(
         entries=[
             AuditEntry(
                 seq=row.seq,
-                at=iso(row.at),
+                at=utc_millis_text(row.at),
                 actor=row.actor,
                 action=row.action,
                 target=row.target,

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request
 from tgpu.api.access.visible import visible_tenant, visible_tenants
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.translate.jobs import iso
 from tgpu.core.accounting.budget import runs_out_at, window_end, window_start
 from tgpu.core.model.tenant import Budget, OverBudget, Tenant, Window
-from tgpu.core.model.units import GPU, GPU_HOUR
+from tgpu.core.model.units import GPU, GPU_HOUR, gpu_hours
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.budgets_v1 import BudgetList, BudgetStatus
 
 router = APIRouter(tags=["tenants"])
@@ -47,23 +47,19 @@ def budget_status(service: Service, tenant: Tenant, budget: Budget) -> BudgetSta
         tenant_id=tenant.tenant_id,
         window=budget.window.value,
         action=budget.action.value,
-        budget_gpu_hours=_hours(whole),
-        spent_gpu_hours=_hours(spent),
-        left_gpu_hours=_hours(max(0, whole - spent)),
+        budget_gpu_hours=gpu_hours(whole),
+        spent_gpu_hours=gpu_hours(spent),
+        left_gpu_hours=gpu_hours(max(0, whole - spent)),
         percent=round(100 * spent / whole, 2) if whole else 100.0,
         budget_cost=_cost(service, whole),
         spent_cost=_cost(service, spent),
         current_gpus=spend.gpu_millis / GPU,
-        window_start=None if is_total else iso(window_start(budget.window, now)),
-        window_end=None if ends_at is None else iso(ends_at),
-        runs_out_at=None if out_at is None or used_up else iso(out_at),
+        window_start=None if is_total else utc_millis_text(window_start(budget.window, now)),
+        window_end=None if ends_at is None else utc_millis_text(ends_at),
+        runs_out_at=None if out_at is None or used_up else utc_millis_text(out_at),
         used_up=used_up,
         holds=used_up and budget.action is not OverBudget.WARN,
     )
-
-
-def _hours(gpu_millis_ms: int) -> float:
-    return round(gpu_millis_ms / GPU_HOUR, 9)
 
 
 def _cost(service: Service, gpu_millis_ms: int) -> float | None:

@@ -8,7 +8,7 @@ from tgpu.api.access.visible import checked_submission
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
-from tgpu.api.translate.jobs import estimate_model, iso
+from tgpu.api.translate.jobs import estimate_model
 from tgpu.api.translate.resubmit import span_text
 from tgpu.api.translate.submissions import submission_of
 from tgpu.api.translate.why import in_words
@@ -17,6 +17,7 @@ from tgpu.core.model.units import SECOND
 from tgpu.core.projection.estimate import Accuracy, Basis, Estimate, accuracy, by_queue
 from tgpu.core.projection.start_sooner import SoonerStart
 from tgpu.service.forecast.start_inquiries import StartForecast, forecast_start
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.estimates_v1 import (
     AccuracyAnswer,
     AccuracyModel,
@@ -68,7 +69,7 @@ async def how_accurate(
     ]
     return AccuracyAnswer(
         days=days,
-        since=iso(since),
+        since=utc_millis_text(since),
         total=_accuracy(accuracy(told)),
         queues=[
             QueueAccuracyModel(tenant_id=tenant, queue=queue, **_accuracy(found).model_dump())

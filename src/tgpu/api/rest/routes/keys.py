@@ -8,11 +8,11 @@ from tgpu.api.auth.keys import ApiKey, KeyRing
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
-from tgpu.api.translate.jobs import iso
 from tgpu.service.identity.caller import Permission, Role
 from tgpu.service.identity.tenant_choice import default_tenant, tenants_of
 from tgpu.service.recording.clock import WallClock
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.keys_v1 import KeyCreate, KeyCreated, KeyList, KeyModel, WhoAmI
 
 router = Router(tags=["identity"])
@@ -107,7 +107,7 @@ def _model(key: ApiKey) -> KeyModel:
         else "active"
         if key.is_valid(now)
         else "expired",
-        created_at=iso(key.created_at),
+        created_at=utc_millis_text(key.created_at),
         created_by=key.created_by,
         expires_at=_iso(key.expires_at),
         revoked_at=_iso(key.revoked_at),
@@ -116,4 +116,4 @@ def _model(key: ApiKey) -> KeyModel:
 
 
 def _iso(at: int | None) -> str | None:
-    return None if at is None else iso(at)
+    return None if at is None else utc_millis_text(at)

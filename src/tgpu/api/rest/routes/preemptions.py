@@ -7,11 +7,11 @@ from fastapi import APIRouter, Query, Request
 from tgpu.api.access.visible import sight
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.translate.jobs import iso
 from tgpu.core.model.units import GPU, SECOND
 from tgpu.core.preemption.cause import without_names
 from tgpu.service.accounting.receipts import Receipt
 from tgpu.service.identity.ownership import Sight
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.preemptions_v1 import PreemptionList, PreemptionModel
 
 router = APIRouter(tags=["jobs"])
@@ -45,7 +45,7 @@ def _model(receipt: Receipt, seen: Sight) -> PreemptionModel:
         to_tenant_id=to if known else None,
         cause=receipt.cause,
         reason=receipt.reason if known else without_names(receipt.reason),
-        asked_at=iso(receipt.asked_at),
-        gone_at=None if receipt.gone_at is None else iso(receipt.gone_at),
+        asked_at=utc_millis_text(receipt.asked_at),
+        gone_at=None if receipt.gone_at is None else utc_millis_text(receipt.gone_at),
         lost_gpu_seconds=receipt.lost_gpu_millis_ms / GPU / SECOND,
     )

@@ -9,7 +9,6 @@ from tgpu.api.access.visible import sight, tenant_for, visible_counts, visible_t
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.tenants import core_fields
 from tgpu.api.translate.user_limits import user_list
 from tgpu.core.errors import InvalidRequest, NotFound, quoted
@@ -20,6 +19,7 @@ from tgpu.core.model.units import GPU, SECOND
 from tgpu.core.policies import QUEUE_NAMES
 from tgpu.service.identity.caller import Principal
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.tenants_v1 import (
     QueueCreate,
     QueueModel,
@@ -236,7 +236,7 @@ def _quota_model(service: Service, caller: Principal, tenant_id: TenantId) -> Qu
         lent_gpu=held.lent_millis / GPU,
         enforce_quota=quota.enforce_quota,
         provider=service.gate.name,
-        synced_at=iso(service.clock.now()),
+        synced_at=utc_millis_text(service.clock.now()),
         user_limits=users.user_limits,
         users=users.users,
     )

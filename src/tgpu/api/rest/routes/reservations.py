@@ -6,7 +6,6 @@ from tgpu.api.access.visible import shown_name, sight, tenant_for
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
 from tgpu.api.rest.route import Router
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.submissions import instant
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.ids import NodeId
@@ -15,6 +14,7 @@ from tgpu.service.identity.ownership import Sight, check_booking
 from tgpu.service.reads.reservations import no_booking
 from tgpu.service.recording.audit import concerns
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.reservations_v1 import ReservationCreate, ReservationList, ReservationModel
 
 router = Router(tags=["reservations"])
@@ -99,8 +99,8 @@ def _model(service: Service, booking: AdvanceReservation, seen: Sight) -> Reserv
         node=booking.node_id,
         gpus=list(booking.gpus),
         gpu_type=booking.gpu_type,
-        starts_at=iso(booking.starts_at),
-        ends_at=iso(booking.ends_at),
+        starts_at=utc_millis_text(booking.starts_at),
+        ends_at=utc_millis_text(booking.ends_at),
         state="waiting" if now < booking.starts_at else "open",
         used=booking.used,
         unused_minutes=None if unused is None else unused / _MINUTE,

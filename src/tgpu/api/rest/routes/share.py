@@ -7,12 +7,12 @@ from fastapi import APIRouter, Request
 from tgpu.api.access.visible import sight, visible_tenant
 from tgpu.api.rest.context import caller_of, service_of
 from tgpu.api.rest.parameters import Name
-from tgpu.api.translate.jobs import iso
 from tgpu.api.translate.user_limits import user_models
 from tgpu.core.explain.share import MILLION, TenantShare, UsageShare
 from tgpu.core.model.units import GPU
 from tgpu.service.identity.ownership import Sight
 from tgpu.service.service import Service
+from tgpu.text.instants import utc_millis_text
 from tgpu.wire.share_v1 import ShareList, TenantShareModel, UserShareModel
 
 router = APIRouter(prefix="/api/v1/share", tags=["tenants"])
@@ -36,7 +36,7 @@ async def share(request: Request, tenant_id: Name | None = None) -> ShareList:
     return ShareList(
         policy=service.settings.scheduling.policy.name,
         half_life_hours=service.reads.half_life_ms / _HOUR_MS,
-        at=iso(now),
+        at=utc_millis_text(now),
         tenants=found,
     )
 
@@ -62,5 +62,5 @@ def _fields(found: UsageShare, now: int) -> dict[str, Any]:
         "current_gpus": found.holds_gpu_millis / GPU,
         "standing": round(used / entitled, 4) if entitled else None,
         "is_even": found.even_at == now,
-        "even_at": None if found.even_at is None else iso(found.even_at),
+        "even_at": None if found.even_at is None else utc_millis_text(found.even_at),
     }
