@@ -76,7 +76,8 @@ class LiveService:
     def _launch(self, entry: Entry) -> None:
         job_id, limit = entry.job.job_id, entry.job.options.time_limit_ms
         runs = self.run_ms[job_id]
-        is_cut = limit is not None and limit < runs
+        # Who comes first where a lease is given back the instant its time is up: the cycle.
+        is_cut = limit is not None and (limit < runs or (limit == runs and entry.job.options.lease))
         ends_at = self.now + (limit if limit is not None and is_cut else runs)
         self._ends[job_id] = (ends_at, "time_limit" if is_cut else None)
         if not entry.job.options.lease:

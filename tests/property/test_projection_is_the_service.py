@@ -1,6 +1,6 @@
 """With the true run times, a projection gives exactly the starts of the live service."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -197,6 +197,78 @@ SWAPPED = World(
     PREEMPTING,
     "fifo",
 )
+HOLDING = Rules(backfill=BackfillMode.CONSERVATIVE, hold_after_ms=5)
+# The second waits long enough at 8: from then on the last may not pass it.
+OVERDUE = World(
+    (JobWish(0, 6), JobWish(3, 1, ALL, limit=12), JobWish(4, 8), JobWish(8, 1)), HOLDING, "fifo"
+)
+# One of the first in line becomes overdue and has the one reservation from then on.
+OVERDUE_FIRST = World(
+    (
+        JobWish(0, 3, (2.0, 1)),
+        JobWish(1, 2),
+        JobWish(1, 2, (2.0, 2), priority=100),
+        JobWish(2, 1, (2.0, 2)),
+        BookingWish(4, 4, 15),
+        JobWish(7, 1, ALL),
+        JobWish(10, 1, (4.0, 1), priority=900),
+        JobWish(12, 1),
+    ),
+    Rules(hold_after_ms=5, preemption=PreemptionRules()),
+)
+# Nobody knows when the second begins, so the last is not told when it will have ended.
+ENDLESS = World(
+    (JobWish(0, 8), JobWish(1, 1, ALL, limit=12), JobWish(5, 8), JobWish(9, 1)), HOLDING, "fifo"
+)
+# Whoever starts sooner than it was told makes the first of those who wait better off.
+BETTERED = World(
+    (
+        JobWish(0, 3),
+        JobWish(1, 1, ALL, limit=12),
+        JobWish(2, 4),
+        JobWish(3, 1),
+        JobWish(3, 1, (4.0, 1), after=(3, "any")),
+        JobWish(5, 8),
+        BookingWish(7, 8, 14, 2, unused_ms=5),
+        JobWish(7, 7, (4.0, 1), limit=6),
+        JobWish(8, 8, priority=100, limit=12),
+        JobWish(9, 6, (2.0, 1)),
+    ),
+    replace(HOLDING, preemption=PreemptionRules(min_run_ms=3)),
+    "fifo",
+)
+# Which of two jobs loses more changes at 18, and nothing else does.
+LENT = World(
+    (
+        JobWish(0, 2, ALL, tenant="blue"),
+        JobWish(1, 2),
+        JobWish(4, 2),
+        JobWish(5, 4, (4.0, 1), priority=100),
+        JobWish(5, 7, (2.0, 1), after=(2, "any")),
+        JobWish(6, 6),
+        JobWish(6, 6, (2.0, 1), priority=100, after=(2, "any")),
+        JobWish(7, 3, after=(2, "any")),
+    ),
+    replace(CONSERVATIVE, preemption=PreemptionRules()),
+    "fifo",
+    3.0,
+)
+# A lease as long as its limit.
+LEASED_TO_THE_END = World(
+    (
+        JobWish(0, 6),
+        JobWish(2, 1),
+        JobWish(2, 6, limit=6, lease=True, after=(2, "ok")),
+        JobWish(3, 3, (2.0, 2), after=(3, "ok")),
+        JobWish(3, 1, ALL, after=(1, "any")),
+        JobWish(4, 1, after=(3, "ok")),
+        JobWish(4, 8, (2.0, 1)),
+        JobWish(8, 3, after=(4, "any")),
+        JobWish(8, 1, (2.0, 1)),
+    ),
+    HOLDING,
+    "fifo",
+)
 
 
 @settings(deadline=None)
@@ -211,6 +283,12 @@ SWAPPED = World(
 @example(LEASED, 0)
 @example(KEPT, 6)
 @example(KEPT_TWICE, 18)
+@example(OVERDUE, 8)
+@example(OVERDUE_FIRST, 13)
+@example(ENDLESS, 9)
+@example(BETTERED, 9)
+@example(LENT, 17)
+@example(LEASED_TO_THE_END, 8)
 def test_a_projection_with_the_true_run_times_is_what_the_service_does(
     world: World, asked_at: int
 ) -> None:
@@ -222,6 +300,12 @@ def test_a_projection_with_the_true_run_times_is_what_the_service_does(
 @example(CLAIMED, 0)
 @example(SWAPPED, 10)
 @example(SWAPPED, 19)
+@example(OVERDUE, 8)
+@example(OVERDUE_FIRST, 13)
+@example(ENDLESS, 9)
+@example(BETTERED, 9)
+@example(LENT, 17)
+@example(LEASED_TO_THE_END, 8)
 def test_that_of_a_long_queue_is_too_where_no_ends_are_taken_together(
     world: World, asked_at: int
 ) -> None:

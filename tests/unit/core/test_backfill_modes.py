@@ -18,7 +18,7 @@ from tgpu.core.cycle import schedule
 from tgpu.core.model.advance_reservation import AdvanceReservation
 from tgpu.core.model.events import BookingSet
 from tgpu.core.model.ids import NodeId, TenantId
-from tgpu.core.model.plan import Plan
+from tgpu.core.model.plan import BackfillReservation, Plan
 from tgpu.core.model.rules import BackfillMode, PreemptionRules, Rules
 from tgpu.core.policies.fifo import Fifo
 from tgpu.core.policies.priority import PriorityWithAging
@@ -118,6 +118,23 @@ def test_who_has_waited_long_enough_is_passed_by_nobody() -> None:
     plan = plan_of(state, now=1001, rules=rules)
     assert started(plan) == []
     assert plan.reservations[0].at == FAR
+
+
+def test_nobody_is_told_when_one_will_have_ended_of_whom_nobody_knows_when_it_begins() -> None:
+    jobs = [
+        a_job("running"),
+        a_job("large", gpus=4, submitted_at=1, time_limit_ms=500),
+        a_job("small", submitted_at=1500),
+    ]
+    state = a_state(*jobs, nodes=[a_node(gpus=4)])
+    start(state, "running", 0)
+    rules = Rules(backfill=BackfillMode.CONSERVATIVE, hold_after_ms=1000)
+    promises: tuple[BackfillReservation, ...] = ()
+    for now in (1500, 1600, 2100):  # what is told is kept: it would be in the first one's way
+        plan = schedule(state, now, Fifo(), rules=rules, promises=promises)
+        assert started(plan) == []
+        assert [(found.job_id, found.at) for found in plan.reservations] == [("large", FAR)]
+        promises = plan.reservations
 
 
 def test_the_hold_is_on_the_emptier_machine() -> None:

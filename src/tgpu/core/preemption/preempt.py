@@ -253,18 +253,9 @@ class Search:
         """Those whose end makes room in the quotas; none where there is room already."""
         if refuse(self._ledger, self._class) is None:
             return ()
-        mark = self._trial.mark()
-        chosen: list[Victim] = []
-        for victim in self._candidates.everywhere():
-            if not self._touches_quota(victim) or not self._may_ask(victim):
-                continue
-            chosen.append(victim)
-            self._give((victim,))
-            if refuse(self._ledger, self._class) is None:
-                break
-        enough = refuse(self._ledger, self._class) is None
-        self._trial.undo(mark)
-        return self._without_spare(chosen, self._is_admitted) if enough else None
+        victims = [v for v in self._candidates.everywhere() if self._touches_quota(v)]
+        found = self._one_by_one(victims, self._is_admitted)
+        return None if found is None else found.victims
 
     def _touches_quota(self, victim: Victim) -> bool:
         mine = self._ledger.tenant(self._class.tenant_id).tenant
@@ -360,7 +351,24 @@ class Search:
         return self._one_by_one(victims, lambda: self._placement() is not None)
 
     def _one_by_one(self, victims: list[Victim], is_enough: Callable[[], bool]) -> _Solution | None:
-        """The cheapest first until it fits, then without those that were not needed."""
+        """The cheapest first until it fits, then without those that were not needed.
+
+        Each takes from what was lent, and the last of them may take more than was left of it: where
+        that ends too soon, the small come first. Else it would depend on who happens to have run
+        for longer whether a lender gets anything back."""
+        chosen = self._enough_of(victims, is_enough)
+        if chosen is None and (self._reclaims or self._borrows):
+            by_size = sorted(victims, key=lambda v: (v.entry.job.request.gpu_millis, v.job_id))
+            chosen = self._enough_of(by_size, is_enough)
+        if chosen is None:
+            return None
+        kept = self._without_spare(chosen, is_enough)
+        return _Solution(sum(v.lost for v in kept), kept)
+
+    def _enough_of(
+        self, victims: list[Victim], is_enough: Callable[[], bool]
+    ) -> list[Victim] | None:
+        """As many of them, in this order, as let it fit; None where all do not."""
         mark = self._trial.mark()
         chosen: list[Victim] = []
         fits = False
@@ -373,10 +381,7 @@ class Search:
             if fits:
                 break
         self._trial.undo(mark)
-        if not fits:
-            return None
-        kept = self._without_spare(chosen, is_enough)
-        return _Solution(sum(v.lost for v in kept), kept)
+        return chosen if fits else None
 
     # -- trying ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from tgpu.core.model.ids import JobId
 from tgpu.core.model.job import Job
 from tgpu.core.model.lifecycle import JobState, Move
 from tgpu.core.model.plan import Plan
+from tgpu.core.model.rules import BackfillMode
 from tgpu.core.plan_events import (
     VIRTUAL,
     frees_something,
@@ -84,6 +85,7 @@ class Projection:
         self._config = context.config.asking_nobody()
         self._refused_classes = context.refused_classes
         self.promises = tuple(context.promises)  # of the last cycle
+        self._gave_up_holds = False  # it did, of what the one before kept
         self._runs = runs
         self._ends: list[_End] = []
         preemption = self._config.rules.preemption
@@ -124,16 +126,20 @@ class Projection:
 
     def _decide(self, now: int) -> Plan:
         plan = self._config.decide(self._state, now, self.promises, self._refused_classes)
+        self._gave_up_holds = not set(self.promises) <= set(plan.reservations)
         self.promises = plan.reservations
         return plan
 
     def _leads_further(self, plan: Plan) -> bool:
         """Whether another cycle at this instant may decide something. After starts alone it can
-        only preempt who has just started: a long queue is spared the rest, 4 cycles in 10."""
+        only preempt who has just started, or tell who came before them an earlier instant where
+        something was kept for them: a long queue is spared the rest, 4 cycles in 10."""
         if not self._is_long:
             return may_find_more(plan, self._config.rules)
         preempts_at_once = self._config.rules.preemption is not None and not self._min_run_ms
-        return frees_something(plan) or (preempts_at_once and bool(plan.starts))
+        keeps_word = self._config.rules.backfill is BackfillMode.CONSERVATIVE
+        may_change = preempts_at_once or (keeps_word and self._gave_up_holds)
+        return frees_something(plan) or (may_change and bool(plan.starts))
 
     def _next_instant(self) -> int | None:
         found = self._ends[0].at if self._ends else None
@@ -151,8 +157,9 @@ class Projection:
         if self._ticks and found is not None:
             found = min(found, self._now - self._now % _TICK_MS + _TICK_MS)
         kept = min((at for at in self._hold_instants() if self._now < at < FAR), default=None)
-        if kept is not None:
-            found = kept if found is None else min(found, kept)
+        for other in (kept, self._overdue_at()):
+            if other is not None:
+                found = other if found is None else min(found, other)
         return None if found is None or found > self._until else found
 
     def _hold_instants(self) -> Iterator[int]:
@@ -164,6 +171,28 @@ class Projection:
             limit = None if entry is None else entry.job.options.time_limit_ms
             if limit is not None:
                 yield promise.at + limit
+
+    def _overdue_at(self) -> int | None:
+        """When the next of those who have no reservation has waited for so long that it gets one.
+        Somebody else may lose theirs by that, and which GPUs it is told depends on the instant.
+        """
+        rules = self._config.rules
+        if rules.hold_after_ms is None or rules.backfill is BackfillMode.STRICT:
+            return None
+        promised = {promise.job_id for promise in self.promises}
+        nominated = {entry.job.job_id for entry in self._state.nominated()}  # served before all
+        first: int | None = None
+        for queue in self._state.waiting.classes():
+            head = next((key for key in queue.keys if key[1] not in nominated), None)
+            if head is None or head[1] in promised:
+                continue
+            overdue_at = head[0] + rules.hold_after_ms
+            if overdue_at > self._now and (first is None or overdue_at < first):
+                first = overdue_at
+        if first is None:
+            return None
+        nearly = (self._now - self._began) // _NEARLY if self._is_long else 0
+        return max(first, self._now + nearly)
 
     def _end_of(self, entry: Entry, now: int) -> "_End":
         job, progress = entry.job, entry.progress

@@ -56,9 +56,12 @@ class ReservedCapacity:
     def __bool__(self) -> bool:
         return bool(self._by_node)
 
-    def add(self, job: Job, placement: Placement, starts_at: int) -> None:
-        """Keep a place for a job, for as long as it may run."""
-        limit = job.options.time_limit_ms
+    def add(
+        self, job: Job, placement: Placement, starts_at: int, *, is_endless: bool = False
+    ) -> None:
+        """Keep a place for a job, for as long as it may run; `is_endless` where nobody knows when
+        it begins to."""
+        limit = None if is_endless else job.options.time_limit_ms
         _, cpu_millis, mem_mib = job.request.of_a_worker()
         self._jobs.pop(job.job_id, None)
         self._jobs[job.job_id] = None

@@ -116,9 +116,11 @@ class Backfill:
         return found
 
     def _hold(self, entry: Entry, found: Opening) -> None:
-        # Where nobody knows when it can start, nobody new may come onto the GPUs it waits for.
-        starts_at = self._draft.now if found.at == FAR else found.at
-        self._draft.holds.add(entry.job, found.placement, starts_at)
+        # Where nobody knows when it can start, nobody new may come onto the GPUs it waits for, and
+        # nobody is told an instant at which it will have left them.
+        is_far = found.at == FAR
+        starts_at = self._draft.now if is_far else found.at
+        self._draft.holds.add(entry.job, found.placement, starts_at, is_endless=is_far)
         self._draft.reservations.append(
             BackfillReservation(entry.job.job_id, found.at, found.placement)
         )

@@ -176,6 +176,18 @@ def test_quota_comes_back_also_where_the_borrower_has_more_jobs_than_it_borrowed
     assert asked(plan_of(state)) == ["b3"]
 
 
+@pytest.mark.parametrize("longer", ["large", "small"])
+def test_who_is_asked_first_does_not_decide_whether_enough_comes_back(longer: str) -> None:
+    # Three are borrowed: after the large one nothing is left of that, after the small one there is.
+    tenants = [a_tenant("red", gpus=3, cohort="c"), a_tenant("blue", gpus=3, cohort="c")]
+    victims = [
+        a_job(name, tenant="blue", gpus=gpus, submitted_at=0 if name == longer else NOW - 10)
+        for name, gpus in (("large", 4), ("small", 2))
+    ]
+    state = a_full_box(*victims, tenants=tenants, tenant="red", gpus=6)
+    assert sorted(asked(plan_of(state))) == ["large", "small"]
+
+
 def test_without_reclaiming_the_lender_waits() -> None:
     assert asked(plan_of(a_cohort(), reclaim=False)) == []
 
