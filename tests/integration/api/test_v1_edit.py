@@ -64,7 +64,7 @@ async def test_null_and_an_empty_list_take_away(api: Api) -> None:
         ({"gpu_count": 0}, "gpu_count"),
         ({"gpu_type": "V100"}, "there is no such GPU here"),
         ({"queue": "nowhere"}, "no such queue"),
-        ({"deadline": "1969-01-01T00:00:00Z"}, "has passed"),
+        ({"deadline": "1969-01-01T00:00:00Z"}, "is in the past"),
         ({"command": ["rm"]}, "command"),
         ({"tenant_id": "small"}, "tenant_id"),
         ({"after": [{"job_id": "404"}]}, "there is no such job"),
@@ -92,7 +92,7 @@ async def test_what_waits_of_an_array_is_edited_by_its_id(api: Api) -> None:
     array = await submit(api, gpu_count=3, array={"indexes": "1-3"})
     await api.box.tick()
     answer = (await api.patch(f"{JOBS}/{array}", json={"gpu_count": 1})).json()
-    assert answer["message"].startswith("2 of 3 jobs changed: gpu_count 3 → 1; 1 do")
+    assert answer["message"].startswith("2 of 3 jobs changed: gpu_count 3 → 1; 1 no longer")
     rows = await api.box.service.store.journal(0, 100)
     assert [row.kind for row in rows].count("job_changed") == 2
 

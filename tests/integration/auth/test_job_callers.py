@@ -160,7 +160,7 @@ def test_a_caller_that_is_gone_when_it_is_answered_has_no_rights(service: RealSe
         while piece := sock.recv(65536):
             received += piece
     assert received.startswith(b"HTTP/1.1 403 "), received
-    assert b"which process made this connection" in received
+    assert b"the process that made this connection is not known" in received
 
 
 def test_the_owner_is_admin_as_ever(service: RealService) -> None:

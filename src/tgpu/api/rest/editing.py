@@ -105,7 +105,7 @@ def _answer(name: str, elements: list[JobId], edited: Edited) -> ActionAnswer:
     job_id = elements[0] if len(elements) == 1 else name
     if len(elements) > 1 or edited.left:
         total = len(elements)
-        left = f"; {edited.left} are no longer waiting and stay as they are" if edited.left else ""
+        left = f"; {edited.left} no longer waiting, not changed" if edited.left else ""
         message = f"{len(edited.changed)} of {plural(total, 'job')} changed: {told}{left}"
     else:
         message = f"Job changed: {told}" if edited.changes else f"Job not changed: {told}"
