@@ -46,11 +46,11 @@ class Sitting:
 
 def test_somebody_works_in_a_job_leaves_it_and_comes_back(box: Box) -> None:
     works = Sitting(box, "run", "--gpus", "4")
-    works.shows(b"Ctrl-] d leaves it running")
+    works.shows(b"Ctrl-] d detaches")
     works.type(b"echo gpus=$CUDA_VISIBLE_DEVICES job=$TGPU_JOB_ID\r")
     works.shows(b"gpus=0,1,2,3 job=1")
     works.type(b"\x1dd")
-    works.shows(b"goes on")
+    works.shows(b"job 1 continues")
     assert works.ends() == 0
     waits = Sitting(box, "run", "--gpus", "1", "--", "true")
     waits.shows(b"job 2 waits")

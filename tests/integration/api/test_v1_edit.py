@@ -92,7 +92,9 @@ async def test_what_waits_of_an_array_is_edited_by_its_id(api: Api) -> None:
     array = await submit(api, gpu_count=3, array={"indexes": "1-3"})
     await api.box.tick()
     answer = (await api.patch(f"{JOBS}/{array}", json={"gpu_count": 1})).json()
-    assert answer["message"].startswith("2 of 3 jobs changed: gpu_count 3 → 1; not changed, as no longer waiting: 1")
+    assert answer["message"].startswith(
+        "2 of 3 jobs changed: gpu_count 3 → 1; not changed, as no longer waiting: 1"
+    )
     rows = await api.box.service.store.journal(0, 100)
     assert [row.kind for row in rows].count("job_changed") == 2
 

@@ -31,7 +31,7 @@ async def test_a_head_that_does_not_come_is_answered_with_408(tmp_path: Path, se
         caller.writer.write(sent)
         told = await caller.ended()
         assert told.startswith(b"HTTP/1.1 408 ")
-        assert b"the head of the request was not here within 0.3 s" in told
+        assert b"the head of the request did not arrive within 0.3 s" in told
 
 
 async def test_a_body_that_does_not_come_is_answered_with_408(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_a_body_that_does_not_come_is_answered_with_408(tmp_path: Path) ->
         caller.writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
         told = await caller.ended()
         assert told.startswith(b"HTTP/1.1 408 ")
-        assert b"the body was not here within 0.5 s" in told
+        assert b"the body did not arrive within 0.5 s" in told
 
 
 async def test_a_stream_may_take_its_time_as_long_as_it_comes(
@@ -108,7 +108,7 @@ async def test_a_websocket_gives_its_place_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sent", "status", "message"),
     [
-        (b"nonsense\r\n\r\n", 400, b"no HTTP request"),
+        (b"nonsense\r\n\r\n", 400, b"not a valid HTTP request"),
         (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", 414, b"more than 16384 bytes"),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 129 + b"\r\n", 431, b"more than 128 headers"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 70_000, 431, b"more than 65536 bytes"),
