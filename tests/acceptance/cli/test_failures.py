@@ -70,7 +70,7 @@ def test_an_xid_is_the_gpu_s_fault_and_is_retried_free(box: Box) -> None:
 
 def test_rerun_sends_again_what_failed_and_a_receipt_says_what_it_took(box: Box) -> None:
     box.ok("start")
-    job = failed(box, "--gpus", "2", "--", "sh", "-c", "test -e mended")
+    job = failed(box, "--gpus", "2", "--", "sh", "-c", "sleep 0.05; test -e mended")
     (box.root / "mended").touch()
     assert f"runs job {job['job_id']} again" in box.ok("rerun", "--failed", "--since", "1h")
     assert box.tgpu("wait", "last").returncode == 0
