@@ -374,6 +374,7 @@ class Metrics(Collector):
         yield histogram("commit_seconds", "Time the store took for a commit.", {(): counts.commits})
         yield counter("commits", "Commits to the store.", {(): counts.commits.count})
         yield counter("events", "Events recorded by those commits.", {(): counts.events})
+        yield counter("commit_failures", "Failed commits.", {(): counts.commit_failures})
         yield counter(
             "clock_steps", "Detected steps of the machine's clock.", {(): counts.clock_steps}
         )
